@@ -1,0 +1,1 @@
+"""One broker: storage, replication, the Kafka listener and the HTTP door."""

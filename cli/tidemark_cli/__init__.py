@@ -1,0 +1,1 @@
+"""The command line: `tidemark`, also installed as `kubectl-tidemark`."""

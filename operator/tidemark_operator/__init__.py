@@ -1,0 +1,1 @@
+"""The operator: reconciles pools and topics, and is the controller of their partitions."""

@@ -1,0 +1,225 @@
+"""Messages between brokers and the controller, and their JSON form.
+
+HTTP POST to the controller API: `/v1/register`, `/v1/heartbeat`, `/v1/alter-partition`. Bodies are
+the JSON of these values, decoded strictly (`decode` raises `MalformedMessage` naming the place).
+The heartbeat is a long poll: the answer comes at the heartbeat interval, or at once when there is
+something to push. An answer with `error == NOT_CONTROLLER` names the leader's address if known.
+
+Every push carries (controller epoch, image version); a broker drops older ones (S25).
+"""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+
+REGISTER_PATH = "/v1/register"
+HEARTBEAT_PATH = "/v1/heartbeat"
+ALTER_PARTITION_PATH = "/v1/alter-partition"
+
+
+class MalformedMessage(Exception):
+    """Bytes that are not the message they should be; the text names the place in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where a broker is reached: by peers at its own address, by clients at the advertised one."""
+
+    host: str
+    kafka_port: int
+    http_port: int
+    advertised_http_url: str  # as clients see it, e.g. http://default-0.shop.svc:8080, no end slash
+
+
+@dataclass(frozen=True, slots=True)
+class StorageIdentity:
+    """Which volume, mounted where: what tells a restart from a replacement (S7)."""
+
+    directory_id: str  # from meta.properties; new for an empty volume
+    claim_uid: str = ""
+    pod_uid: str = ""
+    boot_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaReport:
+    """One replica found on disk at start (S9, S14)."""
+
+    topic_id: TopicId
+    partition: int
+    last_epoch: LeaderEpoch
+    log_end_offset: Offset
+    high_watermark: Offset  # its own checkpoint
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterRequest:
+    pool: str
+    broker_id: BrokerId
+    cluster_id: str  # from meta.properties; empty on a new volume
+    incarnation: str  # UUID of this process
+    endpoints: Endpoints
+    rack: str
+    storage: StorageIdentity
+    clean_stop_epoch: BrokerEpoch  # the epoch that the stop proof names; -1: no proof
+    highest_controller_epoch: ControllerEpoch  # highest ever seen, from disk (S16)
+    highest_broker_epoch: BrokerEpoch
+    highest_producer_id: int
+    replicas: tuple[ReplicaReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterResponse:
+    error: ErrorCode
+    message: str = ""
+    controller_epoch: ControllerEpoch = ControllerEpoch(-1)
+    controller_address: str = ""  # host:port of the leading controller, with NOT_CONTROLLER
+    broker_epoch: BrokerEpoch = BrokerEpoch(-1)
+    cluster_id: str = ""
+    is_clean: bool = False  # the durable verdict on this start
+    session_timeout_ms: int = 3000
+    heartbeat_interval_ms: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class HeldEpoch:
+    """A partition whose epochs on this broker are above those pushed (S17)."""
+
+    topic_id: TopicId
+    partition: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest:
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    incarnation: str
+    applied_controller_epoch: ControllerEpoch  # of the last push applied; -1: none
+    applied_image_version: int
+    wants_to_serve: bool  # logs are open and listeners are up: may be unfenced
+    wants_to_stop: bool  # SIGTERM: controlled shutdown
+    suspects: tuple[BrokerId, ...] = ()  # leaders whose replication connection broke
+    oldest_append_age_ms: int = 0
+    disk_probe_age_ms: int = 0
+    storage_failed: bool = False
+    held_epochs: tuple[HeldEpoch, ...] = ()
+    failed_replicas: tuple[ReplicaReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """A broker as all others know it. Fenced ones are listed: expand rules need their epochs."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    is_fenced: bool
+    is_stopping: bool  # in controlled shutdown: may not enter an ISR
+    endpoints: Endpoints
+    rack: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPush:
+    """One topic with those of its partitions that changed (all, in a full push).
+
+    `is_deleted` is the only thing that means deletion; absence never does (S12)."""
+
+    topic: TopicState
+    partitions: tuple[PartitionState, ...]
+    is_deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataPush:
+    """State up to `image_version`. `is_full`: a first push after a registration or a controller
+    change; else what changed since the version that the broker said it applied."""
+
+    controller_epoch: ControllerEpoch
+    image_version: int
+    is_full: bool
+    brokers: tuple[BrokerState, ...]  # always all brokers of the pool
+    topics: tuple[TopicPush, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResponse:
+    error: ErrorCode
+    message: str = ""
+    controller_epoch: ControllerEpoch = ControllerEpoch(-1)
+    controller_address: str = ""
+    is_fenced: bool = True
+    may_stop: bool = False
+    push: MetadataPush | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InSyncProposal:
+    """A leader's proposal of a new ISR (Kafka's AlterPartition, one partition)."""
+
+    topic_id: TopicId
+    partition: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch  # the one the proposal is based on
+    new_in_sync_replicas: tuple[Member, ...]  # broker_epoch -1: no fetch seen from it yet
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionRequest:
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    proposals: tuple[InSyncProposal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InSyncAnswer:
+    """`state` is the full durable state, with errors too whenever the partition is known."""
+
+    topic_id: TopicId
+    partition: int
+    error: ErrorCode
+    state: PartitionState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionResponse:
+    error: ErrorCode  # of the whole request: STALE_BROKER_EPOCH, NOT_CONTROLLER
+    message: str = ""
+    controller_epoch: ControllerEpoch = ControllerEpoch(-1)
+    answers: tuple[InSyncAnswer, ...] = ()
+
+
+Message = TypeVar("Message")
+
+
+def encode(message: object) -> bytes:
+    return msgspec.json.encode(message)
+
+
+def decode(data: bytes, kind: type[Message]) -> Message:
+    """Raises MalformedMessage with the JSON path of the first thing that does not fit."""
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise MalformedMessage(
+            f"{kind.__name__}: expected at most {MAX_MESSAGE_BYTES} bytes, found {len(data)}"
+        )
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise MalformedMessage(f"{kind.__name__}: {error}") from error

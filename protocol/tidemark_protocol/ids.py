@@ -1,0 +1,18 @@
+"""Identities and the four epochs (docs/architecture.md, Epochs).
+
+Types only: nothing here computes. An epoch that is not known is -1, as in Kafka.
+"""
+
+from typing import NewType
+
+BrokerId = NewType("BrokerId", int)
+TopicId = NewType("TopicId", str)  # the UID of the Topic object: a UUID with dashes, lower case
+Offset = NewType("Offset", int)
+
+ControllerEpoch = NewType("ControllerEpoch", int)
+BrokerEpoch = NewType("BrokerEpoch", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+PartitionEpoch = NewType("PartitionEpoch", int)
+
+NO_BROKER = BrokerId(-1)
+NO_EPOCH = -1

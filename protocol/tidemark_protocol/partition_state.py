@@ -1,0 +1,61 @@
+"""The state of one partition and of a topic, as PartitionSlice objects hold it and pushes carry it.
+
+Frozen values: a change is a new value with a higher partition epoch (I14). Nothing here decides.
+"""
+
+from dataclasses import dataclass, field
+
+from tidemark_protocol.ids import (
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Member:
+    """An in-sync or eligible entry: a broker in one of its lives (S2)."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition: who holds it, who leads it, under which epochs."""
+
+    partition: int
+    replicas: tuple[BrokerId, ...]
+    leader: BrokerId  # NO_BROKER while nobody leads
+    leader_broker_epoch: BrokerEpoch  # the grant names the life that may lead (S2); -1 without one
+    leader_epoch: LeaderEpoch
+    in_sync_replicas: tuple[Member, ...]
+    eligible_leaders: tuple[Member, ...]
+    partition_epoch: PartitionEpoch
+    min_insync_replicas: int  # effective: min(min.insync.replicas, replication factor) (S6)
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader != NO_BROKER
+
+    @property
+    def in_sync_ids(self) -> frozenset[BrokerId]:
+        return frozenset(member.broker_id for member in self.in_sync_replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic as brokers know it. `config` holds effective values under Kafka's names."""
+
+    topic: str
+    topic_id: TopicId
+    partition_count: int
+    replication_factor: int
+    commit_rule: str = "MinInsync"  # MinInsync | Isr
+    flush: str = "Os"  # Os | Always
+    config: dict[str, str] = field(default_factory=dict)
