@@ -70,7 +70,7 @@ class ReplicaReport:
 
 @dataclass(frozen=True, slots=True)
 class RegisterRequest:
-    pool: str
+    pool: str  # namespace/name: broker ids are unique within a pool only
     broker_id: BrokerId
     cluster_id: str  # from meta.properties; empty on a new volume
     incarnation: str  # UUID of this process
@@ -109,6 +109,7 @@ class HeldEpoch:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
+    pool: str
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     incarnation: str
@@ -183,6 +184,7 @@ class InSyncProposal:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionRequest:
+    pool: str
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     proposals: tuple[InSyncProposal, ...]

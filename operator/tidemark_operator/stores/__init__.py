@@ -1,0 +1,1 @@
+"""Where objects live: the Kubernetes API, or one SQLite file in local mode."""

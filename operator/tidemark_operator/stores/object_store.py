@@ -1,0 +1,91 @@
+"""The seam to whatever keeps objects: the Kubernetes API server or a SQLite file.
+
+Objects are Kubernetes JSON (dicts with apiVersion, kind, metadata); the layers above turn them into
+typed values at once. Every write is one legal step from what is really stored: `replace` compares
+the object's metadata.resourceVersion and raises `Conflict` when another write came first.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceKind:
+    group: str  # "" for the core group
+    version: str
+    kind: str
+    plural: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+TIDEMARK_GROUP = "tidemark.dev"
+TOPIC = ResourceKind(TIDEMARK_GROUP, "v1alpha1", "Topic", "topics")
+BROKER_POOL = ResourceKind(TIDEMARK_GROUP, "v1alpha1", "BrokerPool", "brokerpools")
+BROKER = ResourceKind(TIDEMARK_GROUP, "v1alpha1", "Broker", "brokers")
+PARTITION_SLICE = ResourceKind(TIDEMARK_GROUP, "v1alpha1", "PartitionSlice", "partitionslices")
+LEASE = ResourceKind("coordination.k8s.io", "v1", "Lease", "leases")
+POD = ResourceKind("", "v1", "Pod", "pods")
+SERVICE = ResourceKind("", "v1", "Service", "services")
+CLAIM = ResourceKind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+DISRUPTION_BUDGET = ResourceKind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+
+
+class StoreError(Exception):
+    """The store could not be asked, or refused."""
+
+
+class Conflict(StoreError):
+    """Somebody else wrote first: read again, decide again."""
+
+
+class AlreadyExists(StoreError):
+    """Create of a name that is taken."""
+
+
+class NotFound(StoreError):
+    """Replace, patch or delete of what is not there."""
+
+
+class Refused(StoreError):
+    """The object breaks its schema or a rule; the text is for the user."""
+
+
+class OutcomeUnknown(StoreError):
+    """A write was sent and its answer lost: it may or may not have happened (S3)."""
+
+
+class ObjectStore(Protocol):
+    """All methods raise StoreError subclasses; every call has a limit of `timeout_ms`."""
+
+    async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
+        """A quorum read, never a cache."""
+        ...
+
+    async def list(
+        self, kind: ResourceKind, namespace: str | None, labels: Mapping[str, str] | None = None
+    ) -> list[Object]:
+        """All namespaces where `namespace` is None. Quorum read, in name order."""
+        ...
+
+    async def create(self, kind: ResourceKind, item: Object) -> Object: ...
+
+    async def replace(self, kind: ResourceKind, item: Object) -> Object:
+        """Compare-and-set on metadata.resourceVersion of the whole object (not its status, where
+        the kind has a status subresource). Returns what is stored now."""
+        ...
+
+    async def replace_status(self, kind: ResourceKind, item: Object) -> Object:
+        """The same for the status subresource."""
+        ...
+
+    async def delete(
+        self, kind: ResourceKind, namespace: str, name: str, *, uid: str | None = None
+    ) -> None:
+        """Gone already is fine. With `uid`, only that very object (else Conflict)."""
+        ...
