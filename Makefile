@@ -1,0 +1,48 @@
+# Everything one does with Tidemark. `make` lists it. ON=kind insists on Kubernetes, ON=local leaves it out.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+ON ?=
+PYTHON := .venv/bin/python
+
+.PHONY: help setup demo test test-local check format cluster cluster-down images e2e-long bench lock
+
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: ## the Python environment in .venv (demo and test do it themselves)
+	@hack/setup
+
+demo: setup ## a leader is killed under load, twice, and nothing is lost (1 to 3 min)
+	@hack/demo
+
+test: setup ## all tests that this machine can run; ON=kind insists on Kubernetes (4 to 25 min)
+	@hack/test
+
+test-local: setup ## all tests but those on Kubernetes (about 3 min)
+	@ON=local hack/test
+
+check: setup ## format, lint, types, layers and tidiness, in seconds
+	@hack/check
+
+format: setup ## let ruff format and fix what it can
+	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format .
+
+cluster: ## a kind cluster `tidemark` of 1 + 3 nodes; its kubeconfig is build/kubeconfig
+	@hack/kind/cluster up
+
+cluster-down: ## remove that cluster, and the Docker daemon if we started it
+	@hack/kind/cluster down
+
+images: setup ## the images tidemark/operator:dev and tidemark/broker:dev
+	@hack/images/build
+
+e2e-long: setup ## long kill rounds, in local mode and on kind (about 30 min)
+	@hack/e2e-long
+
+lock: setup ## resolve the lock files anew from pyproject.toml
+	.venv/bin/uv pip compile --quiet --upgrade --no-header --generate-hashes --no-emit-index-url \
+		--no-emit-find-links pyproject.toml -o requirements.lock
+	.venv/bin/uv pip compile --quiet --no-header --generate-hashes --no-emit-index-url \
+		--no-emit-find-links --extra dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
+
+export ON
