@@ -1,0 +1,1 @@
+"""What `hack/kind/cluster` and `hack/images/build` are made of."""

@@ -1,0 +1,251 @@
+"""The kind cluster: made, looked at, given images, removed."""
+
+import json
+import os
+import shlex
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from . import config, docker, node_image, tools
+from .docker import Docker
+from .run import Fail, Steps, answer, say
+
+CONTROL_PLANE = f"{config.CLUSTER}-control-plane"
+AUDIT_LOG = "/var/log/kubernetes/audit/audit.log"
+
+
+def nodes(found: Docker, also_stopped: bool = False) -> list[str]:
+    command = ["ps", "--filter", f"label=io.x-k8s.kind.cluster={config.CLUSTER}"]
+    command += ["--format", "{{.Names}}", *(["--all"] if also_stopped else [])]
+    return sorted(found.must(*command).split())
+
+
+def _kubectl(*args: str, limit: float = 10) -> tuple[bool, str]:
+    kubectl = config.BIN / "kubectl"
+    command = [str(kubectl), "--kubeconfig", str(config.KUBECONFIG), *args]
+    return answer(command, limit)
+
+
+def ready() -> tuple[int, str]:
+    """How many nodes are Ready, and the rest in words."""
+    ok, text = _kubectl("get", "nodes", "--output", "json", "--request-timeout=5s")
+    if not ok:
+        return 0, f"the API server does not answer: {text}"
+    ready, rest = 0, []
+    for node in json.loads(text)["items"]:
+        states = {c["type"]: c["status"] for c in node["status"].get("conditions", [])}
+        if states.get("Ready") == "True":
+            ready += 1
+        else:
+            rest.append(node["metadata"]["name"])
+    return ready, f"not Ready: {', '.join(rest)}" if rest else "all nodes are Ready"
+
+
+def up() -> None:
+    began = time.monotonic()
+    found = docker.find()
+    existing = nodes(found, also_stopped=True)
+    image = _image_of(found) if existing else node_image.find(found)
+    _tools(found, image)
+    if existing and _as_it_is(found, existing):
+        say(
+            f"cluster: {config.CLUSTER} is already up, {config.NODES} nodes Ready;"
+            f" export KUBECONFIG={config.KUBECONFIG}"
+        )
+        return
+    if existing:
+        say("cluster: its API server does not answer; removing it, to make it anew")
+        _delete(found)
+        image = node_image.find(found)
+        _tools(found, image)
+    _create(found, image)
+    _await_ready()
+    say(
+        f"cluster: {config.CLUSTER} is up, {config.NODES} nodes Ready,"
+        f" {time.monotonic() - began:.0f} s in all; export KUBECONFIG={config.KUBECONFIG}"
+    )
+
+
+def _image_of(found: Docker) -> str:
+    names = nodes(found, also_stopped=True)
+    image = found.must("inspect", "--format", "{{.Config.Image}}", names[0]).strip()
+    if image not in (node_image.tag(), config.PUBLISHED_NODE):
+        say(
+            f"cluster: its nodes are of {image}, the recipe is now at {node_image.tag()};"
+            " `make cluster-down cluster` makes it anew"
+        )
+    return image
+
+
+def _tools(found: Docker, image: str) -> None:
+    if tools.missing():
+        say(f"tools: building {' and '.join(tools.missing())}")
+        steps = Steps(config.cache() / "log" / "tools.log")
+        tools.plan(steps)
+        steps.run()
+    for tool in tools.INSTALLED:
+        tools.link(tool, tools.home(tool))
+    tools.link("kubectl", tools.kubectl(found, image))
+
+
+def _kind(found: Docker, *args: str, limit: float, label: str) -> None:
+    # Never the user's: kind would write to $KUBECONFIG or ~/.kube/config.
+    env = {**found.env, "KUBECONFIG": str(config.KUBECONFIG)}
+    config.BUILD.mkdir(exist_ok=True)
+    steps = Steps(config.cache() / "log" / "kind.log", f"  {label}")
+    steps.command([str(tools.home("kind")), *args], limit, env, cwd=config.HERE)
+
+
+def _create(found: Docker, image: str) -> None:
+    began = time.monotonic()
+    config.KUBECONFIG.unlink(missing_ok=True)
+    _kind(
+        found, "create", "cluster", "--name", config.CLUSTER, "--image", image,
+        "--config", "cluster.yaml", "--kubeconfig", str(config.KUBECONFIG),
+        limit=config.CREATE, label="kind create cluster",
+    )  # fmt: skip
+    say(f"cluster: created in {time.monotonic() - began:.0f} s")
+
+
+def _as_it_is(found: Docker, existing: list[str]) -> bool:
+    """Whether the cluster there can be used, its stopped nodes started; False: make it anew."""
+    stopped = sorted(set(existing) - set(nodes(found)))
+    if stopped:
+        say(f"cluster: starting its stopped nodes: {', '.join(stopped)}")
+        found.must("start", *stopped, limit=60)
+    _kind(
+        found, "export", "kubeconfig", "--name", config.CLUSTER,
+        "--kubeconfig", str(config.KUBECONFIG), limit=30, label="kind export kubeconfig",
+    )  # fmt: skip
+    end = time.monotonic() + (60 if stopped else 20)
+    while not _kubectl("get", "--raw", "/readyz", "--request-timeout=5s")[0]:
+        if time.monotonic() > end:
+            return False
+        time.sleep(1)
+    _await_ready()
+    return True
+
+
+def _await_ready() -> None:
+    began = time.monotonic()
+    while True:
+        count, words = ready()
+        if count == config.NODES:
+            return
+        if time.monotonic() - began > config.NODES_READY:
+            raise Fail(
+                f"cluster: expected {config.NODES} Ready nodes within {config.NODES_READY} s,"
+                f" found {count}; {words}. Look with `docker exec NODE journalctl -u kubelet`,"
+                " or run `make cluster-down cluster`"
+            )
+        time.sleep(0.5)
+
+
+def _delete(found: Docker) -> None:
+    _kind(
+        found, "delete", "cluster", "--name", config.CLUSTER,
+        "--kubeconfig", str(config.KUBECONFIG),
+        limit=config.DELETE, label="kind delete cluster",
+    )  # fmt: skip
+    left = nodes(found, also_stopped=True)
+    if left:
+        raise Fail(f"cluster: kind left {', '.join(left)}; try docker rm -f -v {' '.join(left)}")
+
+
+def down() -> None:
+    found, _ = docker.running()
+    existing = nodes(found, also_stopped=True) if found else []
+    if found and existing:
+        if not tools.home("kind").exists():
+            # Only the containers matter, and they need no building of kind.
+            found.must("rm", "--force", "--volumes", *existing, limit=config.DELETE)
+        else:
+            _delete(found)
+        say(f"cluster: removed {config.CLUSTER}")
+    else:
+        say("cluster: there was none")
+    config.KUBECONFIG.unlink(missing_ok=True)
+    say(docker.stop_what_we_started())
+
+
+def usable() -> tuple[bool, str]:
+    """Whether `up` would have a cluster at once; changes nothing."""
+    found, text = docker.running()
+    if found and len(nodes(found)) == config.NODES:
+        return True, f"usable: the cluster {config.CLUSTER} is up"
+    if not found:
+        ok, why = docker.startable()
+        if not ok:
+            return False, f"not usable: no Docker answers ({text}); {why}"
+    if tools.missing():
+        missing = " and ".join(tools.missing())
+        return False, f"not usable at once: {missing} not built yet (`make cluster` does it)"
+    image, where = node_image.at_hand(found)
+    if image:
+        return True, f"usable: {image} is at hand, {where}"
+    if found:
+        ok, why = node_image.registry_answers(found)
+        if ok:
+            return True, f"usable: a registry has {config.PUBLISHED_NODE.split('@')[0]}"
+        where += f", and no registry within {config.REGISTRY_ANSWERS} s ({why[:100]})"
+    return False, f"not usable at once: {where} (`hack/kind/cluster image` makes one)"
+
+
+def load(images: list[str]) -> None:
+    """Into every node's containerd, side by side; a node that has the very image is left out."""
+    found = _of_running_cluster()
+    began = time.monotonic()
+    for image in images:
+        identity = found.must("image", "inspect", "--format", "{{.Id}}", image).strip()
+        wanting = [name for name in nodes(found) if not _has(found, name, image, identity)]
+        with ThreadPoolExecutor(config.NODES) as pool:
+            list(pool.map(partial(_import, found, image), wanting))
+        say(f"loaded {image} into {len(wanting)} nodes, {time.monotonic() - began:.1f} s")
+
+
+def _of_running_cluster() -> Docker:
+    found, text = docker.running()
+    if not found or not nodes(found):
+        why = "it is not up" if found else f"no Docker answers ({text})"
+        raise Fail(f"cluster: expected {config.CLUSTER} to be up, but {why}; run `make cluster`")
+    return found
+
+
+def _has(found: Docker, node: str, image: str, identity: str) -> bool:
+    ok, text = found.answer("exec", node, "crictl", "inspecti", "-o", "json", image)
+    if not ok:
+        ok, text = found.answer("exec", node, "crictl", "inspecti", image)
+    return ok and json.loads(text)["status"]["id"] == identity
+
+
+def _import(found: Docker, image: str, node: str) -> None:
+    give = subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE, env=found.env)
+    command = ["docker", "exec", "--interactive", node, "ctr", "--namespace", "k8s.io"]
+    command += ["images", "import", "--digests", "--snapshotter", "overlayfs", "-"]
+    try:
+        taken = subprocess.run(
+            command, stdin=give.stdout, capture_output=True, timeout=config.LOAD, env=found.env
+        )
+    except subprocess.TimeoutExpired:
+        raise Fail(f"{image}: not loaded into {node} within {config.LOAD} s") from None
+    finally:
+        give.kill()
+        give.wait()
+    if taken.returncode:
+        raise Fail(f"{image}: not loaded into {node}: {taken.stderr.decode().strip()[-300:]}")
+
+
+def env() -> None:
+    found, _ = docker.running()
+    if found and found.host:
+        say(f"export DOCKER_HOST={shlex.quote(found.host)}")
+    say(f"export KUBECONFIG={shlex.quote(str(config.KUBECONFIG))}")
+    say(f"export PATH={shlex.quote(str(config.BIN))}:$PATH")
+
+
+def audit_log() -> None:
+    found = _of_running_cluster()
+    os.environ.update(found.env)
+    os.execvp("docker", ["docker", "exec", CONTROL_PLANE, "cat", AUDIT_LOG])
