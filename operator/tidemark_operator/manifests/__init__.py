@@ -1,0 +1,1 @@
+"""Manifests: what users write (schemas, defaults, rules) and what the operator makes of it. Pure."""

@@ -1,0 +1,100 @@
+"""Topic and BrokerPool manifests as typed values, read from objects that passed `schemas.validate`.
+
+Reading applies nothing and refuses nothing: defaults and rules are the business of `schemas.py`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark_operator.stores.object_store import Object
+from tidemark_protocol.ids import TopicId
+
+DEFAULT_POOL = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """One Topic object. `uid` is its topic id unless it adopted retained slices."""
+
+    namespace: str
+    name: str
+    uid: TopicId
+    generation: int
+    created: str  # RFC 3339, as the store stamped it
+    topic_name: str
+    pool_name: str
+    partitions: int
+    replication_factor: int
+    commit_rule: str
+    flush: str
+    deletion_policy: str  # Retain | Delete
+    config: dict[str, str] = field(default_factory=dict)  # effective: defaults filled in
+
+    @property
+    def pool(self) -> str:
+        return f"{self.namespace}/{self.pool_name}"
+
+    @property
+    def min_insync_replicas(self) -> int:
+        return min(int(self.config["min.insync.replicas"]), self.replication_factor)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    """One BrokerPool object."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    replicas: int
+    image: str
+    image_pull_policy: str
+    storage_size: str
+    storage_class: str | None
+    deletion_policy: str  # of the claims: Retain | Delete
+    resources: dict[str, Any] = field(default_factory=dict)
+    pod_template: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def pool(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def topic_spec(topic: Object) -> TopicSpec:
+    """`topic` has its defaults and passed validation."""
+    metadata, spec = topic["metadata"], topic["spec"]
+    return TopicSpec(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=TopicId(metadata.get("uid", "")),
+        generation=int(metadata.get("generation", 0)),
+        created=metadata.get("creationTimestamp", ""),
+        topic_name=spec["topicName"],
+        pool_name=spec["brokerPool"],
+        partitions=spec["partitions"],
+        replication_factor=spec["replicationFactor"],
+        commit_rule=spec["commitRule"],
+        flush=spec["flush"],
+        deletion_policy=spec["deletionPolicy"],
+        config=dict(spec["config"]),
+    )
+
+
+def pool_spec(pool: Object) -> PoolSpec:
+    """`pool` has its defaults and passed validation."""
+    metadata, spec = pool["metadata"], pool["spec"]
+    return PoolSpec(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        generation=int(metadata.get("generation", 0)),
+        replicas=spec["replicas"],
+        image=spec["image"],
+        image_pull_policy=spec["imagePullPolicy"],
+        storage_size=spec["storage"]["size"],
+        storage_class=spec["storage"].get("className"),
+        deletion_policy=spec["deletionPolicy"],
+        resources=spec.get("resources", {}),
+        pod_template=spec.get("podTemplate", {}),
+    )

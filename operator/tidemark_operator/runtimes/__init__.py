@@ -1,0 +1,1 @@
+"""Where brokers run: pods of Kubernetes or processes of this machine."""

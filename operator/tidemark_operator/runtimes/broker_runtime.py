@@ -1,0 +1,91 @@
+"""The seam to whatever runs brokers: pods of Kubernetes or processes of this machine.
+
+A runtime observes one pool and performs one action a call; which actions are due is decided by
+`reconcile/plan_pool.py`, from the whole observation, for both runtimes alike. Each action is
+idempotent: what is there already, or gone already, is fine. A runtime for which a part does not
+exist (a process needs no claim) reports it as present and is never asked to make it.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from tidemark_operator.manifests.specs import PoolSpec
+from tidemark_protocol.ids import BrokerId
+
+
+class BrokerProcess(Enum):
+    """What runs for one broker id."""
+
+    ABSENT = "Absent"
+    STARTING = "Starting"  # made, not yet serving
+    RUNNING = "Running"  # ready
+    STOPPING = "Stopping"  # told to stop, still there
+    EXITED = "Exited"  # ended for good: its remains have to go before it can start again
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedBroker:
+    """One broker id of a pool, whether anything runs for it or only its storage is left."""
+
+    broker_id: BrokerId
+    process: BrokerProcess
+    instance: str = ""  # pod UID or process id: names this very process
+    has_storage: bool = True
+    storage_is_going: bool = False  # being deleted: nothing may start on it
+    has_endpoint: bool = True  # its own Service
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedPool:
+    """All that runs or is kept for one pool; brokers in the order of their ids."""
+
+    brokers: tuple[ObservedBroker, ...]
+    has_bootstrap: bool = True
+    has_disruption_budget: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MakeStorage:
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class MakeEndpoint:
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class StartBroker:
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class StopBroker:
+    """End it in an orderly way, or clear away the remains of one that ended."""
+
+    broker_id: BrokerId
+    instance: str  # only this very process
+
+
+@dataclass(frozen=True, slots=True)
+class MakeBootstrap:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDisruptionBudget:
+    pass
+
+
+PoolAction = (
+    MakeStorage | MakeEndpoint | StartBroker | StopBroker | MakeBootstrap | MakeDisruptionBudget
+)
+
+
+class BrokerRuntime(Protocol):
+    """Raises StoreError or OSError where the environment failed; the caller tries again later."""
+
+    async def observe(self, pool: PoolSpec) -> ObservedPool: ...
+
+    async def apply(self, pool: PoolSpec, action: PoolAction) -> None: ...
