@@ -1,0 +1,40 @@
+"""What reconcilers and status pages see of the controller: frozen values, durable state only."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tidemark_protocol.controller_messages import Endpoints
+from tidemark_protocol.ids import BrokerEpoch, BrokerId
+from tidemark_protocol.partition_state import PartitionState, TopicState
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something a reconciler may want to look at. `name`: broker id or topic id, as text."""
+
+    kind: Literal["broker", "topic"]
+    pool: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    state: str  # Starting | Active | Fenced | Draining | Gone
+    endpoints: Endpoints
+    rack: str
+    incarnation: str
+
+    @property
+    def is_active(self) -> bool:
+        return self.state == "Active"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    topic: TopicState
+    partitions: tuple[PartitionState, ...]  # in order; those of unreadable slices are left out
+    is_retained: bool  # kept after deletion of its Topic, not served
+    missing_slices: tuple[str, ...] = ()  # object names that should exist and do not (S12)
+    notices: tuple[str, ...] = ()  # sentences for a condition, e.g. an election by S14
