@@ -1,0 +1,139 @@
+"""What this broker knows of its pool: brokers, topics, partition states, as the controller pushed.
+
+Keeps the newest of everything by epochs and says what changed; it never acts on it. Pushes of an
+older (controller epoch, image version) are dropped (S25); a partition's state never goes back to
+a lower partition epoch (I14): such a one is remembered as held above the push (S17). Absence
+means nothing, only an explicit entry deletes (S12).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark_protocol.controller_messages import BrokerState, HeldEpoch, MetadataPush, TopicPush
+from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
+from tidemark_protocol.partition_state import PartitionState, TopicState
+
+from tidemark_broker.runtime.results import LeaderAddress
+
+TopicPartition = tuple[TopicId, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataChanges:
+    """What one push changed. `deleted` and `partitions` are in the push's own order."""
+
+    is_dropped: bool = False
+    brokers_changed: bool = False
+    topics: tuple[TopicState, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
+    deleted: tuple[TopicPartition, ...] = ()
+
+
+class MetadataCache:
+    """One event loop owns it; every method is synchronous."""
+
+    def __init__(self) -> None:
+        self.controller_epoch = ControllerEpoch(-1)
+        self.image_version = -1
+        self.topics: dict[str, TopicState] = {}
+        self.topics_by_id: dict[TopicId, TopicState] = {}
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+        self.brokers: Mapping[BrokerId, BrokerState] = {}
+        self._held: dict[TopicPartition, HeldEpoch] = {}
+
+    def partition(self, topic: str, partition: int) -> PartitionState | None:
+        known = self.topics.get(topic)
+        return None if known is None else self.partitions.get((known.topic_id, partition))
+
+    def leader_of(self, topic: str, partition: int) -> LeaderAddress | None:
+        """Where clients find the leader; None while there is none or its address is unknown."""
+        state = self.partition(topic, partition)
+        if state is None or not state.has_leader:
+            return None
+        broker = self.brokers.get(state.leader)
+        if broker is None:
+            return None
+        return LeaderAddress(
+            state.leader, state.leader_epoch, broker.endpoints.advertised_http_url
+        )
+
+    @property
+    def held_epochs(self) -> tuple[HeldEpoch, ...]:
+        """Partitions whose epochs here are above those last pushed, for the next heartbeat."""
+        return tuple(self._held.values())
+
+    def apply_push(self, push: MetadataPush) -> MetadataChanges:
+        version = (push.controller_epoch, push.image_version)
+        if version < (self.controller_epoch, self.image_version):
+            return MetadataChanges(is_dropped=True)  # S25
+        self.controller_epoch, self.image_version = push.controller_epoch, push.image_version
+        brokers = {broker.broker_id: broker for broker in push.brokers}
+        brokers_changed = brokers != self.brokers
+        if brokers_changed:
+            self.brokers = brokers
+        topics: list[TopicState] = []
+        changed: list[TopicPartition] = []
+        deleted: list[TopicPartition] = []
+        for entry in push.topics:
+            if entry.is_deleted:
+                deleted.extend(self._delete(entry))
+                continue
+            if self._apply_topic(entry.topic):
+                topics.append(entry.topic)
+            topic_id = entry.topic.topic_id
+            changed.extend(
+                (topic_id, state.partition)
+                for state in entry.partitions
+                if self.apply_partition(topic_id, state)
+            )
+        return MetadataChanges(
+            brokers_changed=brokers_changed,
+            topics=tuple(topics),
+            partitions=tuple(changed),
+            deleted=tuple(deleted),
+        )
+
+    def apply_partition(self, topic_id: TopicId, state: PartitionState) -> bool:
+        """True if the state is new here. Equal partition epochs are the same state (0)."""
+        key = (topic_id, state.partition)
+        known = self.partitions.get(key)
+        if known is not None:
+            is_older = (
+                state.partition_epoch < known.partition_epoch
+                or state.leader_epoch < known.leader_epoch
+            )
+            if is_older:
+                self._held[key] = HeldEpoch(
+                    topic_id, state.partition, known.leader_epoch, known.partition_epoch
+                )
+                return False
+            self._held.pop(key, None)
+            if known == state:
+                return False
+        self.partitions[key] = state
+        return True
+
+    def _apply_topic(self, topic: TopicState) -> bool:
+        # A topic recreated under its name: the name means the newer id from here on.
+        is_new = self.topics_by_id.get(topic.topic_id) != topic
+        self.topics[topic.topic] = topic
+        self.topics_by_id[topic.topic_id] = topic
+        return is_new
+
+    def _delete(self, entry: TopicPush) -> tuple[TopicPartition, ...]:
+        topic_id = entry.topic.topic_id
+        self.topics_by_id.pop(topic_id, None)
+        named = self.topics.get(entry.topic.topic)
+        if named is not None and named.topic_id == topic_id:
+            del self.topics[entry.topic.topic]
+        gone = tuple(key for key in self.partitions if key[0] == topic_id)
+        for key in gone:
+            del self.partitions[key]
+            self._held.pop(key, None)
+        # Also replicas that the cache never saw: named one by one in the entry.
+        named_only = tuple(
+            (topic_id, state.partition)
+            for state in entry.partitions
+            if (topic_id, state.partition) not in gone
+        )
+        return gone + named_only

@@ -1,0 +1,1 @@
+"""Kafka frames to typed requests and back. Pure bytes work, every length checked."""
