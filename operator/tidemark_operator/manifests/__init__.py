@@ -1,1 +1,1 @@
-"""Manifests: what users write (schemas, defaults, rules) and what the operator makes of it. Pure."""
+"""What users write (schemas, defaults, rules) and what the operator makes of it. Pure."""

@@ -6,8 +6,9 @@ Reading applies nothing and refuses nothing: defaults and rules are the business
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidemark_operator.stores.object_store import Object
 from tidemark_protocol.ids import TopicId
+
+from tidemark_operator.stores.object_store import Object
 
 DEFAULT_POOL = "default"
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from tidemark_operator.manifests.specs import PoolSpec
 from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.manifests.specs import PoolSpec
 
 
 class BrokerProcess(Enum):
@@ -33,6 +34,7 @@ class ObservedBroker:
     instance: str = ""  # pod UID or process id: names this very process
     has_storage: bool = True
     storage_is_going: bool = False  # being deleted: nothing may start on it
+    storage_policy: str = ""  # its own copy of the pool's deletionPolicy (S4); "": has none
     has_endpoint: bool = True  # its own Service
 
 
@@ -47,6 +49,13 @@ class ObservedPool:
 
 @dataclass(frozen=True, slots=True)
 class MakeStorage:
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class MarkStorage:
+    """Copy the pool's deletionPolicy onto storage that has another one."""
+
     broker_id: BrokerId
 
 
@@ -79,7 +88,13 @@ class MakeDisruptionBudget:
 
 
 PoolAction = (
-    MakeStorage | MakeEndpoint | StartBroker | StopBroker | MakeBootstrap | MakeDisruptionBudget
+    MakeStorage
+    | MarkStorage
+    | MakeEndpoint
+    | StartBroker
+    | StopBroker
+    | MakeBootstrap
+    | MakeDisruptionBudget
 )
 
 
@@ -89,3 +104,8 @@ class BrokerRuntime(Protocol):
     async def observe(self, pool: PoolSpec) -> ObservedPool: ...
 
     async def apply(self, pool: PoolSpec, action: PoolAction) -> None: ...
+
+    async def on_pool_gone(self, namespace: str, name: str) -> None:
+        """The BrokerPool object is confirmed absent: nothing may run for it any longer. Its
+        storage stays, unless the storage's own copy of the policy says Delete (S4)."""
+        ...
