@@ -1,0 +1,169 @@
+"""Bodies and headers of the broker's HTTP API, read into values. Pure.
+
+Anything that is not understood counts against certainty: a produce answer that cannot be read has
+an unknown outcome.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from tidemark_protocol.error_codes import RETRIABLE_ERRORS, ErrorCode
+
+from tidemark_cli.metadata import UnreadableAnswer
+from tidemark_cli.outcomes import ConsumedRecord, OffsetRange, RecordPage, ReplicaDigest
+
+NOT_WRITTEN = "not_written"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A refusal; `is_certainly_not_written` only when the broker said so in so many words."""
+
+    error: str
+    message: str
+    is_retriable: bool
+    is_certainly_not_written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceAnswer:
+    offset: int
+    error: Problem | None = None
+
+
+class Redirected(Exception):
+    """307: `url` is the origin of the leader, without path; empty when it could not be read."""
+
+    def __init__(self, location: str, asked_url: str) -> None:
+        parts = urlsplit(location)
+        has_origin = parts.scheme in ("http", "https") and bool(parts.netloc)
+        self.url = f"{parts.scheme}://{parts.netloc}" if has_origin else ""
+        super().__init__(f"{asked_url} sends us to {location or 'nowhere'}")
+
+
+def read_problem(status: int, body: bytes) -> Problem:
+    """A problem details body (RFC 9457); a body of another kind proves nothing."""
+    fields = _mapping(body)
+    error = str(fields.get("error", "")) or f"HTTP_{status}"
+    message = str(
+        fields.get("detail") or fields.get("title") or body[:200].decode(errors="replace")
+    )
+    return Problem(
+        error=error,
+        message=message,
+        is_retriable=bool(fields.get("retriable", is_retriable_name(error))),
+        is_certainly_not_written=fields.get("outcome") == NOT_WRITTEN,
+    )
+
+
+def read_produce_answer(body: bytes) -> ProduceAnswer:
+    """The single entry of `offsets` (all records of one request are one batch)."""
+    entries = _mapping(body).get("offsets")
+    if not isinstance(entries, list) or not entries or not isinstance(entries[0], Mapping):
+        return ProduceAnswer(-1, _unreadable(body))
+    entry = entries[0]
+    offset = entry.get("offset")
+    if isinstance(offset, int) and offset >= 0 and not entry.get("error_code"):
+        return ProduceAnswer(offset)
+    error = str(entry.get("error") or "")
+    if not error:
+        return ProduceAnswer(-1, _unreadable(body))
+    return ProduceAnswer(
+        -1,
+        Problem(
+            error=error,
+            message=str(entry.get("message", "")),
+            is_retriable=bool(entry.get("retriable", is_retriable_name(error))),
+            is_certainly_not_written=entry.get("outcome") == NOT_WRITTEN,
+        ),
+    )
+
+
+def read_records(
+    topic: str, partition: int, offset: int, headers: Mapping[str, str], body: bytes
+) -> RecordPage:
+    entries = _decode(body)
+    if not isinstance(entries, list):
+        raise UnreadableAnswer(f"expected a list of records, found {body[:200]!r}")
+    try:
+        records = tuple(
+            ConsumedRecord(
+                topic=topic,
+                partition=partition,
+                offset=int(entry["offset"]),
+                timestamp_ms=int(entry.get("timestamp") or -1),
+                key=_unbase64(entry.get("key")),
+                value=_unbase64(entry.get("value")),
+            )
+            for entry in entries
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+        raise UnreadableAnswer(f"expected base64 records, found {body[:200]!r}") from error
+    after_last = records[-1].offset + 1 if records else offset
+    return RecordPage(
+        records=records,
+        high_watermark=_header(headers, "Tidemark-High-Watermark", -1),
+        next_offset=_header(headers, "Tidemark-Next-Offset", after_last),
+    )
+
+
+def read_offset_range(body: bytes) -> OffsetRange:
+    fields = _mapping(body)
+    start = _first_number(fields, "beginning_offset", "log_start_offset", "earliest")
+    end = _first_number(fields, "high_watermark", "end_offset", "latest")
+    return OffsetRange(start, end)
+
+
+def read_replica(body: bytes) -> ReplicaDigest:
+    try:
+        return msgspec.json.decode(body, type=ReplicaDigest)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise UnreadableAnswer(f"expected a replica's digest: {error}") from error
+
+
+def is_retriable_name(error: str) -> bool:
+    return error in ErrorCode.__members__ and ErrorCode[error] in RETRIABLE_ERRORS
+
+
+def _unreadable(body: bytes) -> Problem:
+    return Problem(
+        "UNREADABLE_ANSWER",
+        f"expected offsets, found {body[:200]!r}",
+        is_retriable=False,
+        is_certainly_not_written=False,
+    )
+
+
+def _decode(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return None
+
+
+def _mapping(body: bytes) -> Mapping[str, Any]:
+    decoded = _decode(body)
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def _header(headers: Mapping[str, str], name: str, default: int) -> int:
+    try:
+        return int(headers.get(name, default))
+    except ValueError:
+        raise UnreadableAnswer(f"expected a number in {name}, found {headers[name]!r}") from None
+
+
+def _first_number(fields: Mapping[str, Any], *names: str) -> int:
+    for name in names:
+        if isinstance(fields.get(name), int):
+            return int(fields[name])
+    raise UnreadableAnswer(f"expected a number {names[0]!r}, found {dict(fields)}")
+
+
+def _unbase64(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text, validate=True)

@@ -1,0 +1,73 @@
+"""The command line's grammar: one sub-command per module of `commands/`."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from tidemark_cli.commands import (
+    apply,
+    bench,
+    consume,
+    demo,
+    dev,
+    load,
+    produce,
+    status,
+    topics,
+    verify,
+)
+from tidemark_cli.failures import EXIT_USAGE, CommandFailed
+from tidemark_cli.output import Output
+from tidemark_cli.targets import add_target_arguments
+
+COMMANDS: dict[str, ModuleType] = {
+    "dev": dev,
+    "apply": apply,
+    "topics": topics,
+    "status": status,
+    "produce": produce,
+    "consume": consume,
+    "load": load,
+    "verify": verify,
+    "demo": demo,
+    "bench": bench,
+}
+WITHOUT_TARGET = frozenset({"dev", "demo"})
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="tidemark", description="Replicated, append-only logs on Kubernetes."
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, module in COMMANDS.items():
+        sentence = module.HELP
+        command = commands.add_parser(name, help=sentence, description=sentence)
+        command.add_argument(
+            "-o",
+            "--output",
+            choices=("human", "json"),
+            default="human",
+            help="how results are written (default: human)",
+        )
+        if name not in WITHOUT_TARGET:
+            add_target_arguments(command)
+        module.add_arguments(command)
+    return top
+
+
+def parse_and_run(arguments: Sequence[str]) -> int:
+    parsed = parser().parse_args(arguments)
+    output = Output(is_json=parsed.output == "json")
+    try:
+        return int(asyncio.run(COMMANDS[parsed.command].run(parsed, output)))
+    except CommandFailed as failed:
+        output.failure(failed)
+        return failed.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output went away: no second complaint at exit
+        return EXIT_USAGE

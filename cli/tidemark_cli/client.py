@@ -1,0 +1,286 @@
+"""A producer and consumer over Tidemark's HTTP API that never guesses.
+
+It sends again only what was certainly not written: a connection that could not be made, a 307 to
+the leader, a problem whose outcome is `not_written` and which is retriable. A record whose outcome
+is unknown is reported as such and never sent again, so whatever is acknowledged is in the log once.
+"""
+
+import asyncio
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import msgspec
+
+from tidemark_cli.answers import (
+    Redirected,
+    read_offset_range,
+    read_problem,
+    read_produce_answer,
+    read_records,
+    read_replica,
+)
+from tidemark_cli.leader_lookup import LeaderLookup, NobodyAnswers, UnknownTopic
+from tidemark_cli.metadata import TopicView
+from tidemark_cli.outcomes import (
+    Acknowledged,
+    BrokerRefused,
+    OffsetRange,
+    Outcome,
+    OutgoingRecord,
+    RecordPage,
+    Refused,
+    ReplicaDigest,
+    Unknown,
+)
+
+BINARY_V2 = "application/vnd.kafka.binary.v2+json"
+CONNECT_TIMEOUT_SECONDS = 0.25
+SLOW_SECONDS = 0.1  # an answer that takes longer makes us ask others who leads
+LONGEST_PAUSE_SECONDS = 0.02
+MAX_REDIRECTS = 2  # in a row: two brokers that lag behind may each name the other
+ANSWER_MARGIN_SECONDS = 1.0  # how much longer than the broker we wait: it should tell, not we
+KEEP_ALIVE_SECONDS = 3.0  # below uvicorn's 5 s, so an idle connection is never used as it closes
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    acks: str = "all"
+    timeout_ms: int = 5000  # deadline of one produce, retries included
+    max_wait_ms: int = 500  # long poll of a fetch
+    max_bytes: int = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Retry:
+    """Certainly not written, and worth another try."""
+
+    error: str
+    message: str
+    leader_url: str | None = None
+
+
+class TidemarkClient:
+    """`async with TidemarkClient(["http://..."]) as client`; any number of tasks of one loop."""
+
+    def __init__(
+        self, bootstrap_urls: Sequence[str], *, settings: ClientSettings | None = None
+    ) -> None:
+        self.settings = settings or ClientSettings()
+        self._bootstrap_urls = tuple(bootstrap_urls)
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ttl_dns_cache=60
+            ),
+            auto_decompress=False,
+            trust_env=False,
+        )
+        self.lookup = LeaderLookup(self._session, self._bootstrap_urls)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.lookup.close()
+        await self._session.close()
+
+    async def topics(self) -> tuple[str, ...]:
+        return await self.lookup.topic_names()
+
+    async def brokers(self) -> dict[int, str]:
+        """Broker id to HTTP URL."""
+        await self.lookup.learn_brokers()
+        return dict(self.lookup.metadata.broker_urls)
+
+    async def topic(self, topic: str) -> TopicView:
+        """Asks a broker now. Raises UnknownTopic, NobodyAnswers."""
+        if not self.lookup.metadata.broker_urls:
+            await self.lookup.learn_brokers()
+        await self.lookup.learn_topic(topic)
+        view = self.lookup.metadata.topic(topic)
+        assert view is not None
+        return view
+
+    async def produce(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[OutgoingRecord],
+        *,
+        acks: str | None = None,
+        timeout_ms: int | None = None,
+    ) -> Outcome:
+        """Sends the records as one batch and says what became of them; never raises for that."""
+        body = _produce_body(records)
+        acks = acks or self.settings.acks
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (timeout_ms or self.settings.timeout_ms) / 1000
+        url: str | None = None
+        redirects = 0
+        last = _Retry("LEADER_NOT_AVAILABLE", "no leader is known")
+        while (left_seconds := deadline - loop.time()) > 0:
+            url = url or await self._leader_url(topic, partition, left_seconds)
+            if url is None:
+                await self.lookup.wait_for_change(LONGEST_PAUSE_SECONDS)
+                continue
+            path = f"/topics/{topic}/partitions/{partition}"
+            answer = await self._send(url, path, body, acks=acks, left_seconds=left_seconds)
+            if not isinstance(answer, _Retry):
+                return answer
+            last, tried, url = answer, url, answer.leader_url
+            self.lookup.suspect(tried)
+            redirects = redirects + 1 if url else 0
+            if url is None or url == tried or redirects > MAX_REDIRECTS:
+                url, redirects = None, 0
+                if self.lookup.metadata.leader_url(topic, partition) == tried:
+                    await self.lookup.wait_for_change(LONGEST_PAUSE_SECONDS)
+        return Refused(last.error, f"not written within the deadline: {last.message}")
+
+    async def fetch(
+        self, topic: str, partition: int, offset: int, *, max_wait_ms: int | None = None
+    ) -> RecordPage:
+        """One long poll at the leader. Raises BrokerRefused (also for lost connections)."""
+        wait_ms = self.settings.max_wait_ms if max_wait_ms is None else max_wait_ms
+        path = (
+            f"/topics/{topic}/partitions/{partition}/records"
+            f"?offset={offset}&max_bytes={self.settings.max_bytes}&max_wait_ms={wait_ms}"
+        )
+        headers, body = await self._read_at_leader(topic, partition, path, wait_ms / 1000)
+        return read_records(topic, partition, offset, headers, body)
+
+    async def offsets(self, topic: str, partition: int) -> OffsetRange:
+        path = f"/topics/{topic}/partitions/{partition}/offsets"
+        _, body = await self._read_at_leader(topic, partition, path, 1.0)
+        return read_offset_range(body)
+
+    async def replica(
+        self, broker_url: str, topic: str, partition: int, *, to_offset: int
+    ) -> ReplicaDigest:
+        """What one broker holds of a partition, whatever its role. Raises BrokerRefused."""
+        path = f"/topics/{topic}/partitions/{partition}/replica?to_offset={to_offset}"
+        _, body = await self._read_at(broker_url, path, 30.0)
+        return read_replica(body)
+
+    async def _leader_url(self, topic: str, partition: int, left_seconds: float) -> str | None:
+        """The leader as far as known; asks when nothing is known yet."""
+        url = self.lookup.metadata.leader_url(topic, partition)
+        if url is not None:
+            return url
+        if self.lookup.metadata.topic(topic) is None:
+            try:
+                async with asyncio.timeout(left_seconds):
+                    await self.topic(topic)
+            except (NobodyAnswers, UnknownTopic, TimeoutError):
+                return None
+            return self.lookup.metadata.leader_url(topic, partition)
+        self.lookup.suspect("")  # nobody leads just now: keep asking
+        return None
+
+    async def _send(
+        self, url: str, path: str, body: bytes, *, acks: str, left_seconds: float
+    ) -> Outcome | _Retry:
+        """One attempt."""
+        loop = asyncio.get_running_loop()
+        slow = loop.call_later(SLOW_SECONDS, self.lookup.suspect, url)
+        try:
+            async with self._session.post(
+                f"{url}{path}?acks={acks}&timeout_ms={max(1, int(left_seconds * 1000))}",
+                data=body,
+                headers={"Content-Type": BINARY_V2},
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(
+                    total=left_seconds + ANSWER_MARGIN_SECONDS,
+                    sock_connect=min(CONNECT_TIMEOUT_SECONDS, left_seconds),
+                ),
+            ) as response:
+                return _read_attempt(url, response, await response.read())
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            # No connection was made, so no byte of the request left us.
+            return _Retry("NETWORK_EXCEPTION", f"{url}: {error}")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self.lookup.suspect(url)
+            return Unknown("NETWORK_EXCEPTION", f"{url}: {error or type(error).__name__}")
+        finally:
+            slow.cancel()
+
+    async def _read_at_leader(
+        self, topic: str, partition: int, path: str, wait_seconds: float
+    ) -> tuple[Mapping[str, str], bytes]:
+        url = await self._leader_url(topic, partition, ANSWER_MARGIN_SECONDS)
+        if url is None:
+            await self.lookup.wait_for_change(LONGEST_PAUSE_SECONDS)
+            raise BrokerRefused(
+                "LEADER_NOT_AVAILABLE", f"no leader of {topic}-{partition}", is_retriable=True
+            )
+        try:
+            return await self._read_at(url, path, wait_seconds)
+        except Redirected as elsewhere:
+            self.lookup.suspect(url)
+            return await self._read_at(elsewhere.url, path, wait_seconds)
+
+    async def _read_at(
+        self, url: str, path: str, wait_seconds: float
+    ) -> tuple[Mapping[str, str], bytes]:
+        try:
+            async with self._session.get(
+                url + path,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(
+                    total=wait_seconds + ANSWER_MARGIN_SECONDS,
+                    sock_connect=CONNECT_TIMEOUT_SECONDS,
+                ),
+            ) as response:
+                body = await response.read()
+                if response.status == 200:
+                    return response.headers, body
+                if response.status == 307:
+                    raise Redirected(response.headers.get("Location", ""), url)
+                problem = read_problem(response.status, body)
+                raise BrokerRefused(
+                    problem.error, problem.message, is_retriable=problem.is_retriable
+                )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self.lookup.suspect(url)
+            raise BrokerRefused(
+                "NETWORK_EXCEPTION", f"{url}: {error or type(error).__name__}", is_retriable=True
+            ) from error
+
+
+def _produce_body(records: Sequence[OutgoingRecord]) -> bytes:
+    return msgspec.json.encode(
+        {
+            "records": [
+                {"key": _base64(record.key), "value": _base64(record.value)} for record in records
+            ]
+        }
+    )
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _read_attempt(url: str, response: aiohttp.ClientResponse, body: bytes) -> Outcome | _Retry:
+    if response.status == 307:
+        location = Redirected(response.headers.get("Location", ""), url)
+        return _Retry("NOT_LEADER_OR_FOLLOWER", f"{url} is not the leader", location.url or None)
+    if response.status == 200:
+        answer = read_produce_answer(body)
+        if answer.error is None:
+            return Acknowledged(answer.offset, url)
+        problem = answer.error
+    else:
+        problem = read_problem(response.status, body)
+    if not problem.is_certainly_not_written:
+        return Unknown(problem.error, problem.message)
+    if problem.is_retriable:
+        return _Retry(problem.error, problem.message)
+    return Refused(problem.error, problem.message)

@@ -1,0 +1,95 @@
+"""`tidemark status`: every partition's leader, epoch, ISR and replicas; every broker's state."""
+
+import argparse
+
+from rich.console import Console
+
+from tidemark_cli.client import TidemarkClient
+from tidemark_cli.cluster_status import BrokerRow, ClusterStatus
+from tidemark_cli.failures import EXIT_OK, CommandFailed
+from tidemark_cli.kubernetes_objects import KubernetesObjects
+from tidemark_cli.leader_lookup import NobodyAnswers
+from tidemark_cli.metadata import NO_LEADER
+from tidemark_cli.output import Output, table
+from tidemark_cli.targets import Target, find_target
+
+HELP = "show partitions (leader, epoch, ISR, high watermark) and brokers"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", nargs="?", help="only this topic")
+
+
+async def run(arguments: argparse.Namespace, output: Output) -> int:
+    status = await cluster_status(arguments)
+    if arguments.topic:
+        topic = status.topic(arguments.topic)
+        if topic is None:
+            raise CommandFailed(
+                expected=f"a topic named {arguments.topic!r}",
+                found=", ".join(topic.topic for topic in status.topics) or "no topics",
+                to_do="check the name with `tidemark topics`",
+            )
+        status = ClusterStatus(status.brokers, (topic,))
+    output.result(status, lambda console: _draw(console, status))
+    return EXIT_OK
+
+
+async def cluster_status(arguments: argparse.Namespace) -> ClusterStatus:
+    """From the controller, the brokers or the Kubernetes API, whatever was found."""
+    target = await find_target(arguments)
+    if target.is_kubernetes:
+        objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
+        async with objects:
+            return await objects.cluster_status()
+    if target.broker_urls:
+        return await _status_of_brokers(target)
+    return target.status
+
+
+async def _status_of_brokers(target: Target) -> ClusterStatus:
+    """Brokers know the high watermarks; the controller, where there is one, the brokers' states."""
+    try:
+        async with TidemarkClient(target.broker_urls) as client:
+            urls = await client.brokers()
+            topics = tuple([await client.topic(name) for name in sorted(await client.topics())])
+    except NobodyAnswers as error:
+        if target.status.brokers:
+            return target.status
+        raise CommandFailed(
+            expected="a broker that answers",
+            found=str(error),
+            to_do="check the address, and that the brokers run",
+        ) from error
+    brokers = target.status.brokers or tuple(
+        BrokerRow(broker_id, "-", http_url=url) for broker_id, url in sorted(urls.items())
+    )
+    return ClusterStatus(brokers, topics)
+
+
+def _draw(console: Console, status: ClusterStatus) -> None:
+    partitions = [
+        (
+            topic.topic,
+            view.partition,
+            "none" if view.leader == NO_LEADER else view.leader,
+            view.leader_epoch,
+            _ids(view.in_sync_replicas),
+            _ids(view.replicas),
+            "-" if view.high_watermark < 0 else view.high_watermark,
+        )
+        for topic in status.topics
+        for view in topic.partitions
+    ]
+    columns = ("topic", "partition", "leader", "epoch", "isr", "replicas", "high watermark")
+    console.print(table(columns, partitions) if partitions else "no partitions")
+    console.print()
+    brokers = [
+        (row.broker_id, row.state, row.broker_epoch, row.http_url or "-", row.rack or "-")
+        for row in status.brokers
+    ]
+    console.print(table(("broker", "state", "epoch", "address", "rack"), brokers))
+
+
+def _ids(broker_ids: tuple[int, ...]) -> str:
+    return ",".join(str(broker_id) for broker_id in broker_ids) or "none"

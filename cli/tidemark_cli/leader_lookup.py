@@ -1,0 +1,164 @@
+"""Finds leaders, and finds them anew within milliseconds of a failure.
+
+A caller that met a refused or reset connection, or waits suspiciously long, reports it here. While
+such suspicions are open, two other brokers at a time are asked every 5 to 20 ms, and everybody who
+waits is woken by the first answer that brings a change. This back-off is what a producer's write
+gap after a failover consists of on the client's side.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from tidemark_cli.metadata import (
+    ClusterMetadata,
+    UnreadableAnswer,
+    read_brokers,
+    read_topic,
+    read_topic_names,
+)
+
+SHORTEST_PAUSE_SECONDS = 0.005
+LONGEST_PAUSE_SECONDS = 0.020
+ASK_TIMEOUT = aiohttp.ClientTimeout(total=0.5, sock_connect=0.25)
+BROKERS_ASKED_AT_ONCE = 2
+SUSPICION_SECONDS = 1.0
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+
+
+class NobodyAnswers(Exception):
+    """No broker answered a metadata question; the text names each address and why not."""
+
+
+class LeaderLookup:
+    """Owns the metadata of one client and the one task that renews it on suspicion."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        bootstrap_urls: tuple[str, ...],
+        *,
+        random_source: random.Random | None = None,
+        now_seconds: Callable[[], float] | None = None,
+    ) -> None:
+        self.metadata = ClusterMetadata()
+        self._session = session
+        self._bootstrap_urls = tuple(url.rstrip("/") for url in bootstrap_urls)
+        self._random = random_source or random.Random()
+        self._now = now_seconds or asyncio.get_running_loop().time
+        self._suspicions: dict[str, float] = {}  # URL -> when it stops being avoided
+        self._watch_until = 0.0
+        self._suspected = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._watcher = asyncio.create_task(self._watch(), name="leader-lookup")
+
+    async def close(self) -> None:
+        self._watcher.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._watcher
+
+    def suspect(self, url: str) -> None:
+        """Something at `url` failed or is slow: renew the metadata now, asking others."""
+        self._watch_until = self._suspicions[url] = self._now() + SUSPICION_SECONDS
+        self._suspected.set()
+
+    async def wait_for_change(self, longest_seconds: float) -> None:
+        """Returns at the next change of the metadata, or after this long."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), longest_seconds)
+
+    async def learn_brokers(self) -> None:
+        self._note(self.metadata.on_brokers(read_brokers(await self.ask("/brokers"))))
+
+    async def learn_topic(self, topic: str) -> None:
+        """Raises NobodyAnswers, UnknownTopic."""
+        self._note(self.metadata.on_topic(read_topic(await self.ask(f"/topics/{topic}"))))
+
+    async def topic_names(self) -> tuple[str, ...]:
+        return read_topic_names(await self.ask("/topics"))
+
+    async def ask(self, path: str) -> Any:
+        """The first good answer of any broker, suspected ones last."""
+        reasons = []
+        unknown_topic: UnknownTopic | None = None
+        for url in self._addresses():
+            try:
+                return await self.ask_one(url, path)
+            except UnknownTopic as error:  # this one may only lag behind: ask the others too
+                unknown_topic = error
+            except (aiohttp.ClientError, TimeoutError, OSError, UnreadableAnswer) as error:
+                reasons.append(f"{url}: {error or type(error).__name__}")
+        if unknown_topic is not None:
+            raise unknown_topic
+        raise NobodyAnswers("; ".join(reasons) or "no address is known")
+
+    async def ask_one(self, url: str, path: str) -> Any:
+        async with self._session.get(
+            url + path, timeout=ASK_TIMEOUT, allow_redirects=True, max_redirects=3
+        ) as response:
+            data = await response.content.read(MAX_ANSWER_BYTES)
+            while chunk := await response.content.read(MAX_ANSWER_BYTES):
+                data += chunk
+                if len(data) > MAX_ANSWER_BYTES:
+                    raise UnreadableAnswer(f"expected at most {MAX_ANSWER_BYTES} bytes of {path}")
+            if response.status == 404 and path.startswith("/topics/"):
+                raise UnknownTopic(path.removeprefix("/topics/").split("/")[0])
+            if response.status != 200:
+                raise UnreadableAnswer(
+                    f"expected 200 of {path}, found {response.status}: {data[:200]!r}"
+                )
+        try:
+            return msgspec.json.decode(data)
+        except msgspec.DecodeError as error:
+            raise UnreadableAnswer(f"expected JSON of {path}, found {data[:200]!r}") from error
+
+    def _addresses(self) -> list[str]:
+        """All addresses, trusted ones first, in random order within each half."""
+        now = self._now()
+        self._suspicions = {url: end for url, end in self._suspicions.items() if end > now}
+        known = list(dict.fromkeys((*self.metadata.broker_urls.values(), *self._bootstrap_urls)))
+        self._random.shuffle(known)
+        return sorted(known, key=lambda url: url in self._suspicions)
+
+    def _note(self, has_changed: bool) -> None:
+        if has_changed:
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    async def _watch(self) -> None:
+        while True:
+            await self._suspected.wait()
+            await self._renew()
+            if self._watch_until <= self._now():
+                self._suspected.clear()
+            await asyncio.sleep(self._random.uniform(SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
+
+    async def _renew(self) -> None:
+        """Asks a few brokers at once; each answer counts as soon as it is there."""
+        asked = self._addresses()[:BROKERS_ASKED_AT_ONCE]
+        await asyncio.gather(*(self._renew_from(url) for url in asked))
+
+    async def _renew_from(self, url: str) -> None:
+        try:
+            for topic in tuple(self.metadata.topics):
+                view = read_topic(await self.ask_one(url, f"/topics/{topic}"))
+                self._note(self.metadata.on_topic(view))
+                leaders = {partition.leader for partition in view.partitions}
+                if leaders - {-1} - self.metadata.broker_urls.keys():
+                    brokers = read_brokers(await self.ask_one(url, "/brokers"))
+                    self._note(self.metadata.on_brokers(brokers))
+        except (aiohttp.ClientError, TimeoutError, OSError, UnreadableAnswer, UnknownTopic):
+            self._suspicions[url] = self._now() + SUSPICION_SECONDS / 2
+
+
+class UnknownTopic(Exception):
+    """A broker says that there is no such topic."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"there is no topic {topic!r}")
+        self.topic = topic

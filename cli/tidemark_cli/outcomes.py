@@ -1,0 +1,89 @@
+"""What became of records that were sent: the three outcomes that an honest client tells apart.
+
+`Refused` is a promise: none of these records is in any log, so sending them again cannot make a
+duplicate. `Unknown` says that they may or may not be there; nobody here ever sends those again.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """`offset` is that of the first record; those of one request follow each other."""
+
+    offset: int
+    broker_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Certainly not written. `error` is Kafka's name of it."""
+
+    error: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Sent, and the answer was lost or says that it is not known."""
+
+    error: str
+    message: str = ""
+
+
+Outcome = Acknowledged | Refused | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingRecord:
+    value: bytes | None
+    key: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedRecord:
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPage:
+    """One answer of a fetch; `next_offset` is where the next one starts."""
+
+    records: tuple[ConsumedRecord, ...]
+    high_watermark: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    log_start_offset: int
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDigest:
+    """One replica as its own broker sees it; `sha256` is of its log's bytes below `to_offset`."""
+
+    broker_id: int
+    role: str
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    leader_epoch: int
+    to_offset: int
+    sha256: str
+
+
+class BrokerRefused(Exception):
+    """A read that a broker refused; `error` is Kafka's name of it."""
+
+    def __init__(self, error: str, message: str, *, is_retriable: bool) -> None:
+        super().__init__(f"{error}: {message}")
+        self.error = error
+        self.message = message
+        self.is_retriable = is_retriable

@@ -1,0 +1,62 @@
+"""How commands speak: tables and sentences for people, or one JSON document per answer (`-o json`).
+
+Results go to stdout, remarks and errors to stderr.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from tidemark_cli.failures import CommandFailed
+
+
+class Output:
+    def __init__(self, *, is_json: bool, console: Console | None = None) -> None:
+        self.is_json = is_json
+        self.console = console or Console(highlight=False, soft_wrap=True)
+        self._errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def result(self, value: Any, human: Callable[[Console], None]) -> None:
+        """`value` as JSON, or what `human` draws."""
+        if self.is_json:
+            sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+            sys.stdout.flush()
+        else:
+            human(self.console)
+
+    def remark(self, sentence: str) -> None:
+        if not self.is_json:
+            self._errors.print(sentence, markup=False)
+
+    def failure(self, failed: CommandFailed) -> None:
+        if self.is_json:
+            value = {
+                "error": {
+                    "expected": failed.expected,
+                    "found": failed.found,
+                    "toDo": failed.to_do,
+                }
+            }
+            sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+            return
+        self._errors.print("[bold red]error[/]")
+        for label, text in (
+            ("expected", failed.expected),
+            ("found", failed.found),
+            ("what to do", failed.to_do),
+        ):
+            self._errors.print(f"  {label + ':':12}{text}", markup=False)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    """A plain table in kubectl's manner: no lines, capitals on top."""
+    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
+    for column in columns:
+        drawn.add_column(column.upper(), no_wrap=True)
+    for row in rows:
+        drawn.add_row(*(str(cell) for cell in row))
+    return drawn
