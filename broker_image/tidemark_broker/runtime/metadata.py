@@ -53,9 +53,7 @@ class MetadataCache:
         broker = self.brokers.get(state.leader)
         if broker is None:
             return None
-        return LeaderAddress(
-            state.leader, state.leader_epoch, broker.endpoints.advertised_http_url
-        )
+        return LeaderAddress(state.leader, state.leader_epoch, broker.endpoints.advertised_http_url)
 
     @property
     def held_epochs(self) -> tuple[HeldEpoch, ...]:

@@ -1,0 +1,113 @@
+"""What the replication cores are asked and what they answer: frozen values, nothing else.
+
+Inputs are named after the message, effects after what the shell must do. A shell performs a
+returned tuple in order.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidemark_protocol.controller_messages import InSyncProposal
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+
+
+class LogView(Protocol):
+    """What a core may know of a log: positions in memory. Storage's PartitionLog, and the epoch
+    histories of the tests."""
+
+    @property
+    def log_start_offset(self) -> Offset: ...
+    @property
+    def log_end_offset(self) -> Offset: ...
+    @property
+    def latest_epoch(self) -> LeaderEpoch: ...
+    def end_offset_for(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset] | None: ...
+
+
+# ---- inputs
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFetch:
+    """A follower's fetch of one partition. Epochs not given are -1, as on the wire."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    current_leader_epoch: LeaderEpoch
+    fetch_offset: Offset
+    last_fetched_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAnswer:
+    """A leader's answer as a follower reads it. On OFFSET_OUT_OF_RANGE the log start is valid."""
+
+    error: ErrorCode
+    high_watermark: Offset
+    log_start_offset: Offset
+    has_records: bool
+    diverging_epoch: "DivergingEpoch | None" = None
+
+
+# ---- a leader's verdict on a fetch
+
+
+@dataclass(frozen=True, slots=True)
+class RejectFetch:
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class DivergingEpoch:
+    """The logs part at or before `end_offset` of `epoch`: the follower truncates, then asks."""
+
+    epoch: LeaderEpoch
+    end_offset: Offset
+
+
+FetchVerdict = RejectFetch | DivergingEpoch | None  # None: serve it
+
+
+# ---- effects
+
+
+@dataclass(frozen=True, slots=True)
+class HighWatermarkAdvanced:
+    """Everything below is committed: complete produces, wake readers, tell followers."""
+
+    high_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeInSync:
+    """Send (or send again) this proposal to the controller."""
+
+    proposal: InSyncProposal
+
+
+LeaderEffect = HighWatermarkAdvanced | ProposeInSync
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRecords:
+    """Append the answer's records, then report through `PartitionFollower.on_appended`."""
+
+    leader_high_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateLog:
+    """Truncate, then report through `on_truncated`."""
+
+    to_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class RestartLogAt:
+    """Drop everything and start at this offset: the leader no longer has what follows ours."""
+
+    offset: Offset
+
+
+FollowerEffect = HighWatermarkAdvanced | AppendRecords | TruncateLog | RestartLogAt

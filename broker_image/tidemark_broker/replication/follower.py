@@ -1,0 +1,141 @@
+"""What a follower of one partition decides: what to fetch, where to truncate, what is committed.
+
+Kafka's AbstractFetcherThread for one partition, with divergence by the fetch itself (KIP-595).
+Truncation is decided by leader epochs only, never by a watermark. The high watermark is
+max(own, min(leader's, own log end)), only from a non-diverging answer in the current leader
+epoch, after the append (I2). It does not do I/O; logs come in as positions.
+"""
+
+from dataclasses import dataclass
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
+
+from tidemark_broker.replication.effects import (
+    AppendRecords,
+    DivergingEpoch,
+    FollowerEffect,
+    HighWatermarkAdvanced,
+    LeaderAnswer,
+    LogView,
+    RestartLogAt,
+    TruncateLog,
+)
+
+# The leader has not applied its grant yet, or we have not heard of the next one: both take one
+# network hop, so ask again soon. (Kafka waits 1 s; failover would wait with it.)
+FIRST_BACK_OFF_MS = 20
+MAX_BACK_OFF_MS = 1000
+
+_SOON = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerFetch:
+    """What to ask of the leader for this partition."""
+
+    leader_epoch: LeaderEpoch
+    fetch_offset: Offset
+    last_fetched_epoch: LeaderEpoch
+
+
+class PartitionFollower:
+    """One leader epoch of one partition, as a follower lives it."""
+
+    def __init__(
+        self, *, leader: BrokerId, leader_epoch: LeaderEpoch, high_watermark: Offset
+    ) -> None:
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.high_watermark = high_watermark
+        self.truncated_records = 0
+        self.committed_truncated_records = 0
+        self.wake_at_ms = 0  # not fetched before
+        self._failures = 0
+
+    def next_fetch(self, log: LogView, now_ms: int) -> FollowerFetch | None:
+        """None while backing off, until `wake_at_ms`."""
+        if now_ms < self.wake_at_ms:
+            return None
+        return FollowerFetch(self.leader_epoch, log.log_end_offset, log.latest_epoch)
+
+    def on_answer(
+        self, fetch: FollowerFetch, answer: LeaderAnswer, log: LogView, now_ms: int
+    ) -> tuple[FollowerEffect, ...]:
+        """An answer to another leader epoch's question, or to one that the log has moved away
+        from, says nothing any more (KAFKA-13266)."""
+        if fetch.leader_epoch != self.leader_epoch or fetch.fetch_offset != log.log_end_offset:
+            return ()
+        if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return self._on_out_of_range(answer, log, now_ms)
+        if answer.error is not ErrorCode.NONE:
+            self._back_off(answer.error, now_ms)
+            return ()
+        self._failures = 0
+        if answer.diverging_epoch is not None:
+            # Its watermark speaks of records that we do not hold (KAFKA-14704): not touched.
+            return (self._truncation(answer.diverging_epoch, log),)
+        if answer.has_records:
+            return (AppendRecords(answer.high_watermark),)
+        return self.on_appended(answer.high_watermark, log.log_end_offset)
+
+    def on_appended(
+        self, leader_high_watermark: Offset, log_end_offset: Offset
+    ) -> tuple[FollowerEffect, ...]:
+        followed = min(leader_high_watermark, log_end_offset)  # I1
+        if followed <= self.high_watermark:
+            return ()  # I2
+        self.high_watermark = followed
+        return (HighWatermarkAdvanced(followed),)
+
+    def on_truncated(self, *, removed_records: int, log_end_offset: Offset) -> None:
+        """Below the own watermark only an unclean election leads; what it cost is counted."""
+        self.truncated_records += removed_records
+        if log_end_offset < self.high_watermark:
+            self.committed_truncated_records += self.high_watermark - log_end_offset
+            self.high_watermark = log_end_offset  # I1 outranks I2, which such an election suspends
+
+    def on_restarted(self, offset: Offset) -> None:
+        """The log was dropped and begins anew at `offset` (KAFKA-9491)."""
+        self.high_watermark = offset
+
+    def on_bad_records(self, now_ms: int) -> None:
+        """The answer's records did not pass the log's checks: nothing was kept, ask again."""
+        self._back_off(ErrorCode.CORRUPT_MESSAGE, now_ms)
+
+    def _on_out_of_range(
+        self, answer: LeaderAnswer, log: LogView, now_ms: int
+    ) -> tuple[FollowerEffect, ...]:
+        if answer.log_start_offset > log.log_end_offset:
+            self._failures = 0
+            return (RestartLogAt(answer.log_start_offset),)
+        # We end past the leader without an epoch that says where we part: no proof, so nothing
+        # is cut. Kafka asks for the leader's end and truncates to it; epochs make that needless.
+        self._back_off(answer.error, now_ms)
+        return ()
+
+    def _truncation(self, diverging: DivergingEpoch, log: LogView) -> TruncateLog:
+        """Reference 3.4: the leader named the end of the largest epoch that it shares with the
+        asked one. Without that epoch here, cut to where the next lower one ends and ask again."""
+        own = log.end_offset_for(diverging.epoch)
+        if own is None:
+            return TruncateLog(min(diverging.end_offset, log.log_end_offset))
+        own_epoch, own_end = own
+        if own_epoch != diverging.epoch:
+            return TruncateLog(min(own_end, log.log_end_offset))
+        return TruncateLog(min(own_end, diverging.end_offset, log.log_end_offset))
+
+    def _back_off(self, error: ErrorCode, now_ms: int) -> None:
+        self._failures = min(self._failures + 1, 16)
+        soon_ms = FIRST_BACK_OFF_MS << (self._failures - 1)
+        delay_ms = soon_ms if error in _SOON else MAX_BACK_OFF_MS
+        self.wake_at_ms = now_ms + min(delay_ms, MAX_BACK_OFF_MS)

@@ -1,0 +1,429 @@
+"""What the leader of one partition decides: who is in sync, what is committed, whom it serves.
+
+Kafka's Partition with KIP-497 (proposals), KIP-903 (broker epochs) and KIP-966 (strict min ISR),
+and where `safety.md` is stricter, that: a fetch counts for an in-sync entry only if the broker
+epochs are equal (S2); a proposed member is dropped only on a state with a higher partition epoch
+than the one it was proposed on (S3); a member that fetches below the high watermark is expelled
+at once (S7). It does not read logs or send anything. Invariants here: I1, I2, I9, I15.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark_protocol.controller_messages import BrokerState, InSyncProposal
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from tidemark_protocol.partition_state import Member, PartitionState
+
+from tidemark_broker.replication.effects import (
+    DivergingEpoch,
+    FetchVerdict,
+    HighWatermarkAdvanced,
+    LeaderEffect,
+    LogView,
+    ProposeInSync,
+    RejectFetch,
+    ReplicaFetch,
+)
+from tidemark_broker.replication.remote_replica import NEVER_MS, UNKNOWN_OFFSET, RemoteReplica
+
+# A refused proposal may be made anew by a fetch after this long: else leader and controller
+# would repeat it at the speed of the network for as long as their views differ.
+REFUSED_HOLD_OFF_MS = 100
+
+# The controller will tell what is true by a push or with the answer; the same proposal again
+# would only be refused again (Kafka: stay pending, wait for metadata).
+_WAIT_FOR_METADATA = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderSettings:
+    commits_by_isr_alone: bool = False  # commitRule: Isr; else |ISR| >= min ISR is needed too
+    flushes_always: bool = False  # flush: Always: only durable ends count (S11)
+    replica_lag_max_ms: int = 10_000  # replica.lag.time.max.ms
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderGrant:
+    """The state that makes this life of this broker the leader."""
+
+    topic_id: TopicId
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    state: PartitionState
+    settings: LeaderSettings
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    proposal: InSyncProposal
+    maximal_members: tuple[Member, ...]  # what the high watermark waits for meanwhile
+    since_ms: int
+
+
+class PartitionLeader:
+    """One leader epoch of one partition. The shell calls it with `now_ms`, monotonic."""
+
+    def __init__(
+        self,
+        grant: LeaderGrant,
+        brokers: Mapping[BrokerId, BrokerState],
+        *,
+        log_end_offset: Offset,
+        high_watermark: Offset,
+        now_ms: int,
+        previous: "PartitionLeader | None" = None,
+    ) -> None:
+        state = grant.state
+        # S2: only the life that the grant names may lead.
+        assert state.leader == grant.broker_id, (state.leader, grant.broker_id)
+        assert state.leader_broker_epoch == grant.broker_epoch, (state, grant.broker_epoch)
+        assert high_watermark <= log_end_offset, (high_watermark, log_end_offset)  # I1
+        self.topic_id = grant.topic_id
+        self.broker_id = grant.broker_id
+        self.settings = grant.settings
+        self.state = state
+        self.leader_epoch: LeaderEpoch = state.leader_epoch
+        self.epoch_start_offset = log_end_offset
+        self.log_end_offset = log_end_offset
+        # S11: with flush Always nothing here is known to be durable until on_flushed.
+        self.durable_end_offset = UNKNOWN_OFFSET if self.settings.flushes_always else log_end_offset
+        self.high_watermark = high_watermark
+        self.isr_shrinks = 0
+        self.isr_expands = 0
+        self.failed_isr_updates = 0
+        self._brokers = brokers
+        self._pending: _Pending | None = None
+        self._propose_not_before_ms = NEVER_MS
+        self._followers: dict[BrokerId, RemoteReplica] = {}
+        in_sync_ids = state.in_sync_ids
+        for broker_id in state.replicas:
+            if broker_id == self.broker_id:
+                continue
+            replica = RemoteReplica()
+            known = None if previous is None else previous._followers.get(broker_id)
+            if known is not None:  # only the epoch rose: its progress is still true
+                replica.log_end_offset = known.log_end_offset
+                replica.broker_epoch = known.broker_epoch
+                replica.leader_end_at_last_fetch = log_end_offset
+                replica.last_fetch_ms = now_ms if broker_id in in_sync_ids else NEVER_MS
+            # Members get the grace of one full lag window, others none.
+            replica.last_caught_up_ms = now_ms if broker_id in in_sync_ids else NEVER_MS
+            self._followers[broker_id] = replica
+
+    def on_granted(self, now_ms: int) -> tuple[LeaderEffect, ...]:
+        """Once, right after the leader epoch is assigned in the log."""
+        return self._advance_high_watermark(now_ms)
+
+    # ---- what is true now
+
+    @property
+    def in_sync_replicas(self) -> tuple[Member, ...]:
+        """The applied (durable) ones, as in the slice."""
+        return self.state.in_sync_replicas
+
+    @property
+    def maximal_in_sync_replicas(self) -> tuple[Member, ...]:
+        """Applied ones and those proposed: these may already be ISR at the controller (I15)."""
+        pending = self._pending
+        return self.state.in_sync_replicas if pending is None else pending.maximal_members
+
+    @property
+    def pending_proposal(self) -> InSyncProposal | None:
+        return None if self._pending is None else self._pending.proposal
+
+    @property
+    def has_enough_in_sync_replicas(self) -> bool:
+        """Admission of acks=all, before anything is written (I9)."""
+        return len(self.state.in_sync_replicas) >= self.state.min_insync_replicas
+
+    @property
+    def may_acknowledge_all(self) -> bool:
+        """Completion of acks=all once the high watermark is past it (I9)."""
+        return self.settings.commits_by_isr_alone or self.has_enough_in_sync_replicas
+
+    @property
+    def hides_latest_offset(self) -> bool:
+        """KIP-207: below the start of its epoch the high watermark may be behind the last
+        leader's, and a client would see the latest offset go back."""
+        return self.high_watermark < self.epoch_start_offset
+
+    def follower(self, broker_id: BrokerId) -> RemoteReplica | None:
+        return self._followers.get(broker_id)
+
+    # ---- fetches
+
+    def check_fetch(self, fetch: ReplicaFetch, log: LogView) -> FetchVerdict:
+        """Kafka's order: leader epoch, replica, broker epoch, then the log (reference 3.3).
+        None: read, then report `on_fetch`. Nothing else changes the follower's progress."""
+        epoch = fetch.current_leader_epoch
+        if epoch != NO_EPOCH and epoch < self.leader_epoch:
+            return RejectFetch(ErrorCode.FENCED_LEADER_EPOCH)
+        if epoch > self.leader_epoch:
+            return RejectFetch(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        replica = self._followers.get(fetch.broker_id)
+        if replica is None:
+            # It may know a newer assignment than we do: retriable (KAFKA-13837).
+            return RejectFetch(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if epoch == NO_EPOCH
+                else ErrorCode.UNKNOWN_LEADER_EPOCH
+            )
+        if fetch.broker_epoch == NO_EPOCH:
+            # Kafka lets brokers older than KIP-903 pass here; we have none, and it proves nothing.
+            return RejectFetch(ErrorCode.INVALID_REQUEST)
+        known = self._brokers.get(fetch.broker_id)
+        newest = replica.broker_epoch if known is None else known.broker_epoch
+        if fetch.broker_epoch < max(newest, replica.broker_epoch):  # a former life (KIP-903)
+            return RejectFetch(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self._check_position(fetch, log)
+
+    def _check_position(self, fetch: ReplicaFetch, log: LogView) -> FetchVerdict:
+        last_epoch = fetch.last_fetched_epoch
+        if fetch.fetch_offset < log.log_start_offset:
+            return RejectFetch(ErrorCode.OFFSET_OUT_OF_RANGE)  # even if diverging (KAFKA-12996)
+        if last_epoch != NO_EPOCH:
+            end = log.end_offset_for(last_epoch)
+            if end is None:
+                # S22: Kafka answers OFFSET_OUT_OF_RANGE here, for ever on an idle partition.
+                return DivergingEpoch(log.latest_epoch, log.log_end_offset)
+            if end[0] < last_epoch or end[1] < fetch.fetch_offset:
+                return DivergingEpoch(*end)
+        if fetch.fetch_offset > log.log_end_offset:
+            return RejectFetch(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return None
+
+    def on_fetch(
+        self, fetch: ReplicaFetch, *, leader_end: Offset, now_ms: int
+    ) -> tuple[LeaderEffect, ...]:
+        """An accepted fetch whose read succeeded; `leader_end` as it was before the read."""
+        replica = self._followers[fetch.broker_id]
+        replica.on_fetch(
+            fetch.fetch_offset, fetch.broker_epoch, leader_end=leader_end, now_ms=now_ms
+        )
+        advanced = self._advance_high_watermark(now_ms)
+        entry = Member(fetch.broker_id, fetch.broker_epoch)
+        if entry in self.state.in_sync_replicas and fetch.fetch_offset >= self.high_watermark:
+            return advanced
+        return advanced + self._propose_if_free(now_ms)
+
+    # ---- the log grows
+
+    def on_append(self, log_end_offset: Offset, now_ms: int) -> tuple[LeaderEffect, ...]:
+        assert log_end_offset >= self.log_end_offset, (log_end_offset, self.log_end_offset)
+        self.log_end_offset = log_end_offset
+        if not self.settings.flushes_always:
+            self.durable_end_offset = log_end_offset
+        return self._advance_high_watermark(now_ms)
+
+    def on_flushed(self, durable_end_offset: Offset, now_ms: int) -> tuple[LeaderEffect, ...]:
+        """All below is on disk, its directory entries and epochs too (S11)."""
+        self.durable_end_offset = max(self.durable_end_offset, durable_end_offset)
+        return self._advance_high_watermark(now_ms)
+
+    # ---- metadata
+
+    def on_brokers(
+        self, brokers: Mapping[BrokerId, BrokerState], now_ms: int
+    ) -> tuple[LeaderEffect, ...]:
+        """Who is fenced or stopping changed: whom we wait for, and who may join."""
+        self._brokers = brokers
+        return self._advance_high_watermark(now_ms) + self._propose_if_free(now_ms)
+
+    def on_state(self, state: PartitionState, now_ms: int) -> tuple[LeaderEffect, ...]:
+        """A state of this leader epoch, from a push or an answer; older or equal ones change
+        nothing: an answer and a push may both carry the same one."""
+        assert state.leader_epoch == self.leader_epoch, (state.leader_epoch, self.leader_epoch)
+        if state.partition_epoch <= self.state.partition_epoch:
+            return ()
+        before = self.state.in_sync_ids
+        after = state.in_sync_ids
+        self.isr_shrinks += bool(before - after)
+        self.isr_expands += bool(after - before)
+        pending = self._pending
+        if pending is not None:
+            # S3: every change and every refusal raises the partition epoch, so the proposal,
+            # made on a lower one, can no longer land.
+            self._pending = None
+            if state.in_sync_replicas != pending.proposal.new_in_sync_replicas:
+                self.failed_isr_updates += 1
+                self._propose_not_before_ms = now_ms + REFUSED_HOLD_OFF_MS
+        self.state = state
+        for broker_id in tuple(self._followers):
+            if broker_id not in state.replicas:
+                del self._followers[broker_id]
+        for broker_id in state.replicas:
+            if broker_id != self.broker_id and broker_id not in self._followers:
+                self._followers[broker_id] = RemoteReplica()
+        return self._advance_high_watermark(now_ms) + self._propose_if_free(now_ms)
+
+    def on_settings(self, settings: LeaderSettings) -> None:
+        """Topic settings changed; commit rule and flush are immutable (S6)."""
+        self.settings = settings
+
+    # ---- proposals
+
+    def on_answer(
+        self, proposal: InSyncProposal, error: ErrorCode, now_ms: int
+    ) -> tuple[LeaderEffect, ...]:
+        """The controller answered, and the state in its answer went through `on_state` first.
+
+        If the proposal is still pending after that, no higher partition epoch is known: it may
+        yet land, so it stays pending (S3). It is sent again unless metadata must come first.
+        """
+        pending = self._pending
+        if pending is None or pending.proposal != proposal:
+            return ()
+        if error is not ErrorCode.NONE:
+            self.failed_isr_updates += 1
+        if error in _WAIT_FOR_METADATA:
+            return ()
+        return (ProposeInSync(proposal),)
+
+    def on_tick(self, now_ms: int) -> tuple[LeaderEffect, ...]:
+        """Each half lag window: evict members that are not caught up, never itself."""
+        advanced = self._advance_high_watermark(now_ms)  # a lagging joiner is waited for no more
+        pending = self._pending
+        if pending is not None:
+            if now_ms - pending.since_ms < self.settings.replica_lag_max_ms:
+                return advanced
+            # Neither answer nor metadata came: ask again, the answer carries the full state.
+            self._pending = _Pending(pending.proposal, pending.maximal_members, now_ms)
+            return (*advanced, ProposeInSync(pending.proposal))
+        kept = tuple(
+            member
+            for member in self.state.in_sync_replicas
+            if member.broker_id == self.broker_id or self._is_in_sync(member, now_ms)
+        )
+        if len(kept) == len(self.state.in_sync_replicas):
+            return advanced
+        return advanced + self._propose(kept, None, now_ms)
+
+    def on_stall(self, stall_ms: int, now_ms: int) -> None:
+        """This process did not run for so long: nobody is late because of it (S21)."""
+        for replica in self._followers.values():
+            replica.on_leader_stall(stall_ms, now_ms)
+
+    def _propose_if_free(self, now_ms: int) -> tuple[LeaderEffect, ...]:
+        if self._pending is not None or now_ms < self._propose_not_before_ms:
+            return ()
+        return self._propose_change(now_ms)
+
+    def _propose_change(self, now_ms: int) -> tuple[LeaderEffect, ...]:
+        """Expel whoever is below the high watermark, else let the first who may join."""
+        members = self.state.in_sync_replicas
+        kept = tuple(member for member in members if not self._is_below_watermark(member))
+        if len(kept) < len(members):
+            return self._propose(kept, None, now_ms)  # S7
+        for broker_id in self.state.replicas:
+            replica = self._followers.get(broker_id)
+            if replica is None or not self._may_join(broker_id, replica):
+                continue
+            joining = Member(broker_id, replica.broker_epoch)
+            others = tuple(member for member in members if member.broker_id != broker_id)
+            return self._propose((*others, joining), joining, now_ms)
+        return ()
+
+    def _propose(
+        self, members: tuple[Member, ...], joining: Member | None, now_ms: int
+    ) -> tuple[LeaderEffect, ...]:
+        proposal = InSyncProposal(
+            topic_id=self.topic_id,
+            partition=self.state.partition,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.state.partition_epoch,
+            new_in_sync_replicas=members,
+        )
+        # A join assumed early only makes the watermark stricter; a shrink must not be assumed,
+        # it could move it too far.
+        maximal = self.state.in_sync_replicas + (() if joining is None else (joining,))
+        self._pending = _Pending(proposal, maximal, now_ms)
+        return (ProposeInSync(proposal),)
+
+    def _may_join(self, broker_id: BrokerId, replica: RemoteReplica) -> bool:
+        return (
+            Member(broker_id, replica.broker_epoch) not in self.state.in_sync_replicas
+            and self._is_eligible(broker_id, replica)
+            and replica.log_end_offset >= self.high_watermark
+            # Between watermark and epoch start there may be committed records (KAFKA-7128).
+            and replica.log_end_offset >= self.epoch_start_offset
+        )
+
+    def _is_eligible(self, broker_id: BrokerId, replica: RemoteReplica) -> bool:
+        """KIP-841, KIP-903. A fetch without a broker epoch proves nothing here (S2)."""
+        broker = self._brokers.get(broker_id)
+        return (
+            broker is not None
+            and not broker.is_fenced
+            and not broker.is_stopping
+            and replica.broker_epoch != NO_EPOCH
+            and replica.broker_epoch == broker.broker_epoch
+        )
+
+    def _is_in_sync(self, member: Member, now_ms: int) -> bool:
+        replica = self._followers.get(member.broker_id)
+        if replica is None:
+            return False
+        if replica.broker_epoch not in (NO_EPOCH, member.broker_epoch):
+            return False  # another life fetches: nobody feeds this entry any more (S2)
+        if self._is_below_watermark(member):
+            return False
+        return replica.is_caught_up(
+            leader_end=self.log_end_offset,
+            now_ms=now_ms,
+            lag_max_ms=self.settings.replica_lag_max_ms,
+        )
+
+    def _is_below_watermark(self, member: Member) -> bool:
+        """A member proved by its own fetch that it lost committed records (S7). Whatever life
+        of it asks: the entry says that this broker has them."""
+        replica = self._followers.get(member.broker_id)
+        return (
+            replica is not None
+            and replica.log_end_offset != UNKNOWN_OFFSET
+            and replica.log_end_offset < self.high_watermark
+        )
+
+    # ---- the high watermark
+
+    def _advance_high_watermark(self, now_ms: int) -> tuple[LeaderEffect, ...]:
+        if not (self.settings.commits_by_isr_alone or self.has_enough_in_sync_replicas):
+            return ()  # KIP-966: else a lone survivor commits what nobody else has
+        # Replicas proposed for the ISR count already: none may enter it behind the watermark.
+        slowest = self.durable_end_offset
+        waited_for = self.maximal_in_sync_replicas
+        for member in waited_for:
+            if member.broker_id == self.broker_id:
+                continue
+            replica = self._followers.get(member.broker_id)
+            if replica is None or replica.broker_epoch != member.broker_epoch:
+                return ()  # S2: no fetch counts for this entry
+            slowest = min(slowest, replica.log_end_offset)
+        if slowest <= self.high_watermark:
+            return ()  # I2
+        # So do eligible ones caught up by time, else a joiner never catches up under load.
+        # Ineligible ones must not be waited for (KAFKA-15021).
+        for broker_id, replica in self._followers.items():
+            if replica.log_end_offset >= slowest:
+                continue
+            is_caught_up = replica.is_caught_up(
+                leader_end=self.log_end_offset,
+                now_ms=now_ms,
+                lag_max_ms=self.settings.replica_lag_max_ms,
+            )
+            if is_caught_up and self._is_eligible(broker_id, replica):
+                slowest = min(slowest, replica.log_end_offset)
+        if slowest <= self.high_watermark:
+            return ()
+        self.high_watermark = slowest
+        assert self.high_watermark <= self.log_end_offset  # I1
+        return (HighWatermarkAdvanced(slowest),)

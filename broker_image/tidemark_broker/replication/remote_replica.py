@@ -1,0 +1,49 @@
+"""What a leader knows of one follower's progress (Kafka's ReplicaState, KIP-903).
+
+Times are the leader's monotonic milliseconds. A follower always one fetch behind a busy leader
+counts as caught up: its fetch reached the end that the leader had at the fetch before
+(KAFKA-4485). Lag is judged by time alone; equal log ends are caught up whatever the time.
+"""
+
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, Offset
+
+NEVER_MS = -(1 << 62)  # so long ago that no lag window holds it
+UNKNOWN_OFFSET = Offset(-1)
+
+
+@dataclass(slots=True)
+class RemoteReplica:
+    log_end_offset: Offset = UNKNOWN_OFFSET
+    leader_end_at_last_fetch: Offset = UNKNOWN_OFFSET
+    last_fetch_ms: int = NEVER_MS
+    last_caught_up_ms: int = NEVER_MS
+    broker_epoch: BrokerEpoch = BrokerEpoch(NO_EPOCH)  # of the last accepted fetch
+
+    def on_fetch(
+        self, fetch_offset: Offset, broker_epoch: BrokerEpoch, *, leader_end: Offset, now_ms: int
+    ) -> None:
+        """`leader_end` is sampled before the read, so that later appends do not hurt."""
+        if broker_epoch != self.broker_epoch:
+            self.leader_end_at_last_fetch = UNKNOWN_OFFSET  # another life proves nothing (S2)
+            self.broker_epoch = broker_epoch
+        if fetch_offset >= leader_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif UNKNOWN_OFFSET < self.leader_end_at_last_fetch <= fetch_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.log_end_offset = fetch_offset
+        self.leader_end_at_last_fetch = max(leader_end, self.leader_end_at_last_fetch)
+        self.last_fetch_ms = now_ms
+
+    def is_caught_up(self, *, leader_end: Offset, now_ms: int, lag_max_ms: int) -> bool:
+        if self.log_end_offset == leader_end:
+            return True
+        return now_ms - self.last_caught_up_ms <= lag_max_ms
+
+    def on_leader_stall(self, stall_ms: int, now_ms: int) -> None:
+        """The leader did not look for so long: that time is not the follower's lag (S21)."""
+        if self.last_caught_up_ms > NEVER_MS:
+            self.last_caught_up_ms = min(now_ms, self.last_caught_up_ms + stall_ms)
+        if self.last_fetch_ms > NEVER_MS:
+            self.last_fetch_ms = min(now_ms, self.last_fetch_ms + stall_ms)

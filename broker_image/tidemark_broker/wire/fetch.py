@@ -1,0 +1,282 @@
+"""Fetch v15 to v17, both directions: our replication link and, later, clients.
+
+Versions 15, 16 and 17 differ only in tagged fields (16: node endpoints in the answer, 17: the
+replica's directory id in the request); neither is sent, both are skipped. Replicas name
+themselves with their broker epoch in the tagged ReplicaState (KIP-903), topics by id only
+(KIP-516). Gaps: no incremental fetch sessions (session id 0 is answered: always full), no
+aborted transactions, no snapshot id.
+
+Own rule between our brokers: with OFFSET_OUT_OF_RANGE a replica is told the true log start.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import TopicId
+
+from tidemark_broker.wire.frames import FETCH, Buffers, framed, request_header
+from tidemark_broker.wire.primitives import (
+    INT32,
+    MalformedFrame,
+    Reader,
+    compact_string,
+    tagged_field,
+    topic_id_to_bytes,
+    unsigned_varint,
+)
+
+MIN_FETCH_VERSION = 15
+MAX_FETCH_VERSION = 17
+
+_CONSUMER = -1
+_REPLICA_STATE = struct.Struct(">iq")  # replica id, replica epoch
+_LIMITS = struct.Struct(">iiibii")  # max wait, min bytes, max bytes, isolation, session id, epoch
+# partition, current leader epoch, fetch offset, last fetched epoch, log start, max bytes
+_PARTITION = struct.Struct(">iiqiqi")
+_ANSWER_HEAD = struct.Struct(">ihi")  # throttle time, error, session id
+# partition, error, high watermark, last stable offset, log start
+_PARTITION_ANSWER = struct.Struct(">ihqqq")
+_EPOCH_END = struct.Struct(">iq")
+_NO_ABORTED_NO_PREFERRED = b"\x00" + INT32.pack(-1)
+_FULL_FETCH_EPOCH = -1  # session epoch of a full fetch that wants no session
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPartition:
+    partition: int
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchTopic:
+    topic_id: TopicId
+    partitions: tuple[FetchPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """`replica_id` -1: a consumer."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    topics: tuple[FetchTopic, ...]
+    replica_id: int = _CONSUMER
+    replica_epoch: int = -1
+    cluster_id: str | None = None
+    isolation_level: int = 0
+    session_id: int = 0
+    session_epoch: int = _FULL_FETCH_EPOCH
+    rack: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionAnswer:
+    partition: int
+    error: ErrorCode
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    records: bytes | memoryview = b""
+    diverging_epoch: tuple[int, int] | None = None  # (epoch, end offset)
+    current_leader: tuple[int, int] | None = None  # (broker id, leader epoch), KIP-951
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAnswer:
+    topic_id: TopicId
+    partitions: tuple[PartitionAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResponse:
+    correlation_id: int
+    error: ErrorCode
+    topics: tuple[TopicAnswer, ...] = ()
+    session_id: int = 0
+
+
+def encode_fetch_request(
+    request: FetchRequest, *, correlation_id: int, client_id: str, version: int = 17
+) -> bytes:
+    """A whole frame with its length."""
+    body = bytearray(request_header(FETCH, version, correlation_id, client_id))
+    body += _LIMITS.pack(
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        request.isolation_level,
+        request.session_id,
+        request.session_epoch,
+    )
+    body += unsigned_varint(len(request.topics) + 1)
+    for topic in request.topics:
+        body += topic_id_to_bytes(topic.topic_id)
+        body += unsigned_varint(len(topic.partitions) + 1)
+        for asked in topic.partitions:
+            body += _PARTITION.pack(
+                asked.partition,
+                asked.current_leader_epoch,
+                asked.fetch_offset,
+                asked.last_fetched_epoch,
+                asked.log_start_offset,
+                asked.max_bytes,
+            )
+            body += b"\x00"
+        body += b"\x00"
+    body += b"\x01"  # no forgotten topics
+    body += compact_string(request.rack)
+    tags = []
+    if request.cluster_id is not None:
+        tags.append(tagged_field(0, compact_string(request.cluster_id)))
+    if request.replica_id != _CONSUMER:
+        state = _REPLICA_STATE.pack(request.replica_id, request.replica_epoch) + b"\x00"
+        tags.append(tagged_field(1, state))
+    body += unsigned_varint(len(tags)) + b"".join(tags)
+    return INT32.pack(len(body)) + body
+
+
+def decode_fetch_request(reader: Reader, version: int) -> FetchRequest:
+    """From after the client id of the header. Raises MalformedFrame."""
+    if not MIN_FETCH_VERSION <= version <= MAX_FETCH_VERSION:
+        raise MalformedFrame(
+            f"Fetch: expected version {MIN_FETCH_VERSION} to {MAX_FETCH_VERSION}, found {version}"
+        )
+    reader.tagged_fields()  # the header's
+    max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = reader.fields(_LIMITS)
+    topics = tuple(
+        FetchTopic(reader.topic_id(), _read_partitions(reader))
+        for _ in range(reader.count(smallest_bytes=18))
+    )
+    for _ in range(reader.count(smallest_bytes=18)):  # forgotten topics: we keep no session
+        reader.topic_id()
+        reader.take(4 * reader.count(smallest_bytes=4))
+        reader.tagged_fields()
+    rack = reader.compact_string()
+    cluster_id: str | None = None
+    replica_id, replica_epoch = _CONSUMER, -1
+    for tag, content in reader.tagged_fields():
+        if tag == 0:
+            cluster_id = content.compact_string()
+        elif tag == 1:
+            replica_id, replica_epoch = content.fields(_REPLICA_STATE)
+            content.tagged_fields()
+    reader.expect_end()
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=topics,
+        replica_id=replica_id,
+        replica_epoch=replica_epoch,
+        cluster_id=cluster_id,
+        isolation_level=isolation,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        rack=rack or "",
+    )
+
+
+def _read_partitions(reader: Reader) -> tuple[FetchPartition, ...]:
+    partitions = []
+    for _ in range(reader.count(smallest_bytes=_PARTITION.size + 1)):
+        partitions.append(FetchPartition(*reader.fields(_PARTITION)))
+        reader.tagged_fields()  # 17: the replica's directory id
+    reader.tagged_fields()
+    return tuple(partitions)
+
+
+def encode_fetch_response(response: FetchResponse) -> Buffers:
+    """A whole frame in parts: records are not copied."""
+    parts: Buffers = []
+    head = bytearray(INT32.pack(response.correlation_id) + b"\x00")
+    head += _ANSWER_HEAD.pack(0, response.error, response.session_id)
+    head += unsigned_varint(len(response.topics) + 1)
+    for topic in response.topics:
+        head += topic_id_to_bytes(topic.topic_id)
+        head += unsigned_varint(len(topic.partitions) + 1)
+        for answer in topic.partitions:
+            head += _PARTITION_ANSWER.pack(
+                answer.partition,
+                answer.error,
+                answer.high_watermark,
+                answer.high_watermark,  # no transactions: the last stable offset is the same
+                answer.log_start_offset,
+            )
+            head += _NO_ABORTED_NO_PREFERRED
+            head += unsigned_varint(len(answer.records) + 1)
+            if answer.records:
+                parts += (head, answer.records)
+                head = bytearray()
+            head += _answer_tags(answer)
+        head += b"\x00"
+    head += b"\x00"
+    parts.append(head)
+    return framed(parts)
+
+
+def _answer_tags(answer: PartitionAnswer) -> bytes:
+    if answer.diverging_epoch is None and answer.current_leader is None:
+        return b"\x00"
+    tags = []
+    if answer.diverging_epoch is not None:
+        tags.append(tagged_field(0, _EPOCH_END.pack(*answer.diverging_epoch) + b"\x00"))
+    if answer.current_leader is not None:
+        leader_id, leader_epoch = answer.current_leader
+        payload = INT32.pack(leader_id) + INT32.pack(leader_epoch) + b"\x00"
+        tags.append(tagged_field(1, payload))
+    return unsigned_varint(len(tags)) + b"".join(tags)
+
+
+def decode_fetch_response(frame: bytes | bytearray | memoryview) -> FetchResponse:
+    """Records are views of `frame`. Raises MalformedFrame."""
+    reader = Reader(frame)
+    correlation_id = reader.int32()
+    reader.tagged_fields()
+    _, error, session_id = reader.fields(_ANSWER_HEAD)
+    topics = []
+    for _ in range(reader.count(smallest_bytes=18)):
+        topic_id = reader.topic_id()
+        number = reader.count(smallest_bytes=_PARTITION_ANSWER.size + 7)
+        answers = tuple(_read_answer(reader) for _ in range(number))
+        reader.tagged_fields()
+        topics.append(TopicAnswer(topic_id, answers))
+    reader.tagged_fields()  # 16: node endpoints
+    reader.expect_end()
+    return FetchResponse(correlation_id, error_code(error), tuple(topics), session_id)
+
+
+def _read_answer(reader: Reader) -> PartitionAnswer:
+    partition, error, high_watermark, _, log_start_offset = reader.fields(_PARTITION_ANSWER)
+    reader.take(16 * reader.count(smallest_bytes=16))  # aborted transactions: none are ours
+    reader.int32()  # preferred read replica
+    records = reader.compact_bytes()
+    diverging: tuple[int, int] | None = None
+    current_leader: tuple[int, int] | None = None
+    for tag, content in reader.tagged_fields():
+        if tag == 0:
+            epoch, end_offset = content.fields(_EPOCH_END)
+            diverging = (epoch, end_offset)
+        elif tag == 1:
+            current_leader = (content.int32(), content.int32())
+    return PartitionAnswer(
+        partition=partition,
+        error=error_code(error),
+        high_watermark=high_watermark,
+        log_start_offset=log_start_offset,
+        records=b"" if records is None else records,
+        diverging_epoch=diverging,
+        current_leader=current_leader,
+    )
+
+
+def error_code(number: int) -> ErrorCode:
+    """A code that we do not know is a server's error to us."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

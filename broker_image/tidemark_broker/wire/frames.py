@@ -1,0 +1,114 @@
+"""Frames of the Kafka protocol: a four-byte length, then so many bytes; and their headers.
+
+`FrameSplitter` cuts a byte stream into frames and refuses lengths beyond its limit before it
+holds any of them. Request header v2 and response header v1 (flexible versions); requests of
+older header versions are decoded as far as their correlation id and client id.
+"""
+
+from dataclasses import dataclass
+
+from tidemark_broker.wire.primitives import (
+    INT16,
+    INT32,
+    MalformedFrame,
+    Reader,
+    nullable_string,
+)
+
+FETCH = 1
+API_VERSIONS = 18
+
+_SMALLEST_REQUEST_BYTES = 8  # api key, version, correlation id
+
+Frame = bytes | bytearray | memoryview
+Buffers = list[bytes | bytearray | memoryview]
+
+
+class FrameSplitter:
+    """Feed it what the socket gives; it returns whole frames, without their lengths."""
+
+    def __init__(self, *, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._partial = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Frames cut from `data` alone are views of it. Raises MalformedFrame."""
+        frames: list[Frame] = []
+        position = 0
+        if self._partial:
+            position = self._complete_partial(data, frames)
+        view = memoryview(data)
+        end = len(data)
+        while end - position >= 4:
+            size = self._frame_size(data, position)
+            if end - position - 4 < size:
+                break
+            frames.append(view[position + 4 : position + 4 + size])
+            position += 4 + size
+        if position < end:
+            self._partial += view[position:]
+            if len(self._partial) >= 4:
+                self._frame_size(self._partial, 0)
+        return frames
+
+    def _complete_partial(self, data: bytes, frames: list[Frame]) -> int:
+        """Add to the partial frame what it still lacks; returns how much of `data` it took."""
+        position = 0
+        if len(self._partial) < 4:
+            position = min(4 - len(self._partial), len(data))
+            self._partial += data[:position]
+            if len(self._partial) < 4:
+                return position
+        lacking = 4 + self._frame_size(self._partial, 0) - len(self._partial)
+        taken = min(lacking, len(data) - position)
+        # It grows with what has really arrived: a claimed length alone reserves nothing.
+        self._partial += memoryview(data)[position : position + taken]
+        if taken == lacking:
+            frames.append(memoryview(self._partial)[4:])
+            self._partial = bytearray()
+        return position + taken
+
+    def _frame_size(self, data: bytes | bytearray, position: int) -> int:
+        size = int(INT32.unpack_from(data, position)[0])
+        if not 0 <= size <= self._max_frame_bytes:
+            raise MalformedFrame(
+                f"a frame's length: expected 0 to {self._max_frame_bytes} bytes, found {size}"
+            )
+        return size
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeader:
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def read_request_header(reader: Reader) -> RequestHeader:
+    """Up to the client id; a flexible header's tagged fields follow (`skip_header_tags`)."""
+    if reader.end < _SMALLEST_REQUEST_BYTES:
+        raise MalformedFrame(
+            f"a request: expected at least {_SMALLEST_REQUEST_BYTES} bytes, found {reader.end}"
+        )
+    return RequestHeader(reader.int16(), reader.int16(), reader.int32(), reader.nullable_string())
+
+
+def skip_header_tags(reader: Reader) -> None:
+    reader.tagged_fields()
+
+
+def request_header(api_key: int, api_version: int, correlation_id: int, client_id: str) -> bytes:
+    """Header v2, without the frame's length."""
+    return (
+        INT16.pack(api_key)
+        + INT16.pack(api_version)
+        + INT32.pack(correlation_id)
+        + nullable_string(client_id)
+        + b"\x00"
+    )
+
+
+def framed(parts: Buffers) -> Buffers:
+    """Put the length before a frame given in parts, without joining them."""
+    return [INT32.pack(sum(len(part) for part in parts)), *parts]
