@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import inspect
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -62,7 +63,10 @@ def parse_and_run(arguments: Sequence[str]) -> int:
     parsed = parser().parse_args(arguments)
     output = Output(is_json=parsed.output == "json")
     try:
-        return int(asyncio.run(COMMANDS[parsed.command].run(parsed, output)))
+        run = COMMANDS[parsed.command].run
+        if not inspect.iscoroutinefunction(run):  # brings an event loop of its own
+            return int(run(parsed, output))
+        return int(asyncio.run(run(parsed, output)))
     except CommandFailed as failed:
         output.failure(failed)
         return failed.exit_code

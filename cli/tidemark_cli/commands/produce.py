@@ -30,7 +30,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     settings = ClientSettings(acks=arguments.acks, timeout_ms=arguments.timeout_ms)
     failures = 0
     async with TidemarkClient(await find_brokers(arguments), settings=settings) as client:
-        count = await _partition_count(client, arguments)
+        count = await partition_count(client, arguments)
         key = None if arguments.key is None else arguments.key.encode()
         values = iter(arguments.values) if arguments.values else _lines()
         turn = 0
@@ -46,7 +46,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     return EXIT_FAILED if failures else EXIT_OK
 
 
-async def _partition_count(client: TidemarkClient, arguments: argparse.Namespace) -> int:
+async def partition_count(client: TidemarkClient, arguments: argparse.Namespace) -> int:
+    """Of `arguments.topic`; raises CommandFailed, also for a partition that does not exist."""
     try:
         view = await client.topic(arguments.topic)
     except UnknownTopic as error:
@@ -80,7 +81,12 @@ def _report(output: Output, topic: str, partition: int, outcome: Outcome) -> Non
     match outcome:
         case Acknowledged(offset=offset):
             output.result(
-                {"topic": topic, "partition": partition, "offset": offset, "outcome": "acknowledged"},
+                {
+                    "topic": topic,
+                    "partition": partition,
+                    "offset": offset,
+                    "outcome": "acknowledged",
+                },
                 lambda console: console.print(f"{topic}-{partition} offset {offset}"),
             )
         case _:

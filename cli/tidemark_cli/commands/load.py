@@ -1,0 +1,103 @@
+"""`tidemark load TOPIC`: a steady, verifying load until a signal, a time or a file ends it."""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from tidemark_cli.client import TidemarkClient
+from tidemark_cli.commands.produce import partition_count
+from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_cli.load import LoadRun, LoadSettings, stop_when
+from tidemark_cli.load_events import Event, Finished, encode_event
+from tidemark_cli.outcomes import BrokerRefused
+from tidemark_cli.output import Output
+from tidemark_cli.targets import find_brokers
+
+HELP = "write and read a steady load and write down every outcome (NDJSON), for `verify`"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic")
+    parser.add_argument("--interval-ms", type=float, default=10.0, help="per partition, default 10")
+    parser.add_argument("--timeout-ms", type=int, default=5000, help="of one record, default 5000")
+    parser.add_argument("--in-flight", type=int, default=256, help="per partition, default 256")
+    parser.add_argument("--seconds", type=float, help="stop after this long")
+    parser.add_argument("--until-file", type=Path, help="stop when this file appears")
+    parser.add_argument("--out", type=Path, help="where events go (default: stdout)")
+    parser.set_defaults(partition=None)
+
+
+async def run(arguments: argparse.Namespace, output: Output) -> int:
+    if arguments.interval_ms <= 0 or arguments.in_flight < 1 or arguments.timeout_ms < 1:
+        raise CommandFailed(
+            expected="--interval-ms, --in-flight and --timeout-ms above 0",
+            found=f"{arguments.interval_ms}, {arguments.in_flight}, {arguments.timeout_ms}",
+            to_do="leave them out for the defaults",
+            exit_code=EXIT_USAGE,
+        )
+    with _event_file(arguments.out) as file:
+
+        def write(event: Event) -> None:
+            file.write(encode_event(event))
+            file.flush()  # a reader follows this live
+
+        async with TidemarkClient(await find_brokers(arguments)) as client:
+            count = await partition_count(client, arguments)
+            settings = LoadSettings(
+                topic=arguments.topic,
+                partitions=count,
+                run_id=uuid.uuid4().hex[:12],
+                interval_ms=arguments.interval_ms,
+                timeout_ms=arguments.timeout_ms,
+                in_flight=arguments.in_flight,
+            )
+            finished = await _run_until_told(LoadRun(client, settings, write), arguments)
+    if arguments.out is not None:
+        output.result(finished, lambda console: console.print(_sentence(finished)))
+    else:
+        output.remark(_sentence(finished))
+    return EXIT_FAILED if finished.complaints else EXIT_OK
+
+
+async def _run_until_told(load: LoadRun, arguments: argparse.Namespace) -> Finished:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, load.stop)
+    stopper = asyncio.create_task(
+        stop_when(load, seconds=arguments.seconds, file=arguments.until_file), name="stop-when"
+    )
+    try:
+        return await load.run()
+    except BrokerRefused as refused:
+        raise CommandFailed(
+            expected="a leader for every partition at the start",
+            found=str(refused),
+            to_do="wait until `tidemark status` shows leaders",
+        ) from refused
+    finally:
+        stopper.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await stopper
+
+
+@contextlib.contextmanager
+def _event_file(path: Path | None) -> Iterator[BinaryIO]:
+    if path is None:
+        yield sys.stdout.buffer
+        return
+    with path.open("wb") as file:
+        yield file
+
+
+def _sentence(finished: Finished) -> str:
+    return (
+        f"{finished.acknowledged} acknowledged, {finished.refused} refused, "
+        f"{finished.unknown} of unknown outcome, {finished.read} read along, "
+        f"{finished.complaints} complaints"
+    )

@@ -1,0 +1,84 @@
+"""`tidemark verify --load FILE`: is everything there that a load run was promised?"""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from tidemark_cli.client import TidemarkClient
+from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
+from tidemark_cli.load_events import LoadLedger, read_ledger
+from tidemark_cli.outcomes import BrokerRefused
+from tidemark_cli.output import Output
+from tidemark_cli.targets import find_brokers
+from tidemark_cli.verify import VerifyReport, verify
+
+HELP = "read everything back, compare replicas, and judge a load run"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--load", required=True, metavar="FILE", help="events of `tidemark load`; - is stdin"
+    )
+    parser.add_argument(
+        "--within-seconds", type=float, default=60.0, help="longest wait for reading (default 60)"
+    )
+
+
+async def run(arguments: argparse.Namespace, output: Output) -> int:
+    ledger = await asyncio.to_thread(_read_ledger, arguments.load)
+    try:
+        async with TidemarkClient(await find_brokers(arguments)) as client:
+            report = await verify(client, ledger, within_seconds=arguments.within_seconds)
+    except (NobodyAnswers, UnknownTopic, BrokerRefused, TimeoutError) as error:
+        raise CommandFailed(
+            expected=f"to read back {ledger.topic} within {arguments.within_seconds:g} s",
+            found=str(error) or "not all of it came in time",
+            to_do="look at `tidemark status`: every partition needs a leader; then verify again",
+        ) from error
+    output.result(report, lambda console: _draw(console, report))
+    return EXIT_OK if report.is_good else EXIT_FAILED
+
+
+def _read_ledger(name: str) -> LoadLedger:
+    try:
+        if name == "-":
+            ledger = read_ledger(sys.stdin.buffer)
+        else:
+            with Path(name).open("rb") as file:
+                ledger = read_ledger(file)
+    except OSError as error:
+        raise CommandFailed(
+            expected=f"the events of a load run in {name}",
+            found=str(error),
+            to_do="write them with `tidemark load TOPIC --out FILE`",
+            exit_code=EXIT_USAGE,
+        ) from error
+    if not ledger.run_id:
+        raise CommandFailed(
+            expected="a first line with event `started`",
+            found=f"none in {name} ({ledger.unreadable_lines} lines are no events)",
+            to_do="write the file with `tidemark load TOPIC --out FILE`",
+            exit_code=EXIT_USAGE,
+        )
+    return ledger
+
+
+def _draw(console: Console, report: VerifyReport) -> None:
+    verdict = report.verdict
+    console.print(f"acknowledged  {verdict.acknowledged}")
+    console.print(f"found         {verdict.found}")
+    console.print(f"lost          {verdict.lost}")
+    console.print(f"duplicated    {verdict.duplicated}")
+    console.print(f"unknown       {verdict.unknown} (of them in the log: {verdict.unknown_found})")
+    same = sum(entry.is_identical for entry in report.replicas)
+    console.print(f"replicas      identical in {same} of {len(report.replicas)} partitions")
+    console.print(f"write gap     {report.write_gap_ms:.0f} ms")
+    for sentence in (*verdict.examples, *verdict.complaints):
+        console.print(f"  {sentence}", markup=False)
+    for entry in report.replicas:
+        for sentence in entry.missing:
+            console.print(f"  partition {entry.partition}: {sentence}", markup=False)

@@ -1,0 +1,140 @@
+"""The few calls of the command line to the Kubernetes API: create or replace a manifest, and read
+the objects that tell a cluster's state.
+"""
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from tidemark_cli.cluster_status import ClusterStatus, status_of_objects
+from tidemark_cli.failures import EXIT_USAGE, CommandFailed
+
+GROUP = "tidemark.dev"
+VERSION = "v1alpha1"
+PLURALS = {"Topic": "topics", "BrokerPool": "brokerpools"}
+REPLACE_ATTEMPTS = 3
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    kind: str
+    name: str
+    action: str  # created | configured | unchanged | applied
+
+
+class KubernetesObjects:
+    """One connection to an API server; an async context manager."""
+
+    def __init__(self, api_client: Any, namespace: str) -> None:
+        from kubernetes.aio import client
+
+        self._api_client = api_client
+        self._namespace = namespace
+        self._objects = client.CustomObjectsApi(api_client)
+        self._failure: type[Exception] = client.ApiException
+
+    @classmethod
+    async def connect(cls, context: str | None, namespace: str | None) -> Self:
+        from kubernetes.aio import client, config  # slow to import: only where needed
+
+        try:
+            await config.load_kube_config(context=context)
+            _, active = config.list_kube_config_contexts()
+        except Exception as error:  # the library has no common class of its errors
+            raise CommandFailed(
+                expected="a usable kubeconfig context",
+                found=str(error),
+                to_do="check KUBECONFIG and --context, or name a broker with --server",
+                exit_code=EXIT_USAGE,
+            ) from error
+        default = ((active or {}).get("context") or {}).get("namespace")
+        return cls(client.ApiClient(), namespace or default or "default")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._api_client.close()
+
+    async def apply(self, manifest: Manifest) -> Applied:
+        """Creates the object, or replaces its spec by compare-and-set."""
+        kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
+        plural = PLURALS.get(kind)
+        if plural is None or manifest["apiVersion"] != f"{GROUP}/{VERSION}":
+            raise CommandFailed(
+                expected=f"kind Topic or BrokerPool of {GROUP}/{VERSION}",
+                found=f"{kind} of {manifest['apiVersion']}",
+                to_do="apply other kinds with kubectl",
+                exit_code=EXIT_USAGE,
+            )
+        namespace = str(manifest["metadata"].get("namespace") or self._namespace)
+        place = (GROUP, VERSION, namespace, plural)
+        for _ in range(REPLACE_ATTEMPTS):
+            try:
+                return await self._apply_once(place, kind, name, manifest)
+            except self._failure as error:
+                if getattr(error, "status", 0) not in (404, 409):
+                    raise _refused(kind, name, error) from error
+        raise CommandFailed(
+            expected=f"to change {kind} {name} undisturbed",
+            found=f"{REPLACE_ATTEMPTS} conflicting writes of somebody else",
+            to_do="apply it again",
+        )
+
+    async def _apply_once(
+        self, place: tuple[str, str, str, str], kind: str, name: str, manifest: Manifest
+    ) -> Applied:
+        try:
+            current = await self._objects.get_namespaced_custom_object(*place, name)
+        except self._failure as error:
+            if getattr(error, "status", 0) != 404:
+                raise
+            await self._objects.create_namespaced_custom_object(*place, manifest)
+            return Applied(kind, name, "created")
+        wanted = {**current, "spec": manifest.get("spec", {})}
+        changed = await self._objects.replace_namespaced_custom_object(*place, name, wanted)
+        is_same = changed["metadata"]["resourceVersion"] == current["metadata"]["resourceVersion"]
+        return Applied(kind, name, "unchanged" if is_same else "configured")
+
+    async def cluster_status(self) -> ClusterStatus:
+        return status_of_objects(
+            await self._list("brokers"),
+            await self._list("partitionslices"),
+        )
+
+    async def _list(self, plural: str) -> list[dict[str, Any]]:
+        try:
+            answer = await self._objects.list_namespaced_custom_object(
+                GROUP, VERSION, self._namespace, plural
+            )
+        except self._failure as error:
+            raise _refused(plural, self._namespace, error) from error
+        except OSError as error:
+            raise CommandFailed(
+                expected="the Kubernetes API server to answer",
+                found=str(error),
+                to_do="check the kubeconfig context, or name a broker with --server",
+            ) from error
+        return list(answer["items"])
+
+
+def _refused(kind: str, name: str, error: Exception) -> CommandFailed:
+    body = str(getattr(error, "body", "") or error)
+    if getattr(error, "status", 0) == 404:
+        return CommandFailed(
+            expected=f"the API server to know {kind}.{GROUP}",
+            found="it does not",
+            to_do="install Tidemark's chart (charts/tidemark) first",
+        )
+    return CommandFailed(
+        expected=f"the API server to accept {kind} {name}",
+        found=body[:1000],
+        to_do="correct the manifest, or ask for the right to do this",
+    )

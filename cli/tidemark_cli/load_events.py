@@ -1,0 +1,191 @@
+"""What a load run writes down, one JSON object a line, and the ledger read back from it. Pure.
+
+The ledger is the only thing that the verdict trusts: what was acknowledged, and when.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+ACKNOWLEDGED = "acknowledged"
+REFUSED = "refused"
+UNKNOWN = "unknown"
+FOREIGN = -1  # sequence of a record that another run wrote
+
+
+class Started(msgspec.Struct, frozen=True, tag="started", tag_field="event"):
+    t_ms: float  # Unix time
+    run_id: str
+    topic: str
+    partitions: int
+    interval_ms: float
+
+
+class Produced(msgspec.Struct, frozen=True, tag="produced", tag_field="event", omit_defaults=True):
+    """The outcome of one record; `t_ms` is when it was known."""
+
+    t_ms: float
+    partition: int
+    sequence: int
+    outcome: str
+    latency_ms: float
+    offset: int = -1
+    error: str = ""
+
+
+class Read(msgspec.Struct, frozen=True, tag="read", tag_field="event"):
+    """Records that the consumer saw at offset, offset + 1, ...: their sequences, or FOREIGN."""
+
+    t_ms: float
+    partition: int
+    offset: int
+    sequences: list[int]
+
+
+class Complaint(msgspec.Struct, frozen=True, tag="complaint", tag_field="event"):
+    """The consumer saw what must never happen."""
+
+    t_ms: float
+    partition: int
+    text: str
+
+
+class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="event"):
+    t_ms: float
+    acknowledged: int
+    refused: int
+    unknown: int
+    read: int
+    complaints: int
+
+
+Event = Started | Produced | Read | Complaint | Finished
+
+
+def encode_event(event: Event) -> bytes:
+    return msgspec.json.encode(event) + b"\n"
+
+
+def decode_event(line: bytes) -> Event:
+    """Raises msgspec.DecodeError or ValidationError."""
+    return msgspec.json.decode(line, type=Event)
+
+
+def record_value(run_id: str, partition: int, sequence: int) -> bytes:
+    """Unique over all runs; says by itself where it belongs."""
+    return f"{run_id}:{partition}:{sequence}".encode()
+
+
+def sequence_of(run_id: str, partition: int, value: bytes | None) -> int:
+    """The sequence of a value of this run in this partition, else FOREIGN."""
+    parts = (value or b"").split(b":")
+    if len(parts) != 3 or parts[0] != run_id.encode() or not parts[2].isdigit():
+        return FOREIGN
+    return int(parts[2]) if parts[1] == b"%d" % partition else FOREIGN
+
+
+@dataclass(slots=True)
+class LoadLedger:
+    """A whole run, by partition: sequence -> acknowledged offset, and so on."""
+
+    run_id: str = ""
+    topic: str = ""
+    partitions: int = 0
+    is_finished: bool = False
+    unreadable_lines: int = 0
+    acknowledged: dict[int, dict[int, int]] = field(default_factory=dict)
+    acknowledged_at_ms: dict[int, list[float]] = field(default_factory=dict)
+    refused: dict[int, set[int]] = field(default_factory=dict)
+    unknown: dict[int, set[int]] = field(default_factory=dict)
+    read: dict[int, dict[int, int]] = field(default_factory=dict)  # offset -> sequence
+    complaints: list[str] = field(default_factory=list)
+    latencies_ms: list[float] = field(default_factory=list)
+
+    @property
+    def acknowledged_count(self) -> int:
+        return sum(len(offsets) for offsets in self.acknowledged.values())
+
+    @property
+    def unknown_count(self) -> int:
+        return sum(len(sequences) for sequences in self.unknown.values())
+
+    def on_event(self, event: Event) -> None:
+        match event:
+            case Started():
+                self.run_id, self.topic = event.run_id, event.topic
+                self.partitions = event.partitions
+            case Produced():
+                self._on_produced(event)
+            case Read():
+                seen = self.read.setdefault(event.partition, {})
+                for offset, sequence in enumerate(event.sequences, start=event.offset):
+                    if seen.setdefault(offset, sequence) != sequence:  # I7
+                        self.complaints.append(
+                            f"partition {event.partition}: offset {offset} read as record "
+                            f"{seen[offset]} and later as {sequence}"
+                        )
+            case Complaint():
+                self.complaints.append(f"partition {event.partition}: {event.text}")
+            case Finished():
+                self.is_finished = True
+
+    def _on_produced(self, event: Produced) -> None:
+        match event.outcome:
+            case "acknowledged":
+                self.acknowledged.setdefault(event.partition, {})[event.sequence] = event.offset
+                self.acknowledged_at_ms.setdefault(event.partition, []).append(event.t_ms)
+                self.latencies_ms.append(event.latency_ms)
+            case "refused":
+                self.refused.setdefault(event.partition, set()).add(event.sequence)
+            case _:
+                self.unknown.setdefault(event.partition, set()).add(event.sequence)
+
+
+def read_ledger(lines: Iterable[bytes]) -> LoadLedger:
+    """Lines that are no events (a cut last line) are counted, not trusted."""
+    ledger = LoadLedger()
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            ledger.on_event(decode_event(line))
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            ledger.unreadable_lines += 1
+    return ledger
+
+
+def write_gap_ms(
+    acknowledged_at_ms: list[float], window: tuple[float, float] | None = None
+) -> float:
+    """The longest time between two consecutive acknowledgements of one partition that overlaps the
+    window; a partition that stays silent counts up to the window's end."""
+    times = sorted(acknowledged_at_ms)
+    if window is None:
+        return max(
+            (later - earlier for earlier, later in zip(times, times[1:], strict=False)), default=0.0
+        )
+    start_ms, end_ms = window
+    if not times or times[-1] < end_ms:
+        times.append(end_ms)
+    if times[0] > start_ms:
+        times.insert(0, start_ms)
+    return max(
+        (
+            later - earlier
+            for earlier, later in zip(times, times[1:], strict=False)
+            if later > start_ms and earlier < end_ms
+        ),
+        default=0.0,
+    )
+
+
+def longest_write_gap_ms(ledger: LoadLedger, window: tuple[float, float] | None = None) -> float:
+    """Over all partitions of the run."""
+    return max(
+        (
+            write_gap_ms(ledger.acknowledged_at_ms.get(partition, []), window)
+            for partition in range(ledger.partitions)
+        ),
+        default=0.0,
+    )
