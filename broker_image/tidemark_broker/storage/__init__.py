@@ -1,0 +1,1 @@
+"""Bytes on one broker's volume: batches, segments, epochs, recovery. Knows no network and no roles."""

@@ -1,0 +1,164 @@
+"""Kafka's small text and JSON files, to bytes and back. Pure: the disk is somebody else's.
+
+Offset checkpoints: line 1 version `0`, line 2 the number of entries, then `topic partition offset`;
+an empty file has no entries. Anything else raises MalformedFile: callers fall back to what is safe
+(offset 0, epochs from the batches), or refuse the directory; they never use half a file.
+"""
+
+import base64
+import binascii
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+
+from tidemark_protocol.ids import BrokerEpoch, LeaderEpoch, Offset, TopicId
+
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+CLEAN_STOP = ".kafka_cleanshutdown"
+LOCK = ".lock"
+HIGHEST_EPOCHS = "tidemark-epochs.json"  # ours, beside Kafka's
+
+TopicPartition = tuple[str, int]
+
+
+class MalformedFile(ValueError):
+    """A checkpoint that cannot be read whole."""
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
+    return _encode(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+
+
+def decode_offsets(data: bytes) -> dict[TopicPartition, Offset]:
+    offsets: dict[TopicPartition, Offset] = {}
+    for topic, partition, offset in _decode(data, 3):
+        offsets[topic, _natural(partition)] = Offset(_natural(offset))
+    return offsets
+
+
+def encode_epochs(entries: Iterable[tuple[LeaderEpoch, Offset]]) -> bytes:
+    return _encode(f"{epoch} {start_offset}" for epoch, start_offset in entries)
+
+
+def decode_epochs(data: bytes) -> list[tuple[LeaderEpoch, Offset]]:
+    entries = [
+        (LeaderEpoch(_natural(epoch)), Offset(_natural(start_offset)))
+        for epoch, start_offset in _decode(data, 2)
+    ]
+    for (epoch, start), (next_epoch, next_start) in zip(entries, entries[1:], strict=False):
+        if next_epoch <= epoch or next_start <= start:
+            raise MalformedFile(f"epoch {next_epoch}@{next_start} after {epoch}@{start}")
+    return entries
+
+
+def encode_topic_id(topic_id: TopicId) -> str:
+    """Kafka's spelling: base64url of the 16 bytes, without padding."""
+    return base64.urlsafe_b64encode(uuid.UUID(topic_id).bytes).rstrip(b"=").decode()
+
+
+def decode_topic_id(text: str) -> TopicId:
+    try:
+        raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+        return TopicId(str(uuid.UUID(bytes=raw)))
+    except (ValueError, binascii.Error) as error:
+        raise MalformedFile(f"expected a topic id of 22 characters, found {text!r}") from error
+
+
+def encode_partition_metadata(topic_id: TopicId) -> bytes:
+    return f"version: 0\ntopic_id: {encode_topic_id(topic_id)}".encode()
+
+
+def decode_partition_metadata(data: bytes) -> TopicId:
+    lines = _text(data).splitlines()
+    if len(lines) != 2 or lines[0] != "version: 0" or not lines[1].startswith("topic_id: "):
+        raise MalformedFile(f"expected 'version: 0' and 'topic_id: ...', found {lines[:2]}")
+    return decode_topic_id(lines[1].removeprefix("topic_id: "))
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    return "".join(f"{name}={value}\n" for name, value in sorted(properties.items())).encode()
+
+
+def decode_properties(data: bytes) -> dict[str, str]:
+    properties: dict[str, str] = {}
+    for line in _text(data).splitlines():
+        if not line or line.startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise MalformedFile(f"expected name=value, found {line!r}")
+        properties[name.strip()] = value.strip()
+    return properties
+
+
+def encode_clean_stop(broker_epoch: BrokerEpoch) -> bytes:
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode()
+
+
+def decode_clean_stop(data: bytes) -> BrokerEpoch:
+    return BrokerEpoch(_json_numbers(data, "brokerEpoch")["brokerEpoch"])
+
+
+def encode_highest_epochs(broker_epoch: int, controller_epoch: int) -> bytes:
+    return json.dumps(
+        {"version": 0, "brokerEpoch": broker_epoch, "controllerEpoch": controller_epoch}
+    ).encode()
+
+
+def decode_highest_epochs(data: bytes) -> tuple[int, int]:
+    numbers = _json_numbers(data, "brokerEpoch", "controllerEpoch")
+    return numbers["brokerEpoch"], numbers["controllerEpoch"]
+
+
+def _json_numbers(data: bytes, *names: str) -> dict[str, int]:
+    try:
+        content = json.loads(data)
+    except ValueError as error:
+        raise MalformedFile(f"expected JSON, found {data[:64]!r}") from error
+    if not isinstance(content, dict) or content.get("version") != 0:
+        raise MalformedFile(f"expected version 0, found {data[:64]!r}")
+    numbers = {}
+    for name in names:
+        value = content.get(name)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise MalformedFile(f"expected a number {name}, found {value!r}")
+        numbers[name] = value
+    return numbers
+
+
+def _encode(entries: Iterable[str]) -> bytes:
+    lines = list(entries)
+    return "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode()
+
+
+def _decode(data: bytes, field_count: int) -> list[list[str]]:
+    lines = _text(data).splitlines()
+    if not lines:
+        return []
+    if lines[0] != "0":
+        raise MalformedFile(f"expected version 0, found {lines[0]!r}")
+    if len(lines) < 2 or _natural(lines[1]) != len(lines) - 2:
+        raise MalformedFile(f"expected {lines[1:2]} entries, found {len(lines) - 2}")
+    entries = [line.split() for line in lines[2:]]
+    for line, fields in zip(lines[2:], entries, strict=True):
+        if len(fields) != field_count:
+            raise MalformedFile(f"expected {field_count} fields, found {line!r}")
+    return entries
+
+
+def _natural(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise MalformedFile(f"expected a number from 0 on, found {text!r}")
+    return int(text)
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedFile(f"expected text, found {data[:32]!r}") from error

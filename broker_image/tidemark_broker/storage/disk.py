@@ -1,0 +1,203 @@
+"""The only I/O of storage: a few calls on files and directories, each raising OSError as it comes.
+
+Tests bring a disk that fills up, fails or forgets. Nothing here interprets an error, retries, or
+syncs unasked. Files are written at explicit positions, never O_APPEND: bytes left behind by a write
+that failed are then overwritten by the next one even if they could not be cut off (S10).
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import shutil
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+MAX_BUFFERS_PER_WRITE = 1024  # IOV_MAX on Linux
+MAX_SMALL_FILE_BYTES = 64 * 1024 * 1024  # checkpoints and the like: a bound, not a size
+
+# statfs(2) f_type of filesystems that are not one kernel's own (S13); virtiofs answers as FUSE.
+NETWORK_FILESYSTEMS = {
+    0x6969: "NFS",
+    0xFF534D42: "CIFS",
+    0xFE534D42: "SMB2",
+    0x517B: "SMB",
+    0x65735546: "FUSE",
+    0x01021997: "9p",
+    0x00C36400: "Ceph",
+    0x5346414F: "AFS",
+    0x73757245: "Coda",
+    0x0BD00BD0: "Lustre",
+    0x47504653: "GPFS",
+    0x01161970: "GFS2",
+    0x7461636F: "OCFS2",
+}
+
+
+class DiskFile(Protocol):
+    """An open file. Closed when the last reference goes: a sync in another thread may still run."""
+
+    def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
+        """Bytes written, maybe fewer than given. At most MAX_BUFFERS_PER_WRITE buffers."""
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        """Fewer bytes than asked only at the end of the file."""
+
+    def size_bytes(self) -> int: ...
+    def truncate(self, size_bytes: int) -> None: ...
+    def sync(self) -> None:
+        """fdatasync: data and the length needed to find it."""
+
+
+class HeldLock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(self, path: Path, *, create: bool = False) -> DiskFile: ...
+    def read(self, path: Path) -> bytes:
+        """A small file whole; FileNotFoundError when there is none."""
+
+    def write_atomically(self, path: Path, data: bytes, *, durable: bool) -> None:
+        """Temporary file and rename; if durable, both file and directory entry are synced."""
+
+    def sync_file(self, path: Path) -> None: ...
+    def sync_directory(self, path: Path) -> None: ...
+    def list_names(self, path: Path) -> list[str]: ...
+    def exists(self, path: Path) -> bool: ...
+    def is_directory(self, path: Path) -> bool: ...
+    def make_directory(self, path: Path) -> None: ...
+    def rename(self, old: Path, new: Path) -> None: ...
+    def remove(self, path: Path) -> None:
+        """A file that is not there is removed already."""
+
+    def remove_tree(self, path: Path) -> None: ...
+    def changed_at_s(self, path: Path) -> float:
+        """When the entry was last changed or renamed, wall clock."""
+
+    def lock(self, path: Path, holder: bytes) -> HeldLock:
+        """Exclusive for the life of the process; BlockingIOError at once if held elsewhere."""
+
+    def network_filesystem(self, path: Path) -> str | None:
+        """Its name if `path` is on one that several kernels may share, else None."""
+
+
+class OsFile:
+    def __init__(self, path: Path, *, create: bool) -> None:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self._descriptor = os.open(path, flags, 0o644)
+        # By reference count, not by a close(): a worker may be in fdatasync on this descriptor,
+        # and a closed number could by then name another file.
+        weakref.finalize(self, os.close, self._descriptor)
+
+    def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
+        return os.pwritev(self._descriptor, buffers, position)
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        return os.pread(self._descriptor, size_bytes, position)
+
+    def size_bytes(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size_bytes: int) -> None:
+        os.ftruncate(self._descriptor, size_bytes)
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+
+class OsLock:
+    def __init__(self, path: Path, holder: bytes) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._descriptor)
+            raise
+        # Only for the message of whoever comes second: a full disk must not keep us from starting.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, holder, 0)
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class OsDisk:
+    def open(self, path: Path, *, create: bool = False) -> DiskFile:
+        return OsFile(path, create=create)
+
+    def read(self, path: Path) -> bytes:
+        with path.open("rb") as file:
+            return file.read(MAX_SMALL_FILE_BYTES)
+
+    def write_atomically(self, path: Path, data: bytes, *, durable: bool) -> None:
+        temporary = path.with_name(path.name + ".tmp")
+        try:
+            with temporary.open("wb", buffering=0) as file:
+                written = 0
+                while written < len(data):
+                    written += file.write(memoryview(data)[written:])
+                if durable:
+                    os.fsync(file.fileno())
+            temporary.rename(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+        if durable:
+            self.sync_directory(path.parent)
+
+    def sync_file(self, path: Path) -> None:
+        self._sync(path, os.O_RDONLY)
+
+    def sync_directory(self, path: Path) -> None:
+        self._sync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def _sync(self, path: Path, flags: int) -> None:
+        descriptor = os.open(path, flags | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def list_names(self, path: Path) -> list[str]:
+        return sorted(entry.name for entry in path.iterdir())
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def is_directory(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def make_directory(self, path: Path) -> None:
+        path.mkdir()
+
+    def rename(self, old: Path, new: Path) -> None:
+        old.rename(new)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        shutil.rmtree(path)
+
+    def changed_at_s(self, path: Path) -> float:
+        return path.stat().st_ctime
+
+    def lock(self, path: Path, holder: bytes) -> HeldLock:
+        return OsLock(path, holder)
+
+    def network_filesystem(self, path: Path) -> str | None:
+        # Python has no statfs; f_type is the first word of struct statfs on every Linux.
+        libc = ctypes.CDLL(None, use_errno=True)
+        answer = (ctypes.c_ulong * 64)()
+        if libc.statfs(os.fsencode(path), ctypes.byref(answer)) != 0:
+            raise OSError(ctypes.get_errno(), "statfs", str(path))
+        return NETWORK_FILESYSTEMS.get(answer[0] & 0xFFFFFFFF)

@@ -1,0 +1,109 @@
+"""The two sparse indexes of a segment, in memory as arrays and on disk as Kafka writes them.
+
+`.index`: 8 bytes an entry, (relative last offset of a batch, byte position of that batch).
+`.timeindex`: 12 bytes, (largest timestamp so far, relative last offset of the batch that has it).
+They are hints: every reader checks the batch found there, and a file that is missing or does not
+parse is rebuilt from the segment. So they are written when a segment is sealed, never on append.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from struct import Struct
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+_OFFSET_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
+
+
+class MalformedIndex(ValueError):
+    """An index file that cannot be this segment's."""
+
+
+class OffsetIndex:
+    def __init__(self) -> None:
+        self._offsets = array("i")
+        self._positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def last_position(self) -> int:
+        return self._positions[-1] if self._positions else 0
+
+    def append(self, relative_offset: int, position: int) -> None:
+        self._offsets.append(relative_offset)
+        self._positions.append(position)
+
+    def floor(self, relative_offset: int) -> tuple[int, int] | None:
+        """(relative last offset, position) of the last indexed batch ending at or below it."""
+        found = bisect_right(self._offsets, relative_offset) - 1
+        return (self._offsets[found], self._positions[found]) if found >= 0 else None
+
+    def truncate(self, relative_offset: int) -> None:
+        """Drops entries at or above `relative_offset`."""
+        keep = bisect_left(self._offsets, relative_offset)
+        del self._offsets[keep:], self._positions[keep:]
+
+    def to_bytes(self) -> bytes:
+        return b"".join(map(_OFFSET_ENTRY.pack, self._offsets, self._positions))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, log_size_bytes: int) -> "OffsetIndex":
+        if len(data) % _OFFSET_ENTRY.size:
+            raise MalformedIndex(f"expected a multiple of 8 bytes, found {len(data)}")
+        index = cls()
+        last_offset, last_position = -1, -1
+        for offset, position in _OFFSET_ENTRY.iter_unpack(data):
+            if offset <= last_offset or not last_position < position < log_size_bytes:
+                raise MalformedIndex(f"({offset}, {position}) after {last_offset, last_position}")
+            index.append(offset, position)
+            last_offset, last_position = offset, position
+        return index
+
+
+class TimeIndex:
+    def __init__(self) -> None:
+        self._timestamps_ms = array("q")
+        self._offsets = array("i")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def last(self) -> tuple[int, int] | None:
+        """(timestamp, relative offset) of the largest timestamp noted."""
+        return (self._timestamps_ms[-1], self._offsets[-1]) if self._offsets else None
+
+    def append_if_later(self, timestamp_ms: int, relative_offset: int) -> None:
+        if not self._offsets or (
+            timestamp_ms > self._timestamps_ms[-1] and relative_offset > self._offsets[-1]
+        ):
+            self._timestamps_ms.append(timestamp_ms)
+            self._offsets.append(relative_offset)
+
+    def floor(self, timestamp_ms: int) -> int | None:
+        """A relative offset below which every record is earlier than `timestamp_ms`."""
+        found = bisect_left(self._timestamps_ms, timestamp_ms) - 1
+        return self._offsets[found] if found >= 0 else None
+
+    def truncate(self, relative_offset: int) -> None:
+        keep = bisect_left(self._offsets, relative_offset)
+        del self._timestamps_ms[keep:], self._offsets[keep:]
+
+    def to_bytes(self) -> bytes:
+        return b"".join(map(_TIME_ENTRY.pack, self._timestamps_ms, self._offsets))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "TimeIndex":
+        if len(data) % _TIME_ENTRY.size:
+            raise MalformedIndex(f"expected a multiple of 12 bytes, found {len(data)}")
+        index = cls()
+        for timestamp_ms, offset in _TIME_ENTRY.iter_unpack(data):
+            last = index.last
+            if offset < 0 or (last is not None and (timestamp_ms <= last[0] or offset <= last[1])):
+                raise MalformedIndex(f"({timestamp_ms}, {offset}) after {last}")
+            index._timestamps_ms.append(timestamp_ms)
+            index._offsets.append(offset)
+        return index

@@ -1,0 +1,88 @@
+"""Where each leader epoch begins in a log: Kafka's LeaderEpochFileCache, without the file.
+
+Epochs and start offsets both rise strictly. An entry may have no batches: a new leader assigns its
+epoch at its log end before it appends (KAFKA-7415), and a follower's truncation asks by it. Pure.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+from tidemark_protocol.ids import NO_EPOCH, LeaderEpoch, Offset
+
+
+class LeaderEpochs:
+    def __init__(self, entries: Iterable[tuple[LeaderEpoch, Offset]] = ()) -> None:
+        self._epochs: list[LeaderEpoch] = []
+        self._starts: list[Offset] = []
+        for epoch, start_offset in entries:
+            self.assign(epoch, start_offset)
+
+    @property
+    def entries(self) -> tuple[tuple[LeaderEpoch, Offset], ...]:
+        return tuple(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        return self._epochs[-1] if self._epochs else LeaderEpoch(NO_EPOCH)
+
+    @property
+    def latest_start_offset(self) -> Offset | None:
+        return self._starts[-1] if self._starts else None
+
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
+        """True if anything changed. Entries that contradict the new one are dropped first."""
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"epoch {epoch} at offset {start_offset}: expected both from 0 on")
+        if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
+            return False
+        keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
+        self._cut(keep)
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        return True
+
+    def end_offset_for(
+        self, epoch: LeaderEpoch, log_end_offset: Offset
+    ) -> tuple[LeaderEpoch, Offset] | None:
+        """The largest known epoch <= `epoch` and where it ends; None if that cannot be said.
+
+        An epoch below the first known one ends where the log starts. Kafka: endOffsetFor.
+        """
+        if epoch < 0 or not self._epochs or epoch > self._epochs[-1]:
+            return None
+        if epoch == self._epochs[-1]:
+            return epoch, log_end_offset
+        next_higher = bisect_right(self._epochs, epoch)
+        if next_higher == 0:
+            return epoch, self._starts[0]
+        return self._epochs[next_higher - 1], self._starts[next_higher]
+
+    def start_offset_of(self, epoch: LeaderEpoch) -> Offset | None:
+        index = bisect_left(self._epochs, epoch)
+        if index < len(self._epochs) and self._epochs[index] == epoch:
+            return self._starts[index]
+        return None
+
+    def epoch_at(self, offset: Offset) -> LeaderEpoch:
+        """The epoch that a batch at `offset` must carry; -1 if none covers it."""
+        index = bisect_right(self._starts, offset)
+        return self._epochs[index - 1] if index else LeaderEpoch(NO_EPOCH)
+
+    def truncate_from_end(self, end_offset: Offset) -> bool:
+        """Drops entries that start at or after `end_offset`; True if any did."""
+        return self._cut(bisect_left(self._starts, end_offset))
+
+    def truncate_from_start(self, start_offset: Offset) -> bool:
+        """Keeps the last entry that starts at or before `start_offset`, moved to it."""
+        first = bisect_right(self._starts, start_offset) - 1
+        if first < 0 or (first == 0 and self._starts[0] == start_offset):
+            return False
+        del self._epochs[:first], self._starts[:first]
+        self._starts[0] = start_offset
+        return True
+
+    def _cut(self, keep: int) -> bool:
+        if keep >= len(self._epochs):
+            return False
+        del self._epochs[keep:], self._starts[keep:]
+        return True

@@ -1,0 +1,404 @@
+"""A broker's volume: whose it is, that nobody else has it open, and the logs on it.
+
+Opening goes in the order that safety asks for: filesystem (S13), lock for life (I17), identity, stop
+proof read and removed for good (S1), and only then the logs. Whether an empty volume or an unclean
+stop costs a replica its place in the ISR is the controller's decision; here it is only reported.
+Methods that sync may run in a worker thread; one lock keeps the checkpoint files whole.
+"""
+
+import base64
+import os
+import re
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from tidemark_protocol.ids import (
+    NO_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Offset,
+    TopicId,
+)
+
+from tidemark_broker.storage import checkpoints
+from tidemark_broker.storage.disk import Disk, HeldLock
+from tidemark_broker.storage.errors import (
+    DirectoryLocked,
+    ForeignVolume,
+    StorageError,
+    StorageFailed,
+    UnsafeFilesystem,
+)
+from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
+
+LogKey = tuple[TopicId, int]
+T = TypeVar("T")
+
+_LOG_NAME = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,10})$")
+_DELETED_SUFFIX = "-delete"
+_STRAY_SUFFIX = "-stray"
+
+
+class LogDirectory:
+    def __init__(
+        self, path: Path, disk: Disk, lock: HeldLock, broker_id: BrokerId, settings: LogSettings
+    ) -> None:
+        """Use `open`."""
+        self.path = path
+        self.broker_id = broker_id
+        self.directory_id = ""
+        self.cluster_id = ""
+        self.was_empty = False
+        self.clean_stop_epoch = BrokerEpoch(NO_EPOCH)
+        self.highest_broker_epoch = BrokerEpoch(NO_EPOCH)
+        self.highest_controller_epoch = ControllerEpoch(NO_EPOCH)
+        self.logs: dict[LogKey, PartitionLog] = {}
+        self.high_watermarks: dict[LogKey, Offset] = {}
+        self.strays: list[Path] = []  # set aside at this start, with all they hold
+        self._disk = disk
+        self._lock = lock
+        self._settings = settings
+        self._files_lock = threading.RLock()
+
+    @classmethod
+    def open(
+        cls, path: Path, disk: Disk, *, broker_id: BrokerId, settings: LogSettings
+    ) -> "LogDirectory":
+        """Raises DirectoryLocked (try again), ForeignVolume, UnsafeFilesystem, StorageFailed."""
+        try:
+            if not disk.is_directory(path):
+                disk.make_directory(path)
+                disk.sync_directory(path.parent)
+            filesystem = disk.network_filesystem(path)
+            if filesystem is not None and not settings.allow_network_filesystem:
+                raise UnsafeFilesystem(path, filesystem)
+            lock = _lock(disk, path)
+        except OSError as error:
+            raise StorageFailed(f"cannot open log directory {path}: {error}") from error
+        directory = cls(path, disk, lock, broker_id, settings)
+        try:
+            directory._identify()
+            directory._take_stop_proof()
+            directory._load_logs()
+        except OSError as error:
+            lock.release()
+            raise StorageFailed(f"cannot open log directory {path}: {error}") from error
+        except StorageError:
+            lock.release()
+            raise
+        return directory
+
+    # Whose it is
+
+    def _identify(self) -> None:
+        names = [name for name in self._disk.list_names(self.path) if name != "lost+found"]
+        path = self.path / checkpoints.META_PROPERTIES
+        if checkpoints.META_PROPERTIES not in names:
+            if any(_LOG_NAME.match(name) for name in names):
+                raise ForeignVolume(
+                    self.path, f"{checkpoints.META_PROPERTIES} of broker {self.broker_id}", "none"
+                )
+            self.was_empty = True
+            self.directory_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+            self._write_identity()
+            return
+        try:
+            properties = checkpoints.decode_properties(self._disk.read(path))
+        except checkpoints.MalformedFile as error:
+            raise ForeignVolume(self.path, f"a readable {path.name}", str(error)) from error
+        if properties.get("version") != "1" or properties.get("node.id") != str(self.broker_id):
+            raise ForeignVolume(
+                self.path,
+                f"version 1, node.id {self.broker_id}",
+                f"version {properties.get('version')}, node.id {properties.get('node.id')}",
+            )
+        self.directory_id = properties.get("directory.id", "")
+        self.cluster_id = properties.get("cluster.id", "")
+        if not self.directory_id:
+            raise ForeignVolume(self.path, "a directory.id", "none")
+        numbers = self._read(
+            checkpoints.HIGHEST_EPOCHS, checkpoints.decode_highest_epochs, (NO_EPOCH, NO_EPOCH)
+        )
+        self.highest_broker_epoch = BrokerEpoch(numbers[0])
+        self.highest_controller_epoch = ControllerEpoch(numbers[1])
+
+    def _write_identity(self) -> None:
+        properties = {
+            "version": "1",
+            "node.id": str(self.broker_id),
+            "directory.id": self.directory_id,
+        }
+        if self.cluster_id:
+            properties["cluster.id"] = self.cluster_id
+        self._disk.write_atomically(
+            self.path / checkpoints.META_PROPERTIES,
+            checkpoints.encode_properties(properties),
+            durable=True,
+        )
+
+    def set_cluster_id(self, cluster_id: str) -> None:
+        """On the first registration; durable. ForeignVolume if it belongs to another cluster."""
+        if self.cluster_id == cluster_id:
+            return
+        if self.cluster_id:
+            raise ForeignVolume(self.path, f"cluster {cluster_id}", f"cluster {self.cluster_id}")
+        self.cluster_id = cluster_id
+        self._guarded("write the cluster id", self._write_identity)
+
+    def note_epochs(self, broker_epoch: BrokerEpoch, controller_epoch: ControllerEpoch) -> None:
+        """The highest ever seen, durable before the call returns (S16)."""
+        if (
+            broker_epoch <= self.highest_broker_epoch
+            and controller_epoch <= self.highest_controller_epoch
+        ):
+            return
+        self.highest_broker_epoch = max(self.highest_broker_epoch, broker_epoch)
+        self.highest_controller_epoch = max(self.highest_controller_epoch, controller_epoch)
+        data = checkpoints.encode_highest_epochs(
+            self.highest_broker_epoch, self.highest_controller_epoch
+        )
+        self._guarded("write epochs", lambda: self._write(checkpoints.HIGHEST_EPOCHS, data))
+
+    # Opening the logs
+
+    def _take_stop_proof(self) -> None:
+        """S1: gone for good before a log is read, so that a start cut short is unclean."""
+        self.clean_stop_epoch = self._read(
+            checkpoints.CLEAN_STOP, checkpoints.decode_clean_stop, BrokerEpoch(NO_EPOCH)
+        )
+        self._disk.remove(self.path / checkpoints.CLEAN_STOP)
+        self._disk.sync_directory(self.path)
+
+    def _load_logs(self) -> None:
+        recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
+        high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
+        log_starts = self._read_offsets(checkpoints.LOG_STARTS)
+        is_clean = self.clean_stop_epoch != NO_EPOCH
+        for name in self._disk.list_names(self.path):
+            match = _LOG_NAME.match(name)
+            path = self.path / name
+            if match is None or not self._disk.is_directory(path):
+                continue
+            topic, partition = match[1], int(match[2])
+            topic_id = self._topic_id_of(path)
+            if topic_id is None:
+                self._set_aside(path)
+                continue
+            at = (topic, partition)
+            log = PartitionLog(
+                self._disk,
+                path,
+                topic=topic,
+                topic_id=topic_id,
+                partition=partition,
+                settings=self._settings,
+                recovery_point=None if is_clean else recovery_points.get(at, Offset(0)),
+                log_start_offset=log_starts.get(at, Offset(0)),
+            )
+            self.logs[topic_id, partition] = log
+            high_watermark = max(high_watermarks.get(at, Offset(0)), log.log_start_offset)
+            self.high_watermarks[topic_id, partition] = high_watermark
+
+    def _topic_id_of(self, path: Path) -> TopicId | None:
+        try:
+            data = self._disk.read(path / checkpoints.PARTITION_METADATA)
+            return checkpoints.decode_partition_metadata(data)
+        except (FileNotFoundError, checkpoints.MalformedFile):
+            return None
+
+    def _set_aside(self, path: Path) -> Path:
+        """Not known whose it is: kept, under a name that nothing loads."""
+        stray = path.with_name(f"{path.name}.{uuid.uuid4().hex}{_STRAY_SUFFIX}")
+        self._disk.rename(path, stray)
+        self._disk.sync_directory(self.path)
+        self.strays.append(stray)
+        return stray
+
+    # Logs come and go
+
+    def create_log(
+        self,
+        topic: str,
+        topic_id: TopicId,
+        partition: int,
+        settings: LogSettings | None = None,
+    ) -> PartitionLog:
+        """The log, durable as an empty one; the existing one if it is there already.
+
+        Three syncs: for many partitions call it in a worker. Raises DiskFull, StorageFailed.
+        """
+        with self._files_lock:
+            existing = self.logs.get((topic_id, partition))
+            if existing is not None:
+                return existing
+            return self._guarded(
+                f"create {topic}-{partition}",
+                lambda: self._create_log(topic, topic_id, partition, settings or self._settings),
+            )
+
+    def _create_log(
+        self, topic: str, topic_id: TopicId, partition: int, settings: LogSettings
+    ) -> PartitionLog:
+        path = self.path / f"{topic}-{partition}"
+        self._drop_checkpoints(topic, partition)  # S23: before the directory exists
+        if self._disk.is_directory(path):
+            for key, log in list(self.logs.items()):
+                if log.directory == path:
+                    del self.logs[key]
+                    self.high_watermarks.pop(key, None)
+            self._set_aside(path)
+        # Made whole under a name that nothing loads: the rename is the creation.
+        unborn = path.with_name(f"{path.name}.{uuid.uuid4().hex}-future")
+        self._disk.make_directory(unborn)
+        self._disk.write_atomically(
+            unborn / checkpoints.PARTITION_METADATA,
+            checkpoints.encode_partition_metadata(topic_id),
+            durable=True,
+        )
+        self._disk.rename(unborn, path)
+        self._disk.sync_directory(self.path)
+        log = PartitionLog(
+            self._disk,
+            path,
+            topic=topic,
+            topic_id=topic_id,
+            partition=partition,
+            settings=settings,
+            recovery_point=Offset(0),
+        )
+        self.logs[topic_id, partition] = log
+        self.high_watermarks[topic_id, partition] = Offset(0)
+        return log
+
+    def _drop_checkpoints(self, topic: str, partition: int) -> None:
+        for name in (
+            checkpoints.HIGH_WATERMARKS,
+            checkpoints.RECOVERY_POINTS,
+            checkpoints.LOG_STARTS,
+        ):
+            offsets = self._read_offsets(name)
+            if offsets.pop((topic, partition), None) is not None:
+                self._write(name, checkpoints.encode_offsets(offsets))
+
+    def remove_log(self, topic_id: TopicId, partition: int) -> None:
+        """Renamed at once; `delete_removed` frees the space after a grace time (S12)."""
+        with self._files_lock:
+            log = self.logs.pop((topic_id, partition), None)
+            self.high_watermarks.pop((topic_id, partition), None)
+            if log is None:
+                return
+            name = f"{log.directory.name}.{uuid.uuid4().hex}{_DELETED_SUFFIX}"
+            path = self.path / name
+
+            def rename() -> None:
+                self._disk.rename(log.directory, path)
+                self._disk.sync_directory(self.path)
+
+            self._guarded(f"remove {log.directory.name}", rename)
+
+    def delete_removed(self, *, now_s: float, grace_s: float) -> int:
+        """Deletes what was removed or truncated away; wall clock. In a worker. Entries deleted."""
+
+        def delete() -> int:
+            deleted = 0
+            for name in self._disk.list_names(self.path):
+                path = self.path / name
+                if name.endswith(_DELETED_SUFFIX):
+                    if now_s - self._disk.changed_at_s(path) >= grace_s:
+                        self._disk.remove_tree(path)
+                        deleted += 1
+                elif _LOG_NAME.match(name) and self._disk.is_directory(path):
+                    for segment in self._disk.list_names(path):
+                        if segment.endswith(".deleted"):
+                            self._disk.remove(path / segment)
+                            deleted += 1
+            return deleted
+
+        return self._guarded("delete removed logs", delete)
+
+    # Checkpoints
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[LogKey, Offset]) -> None:
+        """Of logs that exist; others are dropped. Durable. In a worker."""
+        with self._files_lock:
+            offsets = {
+                (log.topic, log.partition): high_watermarks[key]
+                for key, log in list(self.logs.items())
+                if key in high_watermarks
+            }
+            data = checkpoints.encode_offsets(offsets)
+            self._guarded(
+                "checkpoint high watermarks",
+                lambda: self._write(checkpoints.HIGH_WATERMARKS, data),
+            )
+
+    def checkpoint_recovery_points(self) -> None:
+        """Flushes every log, then writes how far they are durable. In a worker."""
+        for log in list(self.logs.values()):
+            if not log.failure:
+                log.flush()
+        self._write_recovery_points()
+
+    def _write_recovery_points(self) -> None:
+        with self._files_lock:
+            logs = list(self.logs.values())
+            for name, offsets in (
+                (
+                    checkpoints.RECOVERY_POINTS,
+                    {(log.topic, log.partition): log.recovery_point for log in logs},
+                ),
+                (
+                    checkpoints.LOG_STARTS,
+                    {(log.topic, log.partition): log.log_start_offset for log in logs},
+                ),
+            ):
+                data = checkpoints.encode_offsets(offsets)
+                self._guarded(f"write {name}", lambda n=name, d=data: self._write(n, d))  # type: ignore[misc]
+
+    def write_clean_stop(self, broker_epoch: BrokerEpoch) -> None:
+        """Closes every log for writing, then leaves the proof, last. Raises StorageFailed."""
+        for log in list(self.logs.values()):
+            log.close()
+        self._write_recovery_points()
+        self._guarded(
+            "write the stop proof",
+            lambda: self._write(checkpoints.CLEAN_STOP, checkpoints.encode_clean_stop(broker_epoch)),
+        )
+
+    def close(self) -> None:
+        """Lets go of the lock; without `write_clean_stop` before, the stop is unclean."""
+        self._lock.release()
+
+    # Files
+
+    def _read(self, name: str, decode: Callable[[bytes], T], default: T) -> T:
+        """A missing or unreadable file says nothing: the caller's default is the safe value."""
+        try:
+            return decode(self._disk.read(self.path / name))
+        except (FileNotFoundError, checkpoints.MalformedFile):
+            return default
+
+    def _read_offsets(self, name: str) -> dict[tuple[str, int], Offset]:
+        return self._read(name, checkpoints.decode_offsets, {})
+
+    def _write(self, name: str, data: bytes) -> None:
+        self._disk.write_atomically(self.path / name, data, durable=True)
+
+    def _guarded(self, action: str, run: Callable[[], T]) -> T:
+        try:
+            return run()
+        except OSError as error:
+            raise StorageFailed(f"cannot {action} in {self.path}: {error}") from error
+
+
+def _lock(disk: Disk, path: Path) -> HeldLock:
+    lock_path = path / checkpoints.LOCK
+    try:
+        return disk.lock(lock_path, str(os.getpid()).encode())
+    except BlockingIOError as error:
+        text = disk.read(lock_path)
+        raise DirectoryLocked(path, int(text) if text.isdigit() else None) from error

@@ -1,0 +1,200 @@
+"""Opening a log's segments: trusted up to the recovery point, verified byte by byte after it.
+
+From the segment that holds the recovery point on, every batch's CRC, offset and epoch is checked and
+the indexes are made anew; at the first invalid batch the segment is cut and all later ones are
+removed (I10). Before that point only the shape is checked, and a segment that fails there is
+treated like one after it. Nothing is synced, and the recovery point is not moved. Kafka: LogLoader.
+
+The leader-epoch checkpoint is renamed into place before the first batch of an epoch is written, and
+filesystems with ordered metadata keep that order through a power cut. So where that file is whole,
+a batch that names another epoch is corrupt: the field is outside the CRC and nothing else guards
+it. Where the file is missing, empty or unreadable, epochs are derived from the batches of the log.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.storage.disk import Disk
+from tidemark_broker.storage.errors import CorruptBatch
+from tidemark_broker.storage.leader_epochs import LeaderEpochs
+from tidemark_broker.storage.record_batch import BatchHeader
+from tidemark_broker.storage.segment import Segment, log_path
+
+_SEGMENT_NAME = re.compile(r"^(\d{20})\.log$")
+_LEFTOVER_SUFFIXES = (".deleted", ".tmp", ".cleaned", ".swap")
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What opening found. A kill leaves at most one incomplete batch at the end (S8)."""
+
+    verified_segments: int = 0
+    cut_bytes: int = 0
+    removed_segments: int = 0
+    reason: str = ""  # why something was cut; empty if nothing was
+    only_a_torn_tail: bool = True
+
+
+@dataclass(slots=True)
+class LoadedSegments:
+    segments: list[Segment] = field(default_factory=list)
+    report: RecoveryReport = field(default_factory=RecoveryReport)
+
+
+def load_segments(
+    disk: Disk,
+    directory: Path,
+    *,
+    recovery_point: Offset | None,
+    epochs: LeaderEpochs,
+    epochs_known: bool,
+    index_interval_bytes: int,
+) -> LoadedSegments:
+    """Segments in order, at least one. `recovery_point` None: cleanly stopped, nothing to verify.
+
+    `epochs` is completed (if not `epochs_known`) and cut to the log's end in place. Raises OSError.
+    """
+    base_offsets = _sort_out_files(disk, directory)
+    if not base_offsets:
+        return LoadedSegments(
+            [Segment.create(disk, directory, Offset(0), index_interval_bytes=index_interval_bytes)]
+        )
+    suspect_from = _first_suspect(base_offsets, recovery_point if epochs_known else Offset(0))
+    loaded = LoadedSegments()
+    verified = 0
+    expected = base_offsets[0]
+    for index, base_offset in enumerate(base_offsets):
+        if base_offset != expected:
+            reason = f"expected a segment at offset {expected}, found one at {base_offset}"
+            _remove_from(disk, directory, base_offsets, index, loaded, reason)
+            break
+        segment = Segment.open(
+            disk, directory, base_offset, index_interval_bytes=index_interval_bytes
+        )
+        loaded.segments.append(segment)
+        if index < suspect_from and _loads(segment):
+            expected = segment.next_offset
+            continue
+        verified += 1
+        cut = _verify(segment, epochs, epochs_known)
+        if cut is not None:
+            _cut(disk, directory, base_offsets, index, loaded, cut)
+            break
+        expected = segment.next_offset
+    end_offset = loaded.segments[-1].next_offset
+    epochs.truncate_from_end(Offset(end_offset + 1))  # an epoch without batches may start there
+    loaded.report = _with_verified(loaded.report, verified)
+    return loaded
+
+
+def _sort_out_files(disk: Disk, directory: Path) -> list[Offset]:
+    """Leftovers removed; base offsets of the segments, rising."""
+    base_offsets: list[Offset] = []
+    names = disk.list_names(directory)
+    for name in names:
+        if name.endswith(_LEFTOVER_SUFFIXES):
+            disk.remove(directory / name)
+        elif match := _SEGMENT_NAME.match(name):
+            base_offsets.append(Offset(int(match[1])))
+    stems = {f"{base_offset:020d}" for base_offset in base_offsets}
+    for name in names:
+        stem, _, suffix = name.partition(".")
+        if suffix in ("index", "timeindex") and stem not in stems:
+            disk.remove(directory / name)
+    return sorted(base_offsets)
+
+
+def _first_suspect(base_offsets: list[Offset], recovery_point: Offset | None) -> int:
+    if recovery_point is None:
+        return len(base_offsets)
+    at_or_below = [i for i, base in enumerate(base_offsets) if base <= recovery_point]
+    return at_or_below[-1] if at_or_below else 0
+
+
+def _loads(segment: Segment) -> bool:
+    try:
+        segment.load()
+    except CorruptBatch:
+        return False
+    return True
+
+
+def _verify(segment: Segment, epochs: LeaderEpochs, epochs_known: bool) -> CorruptBatch | None:
+    """The first batch that is not valid, or None."""
+    try:
+        for position, header in segment.rebuild(verify_crc=True):
+            _check_epoch(position, header, epochs, epochs_known)
+    except CorruptBatch as error:
+        return error
+    return None
+
+
+def _check_epoch(
+    position: int, header: BatchHeader, epochs: LeaderEpochs, epochs_known: bool
+) -> None:
+    epoch = header.partition_leader_epoch
+    if epochs_known:
+        expected = epochs.epoch_at(header.base_offset)
+        if epoch != expected:
+            raise CorruptBatch(position, f"leader epoch {expected}", f"leader epoch {epoch}")
+    elif epoch < max(0, epochs.latest_epoch):  # I5
+        raise CorruptBatch(
+            position, f"a leader epoch from {max(0, epochs.latest_epoch)} on", f"{epoch}"
+        )
+    elif epoch > epochs.latest_epoch:
+        epochs.assign(epoch, header.base_offset)
+
+
+def _cut(
+    disk: Disk,
+    directory: Path,
+    base_offsets: list[Offset],
+    index: int,
+    loaded: LoadedSegments,
+    cut: CorruptBatch,
+) -> None:
+    segment = loaded.segments[-1]
+    size_bytes = segment.size_bytes
+    # Torn: the write stopped before the batch's own end. All else is damage, not a kill.
+    torn = index == len(base_offsets) - 1 and cut.found.startswith("only ")
+    _remove_from(disk, directory, base_offsets, index + 1, loaded, f"{segment.path.name}: {cut}")
+    segment.truncate(cut.position, segment.next_offset)
+    loaded.report = RecoveryReport(
+        cut_bytes=loaded.report.cut_bytes + size_bytes - cut.position,
+        removed_segments=loaded.report.removed_segments,
+        reason=loaded.report.reason,
+        only_a_torn_tail=torn,
+    )
+
+
+def _remove_from(
+    disk: Disk,
+    directory: Path,
+    base_offsets: list[Offset],
+    index: int,
+    loaded: LoadedSegments,
+    reason: str,
+) -> None:
+    """Last one first: a crash in between leaves a log that still ends at the same batch."""
+    cut_bytes = 0
+    for base_offset in reversed(base_offsets[index:]):
+        path = log_path(directory, base_offset)
+        cut_bytes += disk.open(path).size_bytes()
+        for suffix in (".index", ".timeindex", ".log"):
+            disk.remove(path.with_suffix(suffix))
+    disk.sync_directory(directory)
+    loaded.report = RecoveryReport(
+        cut_bytes=cut_bytes,
+        removed_segments=len(base_offsets) - index,
+        reason=reason,
+        only_a_torn_tail=False,
+    )
+
+
+def _with_verified(report: RecoveryReport, verified: int) -> RecoveryReport:
+    return RecoveryReport(
+        verified, report.cut_bytes, report.removed_segments, report.reason, report.only_a_torn_tail
+    )
