@@ -3,12 +3,9 @@
 import json
 import os
 import shlex
-import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
-from . import config, docker, node_image, tools
+from . import config, docker, load, node_image, tools
 from .docker import Docker
 from .run import Fail, Steps, answer, say
 
@@ -87,7 +84,9 @@ def _tools(found: Docker, image: str) -> None:
         steps.run()
     for tool in tools.INSTALLED:
         tools.link(tool, tools.home(tool))
-    tools.link("kubectl", tools.kubectl(found, image))
+    built = node_image.go_programs() / "kube"
+    ours = image == node_image.tag() and built.exists()
+    tools.link("kubectl", built if ours else tools.kubectl(found, image))
 
 
 def _kind(found: Docker, *args: str, limit: float, label: str) -> None:
@@ -193,16 +192,9 @@ def usable() -> tuple[bool, str]:
     return False, f"not usable at once: {where} (`hack/kind/cluster image` makes one)"
 
 
-def load(images: list[str]) -> None:
-    """Into every node's containerd, side by side; a node that has the very image is left out."""
+def give(images: list[str]) -> None:
     found = _of_running_cluster()
-    began = time.monotonic()
-    for image in images:
-        identity = found.must("image", "inspect", "--format", "{{.Id}}", image).strip()
-        wanting = [name for name in nodes(found) if not _has(found, name, image, identity)]
-        with ThreadPoolExecutor(config.NODES) as pool:
-            list(pool.map(partial(_import, found, image), wanting))
-        say(f"loaded {image} into {len(wanting)} nodes, {time.monotonic() - began:.1f} s")
+    load.load(found, nodes(found), images)
 
 
 def _of_running_cluster() -> Docker:
@@ -211,30 +203,6 @@ def _of_running_cluster() -> Docker:
         why = "it is not up" if found else f"no Docker answers ({text})"
         raise Fail(f"cluster: expected {config.CLUSTER} to be up, but {why}; run `make cluster`")
     return found
-
-
-def _has(found: Docker, node: str, image: str, identity: str) -> bool:
-    ok, text = found.answer("exec", node, "crictl", "inspecti", "-o", "json", image)
-    if not ok:
-        ok, text = found.answer("exec", node, "crictl", "inspecti", image)
-    return ok and json.loads(text)["status"]["id"] == identity
-
-
-def _import(found: Docker, image: str, node: str) -> None:
-    give = subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE, env=found.env)
-    command = ["docker", "exec", "--interactive", node, "ctr", "--namespace", "k8s.io"]
-    command += ["images", "import", "--digests", "--snapshotter", "overlayfs", "-"]
-    try:
-        taken = subprocess.run(
-            command, stdin=give.stdout, capture_output=True, timeout=config.LOAD, env=found.env
-        )
-    except subprocess.TimeoutExpired:
-        raise Fail(f"{image}: not loaded into {node} within {config.LOAD} s") from None
-    finally:
-        give.kill()
-        give.wait()
-    if taken.returncode:
-        raise Fail(f"{image}: not loaded into {node}: {taken.stderr.decode().strip()[-300:]}")
 
 
 def env() -> None:

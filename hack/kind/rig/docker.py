@@ -208,7 +208,11 @@ def stop_what_we_started() -> str:
                 f" see {config.cache()}/docker/dockerd.log"
             )
         time.sleep(0.1)
-    shutil.rmtree(state, ignore_errors=True)
+    # A network namespace of Docker's stays mounted there, by design of Docker's.
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        if line.split()[1].startswith(f"{state}/"):
+            answer(["umount", "--lazy", line.split()[1]], 10)
+    shutil.rmtree(state)
     return f"docker: ended our own daemon (pid {pid}); its images stay in {config.cache()}/docker"
 
 

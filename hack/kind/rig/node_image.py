@@ -19,8 +19,9 @@ GO_PROGRAMS = {
     "coredns": ("coredns", "."),
     "local-path-provisioner": ("local-path", "github.com/rancher/local-path-provisioner"),
 }
-BASE = "tidemark/debian:bookworm"
 UPSTREAM_BASE = "debian:bookworm-slim"
+# Copies of the image in the cache: this one, and that of another branch.
+KEPT = 2
 MINOR = config.KUBERNETES.split(".")[1]
 VERSION_FLAGS = " ".join(
     f"-X {package}.{name}={value}"
@@ -34,7 +35,13 @@ VERSION_FLAGS = " ".join(
     )
 )
 LDFLAGS = f"-s -w {VERSION_FLAGS}"
-TRIM = [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("doc", "man", "locale")]
+# usr-is-merged: its alternative, usrmerge, brings all of Perl, 55 MB.
+BASE_OPTIONS = (
+    "--variant=apt",
+    "--include=usr-is-merged",
+    *(f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("doc", "man", "locale")),
+)
+BASE = f"tidemark/debian:bookworm-{config.content_hash([], *BASE_OPTIONS)}"
 
 
 def tag() -> str:
@@ -46,6 +53,12 @@ def tag() -> str:
 def archive() -> Path:
     """A copy beside Docker's own: it survives a prune, and moves to another machine."""
     return config.cache() / "node" / f"{tag().split(':')[1]}.tar.zst"
+
+
+def go_programs() -> Path:
+    """Where the Go programs are kept; they change less often than the image does."""
+    digest = config.content_hash([SOURCES / "go"], LDFLAGS, config.machine())
+    return config.cache() / "go" / digest
 
 
 def registry_answers(docker: Docker) -> tuple[bool, str]:
@@ -110,7 +123,7 @@ def build(docker: Docker) -> str:
 
 
 def _plan(steps: Steps, docker: Docker) -> None:
-    out = config.cache() / "go" / config.content_hash([SOURCES / "go"], LDFLAGS, config.machine())
+    out = go_programs()
     out.mkdir(parents=True, exist_ok=True)
     work = config.cache() / "work"
     recipe = _Recipe(steps, docker, out, work)
@@ -142,7 +155,7 @@ def base(steps: Steps, docker: Docker) -> None:
     if not shutil.which("mmdebstrap"):
         apt.install("mmdebstrap")
     # Of Debian's suites, as apt here may point elsewhere or at another release.
-    make = ["mmdebstrap", "--quiet", "--variant=apt", *TRIM, "bookworm", "-"]
+    make = ["mmdebstrap", "--quiet", *BASE_OPTIONS, "bookworm", "-"]
     steps.pipe(make, ["docker", "import", "-", BASE], config.DOCKER_STEP, docker.env)
 
 
@@ -230,6 +243,13 @@ def _save(steps: Steps, docker: Docker) -> None:
     with scratch.open("wb") as file:
         steps.pipe(["docker", "save", tag()], compressor, config.DOCKER_STEP, docker.env, file)
     scratch.rename(archive())
+    kept = sorted(archive().parent.glob("*.tar.zst"), key=lambda path: path.stat().st_mtime)
+    for old in kept[:-KEPT]:
+        old.unlink()
+    if docker.ours:
+        ours = docker.must("images", "--format", "{{.Tag}}", "tidemark/kind-node").split()
+        for name in ours[KEPT:]:
+            docker.answer("rmi", f"tidemark/kind-node:{name}")
 
 
 def _load(steps: Steps, docker: Docker) -> None:

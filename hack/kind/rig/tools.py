@@ -72,7 +72,7 @@ def go_env() -> Mapping[str, str]:
 
 
 def kubectl(docker: Docker, image: str) -> Path:
-    """The kubectl of the node image: of the cluster's own version, and nothing to build."""
+    """The node image's own: of the cluster's version, and nothing more to build."""
     identity = docker.must("image", "inspect", "--format", "{{.Id}}", image).strip()
     kept = config.cache() / "tools" / f"kubectl-{identity.removeprefix('sha256:')[:12]}" / "kubectl"
     if kept.exists():
