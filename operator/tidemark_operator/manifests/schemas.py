@@ -1,18 +1,38 @@
 """Defaults and rules of Topic and BrokerPool manifests, from crds/*.yaml.
 
 The API server applies the same files; this mirror serves stores without one (local mode) and
-manifests that reached the store around it. Schema errors and CEL rules come out as the sentences
-that `kubectl apply` would show.
+manifests that reached the store around it. What the API server would refuse, or prune in silence,
+comes out here as sentences for the user: schema, unknown fields, then the rules (`spec_rules.py`).
 """
 
 import copy
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+from jsonschema import Draft202012Validator
 
+from tidemark_operator.manifests.spec_rules import (
+    pool_change_faults,
+    pool_faults,
+    topic_change_faults,
+    topic_faults,
+    topic_name,
+)
+from tidemark_operator.manifests.topic_config import effective_config
 from tidemark_operator.stores.object_store import Object
+
+_RULES: dict[str, Callable[[Object], Iterator[str]]] = {
+    "Topic": topic_faults,
+    "BrokerPool": pool_faults,
+}
+_CHANGE_RULES: dict[str, Callable[[Object, Object], Iterator[str]]] = {
+    "Topic": topic_change_faults,
+    "BrokerPool": pool_change_faults,
+}
+MAX_SENTENCES = 20
 
 
 def crd_directory() -> Path:
@@ -37,11 +57,73 @@ def load_schema(kind: str) -> dict[str, Any]:
 
 
 def apply_defaults(item: Object) -> Object:
-    """A copy with the schema's defaults, as the API server stores it, and the operator's own:
-    topicName and min.insync.replicas."""
-    return copy.deepcopy(item)
+    """A copy with the schema's defaults: what the API server would store."""
+    item = copy.deepcopy(item)
+    _fill_defaults(item, load_schema(item["kind"]))
+    return item
+
+
+def effective(item: Object) -> Object:
+    """A copy with the operator's own defaults too: topicName and every known config. Only for
+    objects that passed `validate`."""
+    item = apply_defaults(item)
+    if item["kind"] == "Topic":
+        spec = item["spec"]
+        spec["topicName"] = topic_name(item)
+        spec["config"] = effective_config(spec["config"], spec["replicationFactor"])
+    return item
 
 
 def validate(item: Object, old: Object | None = None) -> list[str]:
-    """Sentences for the user, empty when all is well. With `old`, transition rules too."""
-    return []
+    """Sentences for the user, empty when all is well. With `old` (what is stored now), the rules
+    about changes too."""
+    kind = item.get("kind")
+    if kind not in _RULES:
+        return [f"kind: expected one of {', '.join(sorted(_RULES))}, found {kind!r}"]
+    schema = load_schema(kind)
+    item = apply_defaults(item)
+    sentences = [
+        f"{'.'.join(str(part) for part in error.absolute_path) or kind}: {error.message}"
+        for error in _validator(kind).iter_errors(item)
+    ]
+    sentences += _unknown_fields(item, schema, "")
+    if not isinstance(item.get("metadata", {}).get("name"), str):
+        sentences.append("metadata.name: expected a name, found none")
+    if not sentences:
+        sentences += _RULES[kind](item)
+    if not sentences and old is not None:
+        sentences += _CHANGE_RULES[kind](item, apply_defaults(old))
+    return sentences[:MAX_SENTENCES]
+
+
+@cache
+def _validator(kind: str) -> Draft202012Validator:
+    return Draft202012Validator(load_schema(kind))
+
+
+def _fill_defaults(value: Any, schema: dict[str, Any]) -> None:
+    if isinstance(value, dict):
+        for name, child in schema.get("properties", {}).items():
+            if name not in value and "default" in child:
+                value[name] = copy.deepcopy(child["default"])
+            if name in value:
+                _fill_defaults(value[name], child)
+    elif isinstance(value, list):
+        for entry in value:
+            _fill_defaults(entry, schema.get("items", {}))
+
+
+def _unknown_fields(value: Any, schema: dict[str, Any], path: str) -> Iterator[str]:
+    """What the API server would prune: kubectl calls it an unknown field, and so do we."""
+    if isinstance(value, list):
+        for index, entry in enumerate(value):
+            yield from _unknown_fields(entry, schema.get("items", {}), f"{path}[{index}]")
+    known = schema.get("properties")
+    if not isinstance(value, dict) or known is None:
+        return
+    for name, child in value.items():
+        child_path = f"{path}.{name}" if path else str(name)
+        if name in known:
+            yield from _unknown_fields(child, known[name], child_path)
+        elif "x-kubernetes-preserve-unknown-fields" not in schema:
+            yield f'unknown field "{child_path}"'

@@ -1,0 +1,65 @@
+"""The CEL rules of crds/{topics,brokerpools}.yaml in Python, with the same sentences.
+
+`*_faults` read manifests that fit their schema and have its defaults; `*_change_faults` compare
+with what is stored. A test applies both to the real API server.
+"""
+
+import re
+from collections.abc import Iterator
+
+from tidemark_operator.manifests.topic_config import config_faults
+from tidemark_operator.stores.object_store import Object
+
+
+def topic_faults(topic: Object) -> Iterator[str]:
+    spec = topic["spec"]
+    if len(topic["metadata"]["name"]) > 200:
+        yield "metadata.name is at most 200 characters long"
+    if spec.get("topicName") in (".", ".."):
+        yield 'topicName cannot be "." or ".."'
+    yield from config_faults(spec.get("config", {}), spec["replicationFactor"])
+
+
+def topic_change_faults(topic: Object, old: Object) -> Iterator[str]:
+    spec, old_spec = topic["spec"], old["spec"]
+    if topic_name(topic) != topic_name(old):
+        yield "topicName cannot be changed; make another Topic"
+    if spec["partitions"] < old_spec["partitions"]:
+        yield (
+            f"partitions never shrink: it is {old_spec['partitions']}, "
+            f"asked for {spec['partitions']}"
+        )
+    if spec["replicationFactor"] != old_spec["replicationFactor"]:
+        yield (
+            f"replicationFactor cannot be changed yet: it is {old_spec['replicationFactor']}, "
+            f"asked for {spec['replicationFactor']}"
+        )
+    if spec["brokerPool"] != old_spec["brokerPool"]:
+        yield "brokerPool cannot be changed; make another Topic and copy"
+    for name in ("commitRule", "flush"):
+        if spec[name] != old_spec[name]:
+            yield f"{name} cannot be changed; make another Topic"
+
+
+def topic_name(topic: Object) -> str:
+    name: str = topic["spec"].get("topicName", topic["metadata"]["name"])
+    return name
+
+
+def pool_faults(pool: Object) -> Iterator[str]:
+    name = pool["metadata"]["name"]
+    if len(name) > 50:
+        yield "metadata.name is at most 50 characters long"
+    if re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", name) is None:
+        yield 'metadata.name starts with a letter and has lower-case letters, digits and "-"'
+
+
+def pool_change_faults(pool: Object, old: Object) -> Iterator[str]:
+    spec, old_spec = pool["spec"], old["spec"]
+    if spec["replicas"] < old_spec["replicas"]:
+        yield (
+            f"replicas cannot shrink yet: it is {old_spec['replicas']}, asked for "
+            f"{spec['replicas']}; the brokers that would go hold data"
+        )
+    if spec["storage"] != old_spec["storage"]:
+        yield "storage cannot be changed yet; make another BrokerPool"

@@ -1,0 +1,67 @@
+"""Performs the actions that `plan_topic` decided: one call each, idempotent. I/O, no decisions."""
+
+from typing import Any, assert_never
+
+from tidemark_operator.controller.service import ControllerService
+from tidemark_operator.manifests.pools import default_pool_manifest
+from tidemark_operator.manifests.specs import TopicSpec
+from tidemark_operator.reconcile.plan_topic import (
+    AddPartitions,
+    CreateTopic,
+    DeleteTopic,
+    MakePool,
+    RecordTopicId,
+    TopicAction,
+    UpdateTopic,
+)
+from tidemark_operator.stores.object_store import BROKER_POOL, AlreadyExists, ObjectStore
+
+
+class TopicApplier:
+    def __init__(
+        self,
+        store: ObjectStore,
+        controller: ControllerService,
+        *,
+        default_pool_spec: dict[str, Any],
+    ) -> None:
+        self._store = store
+        self._controller = controller
+        self._default_pool_spec = default_pool_spec
+
+    async def apply(self, spec: TopicSpec, action: TopicAction) -> None:
+        """RecordTopicId is the reconciler's own: it writes the Topic's status."""
+        pool = spec.pool
+        match action:
+            case MakePool(at_least_replicas):
+                await self._make_pool(spec, at_least_replicas)
+            case CreateTopic(topic, assignments, had_slices):
+                await self._controller.create_topic(
+                    pool,
+                    topic,
+                    assignments,
+                    object_name=spec.name,
+                    deletion_policy=spec.deletion_policy,
+                    had_slices=had_slices,
+                )
+            case AddPartitions(topic_id, assignments):
+                await self._controller.add_partitions(pool, topic_id, assignments)
+            case UpdateTopic(topic):
+                await self._controller.update_topic(
+                    pool, topic, deletion_policy=spec.deletion_policy
+                )
+            case DeleteTopic(topic_id, retain):
+                await self._controller.delete_topic(pool, topic_id, retain=retain)
+            case RecordTopicId():
+                raise AssertionError("RecordTopicId is a status write")
+            case _:
+                assert_never(action)
+
+    async def _make_pool(self, spec: TopicSpec, at_least_replicas: int) -> None:
+        manifest = default_pool_manifest(
+            spec.namespace, self._default_pool_spec, at_least_replicas=at_least_replicas
+        )
+        try:
+            await self._store.create(BROKER_POOL, manifest)
+        except AlreadyExists:
+            return  # another Topic's pass was first

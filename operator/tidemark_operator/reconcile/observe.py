@@ -1,0 +1,144 @@
+"""Reads what planners decide from: one frozen value for one object. I/O, no decisions.
+
+That a Topic is gone is believed only of a live read that finds no such object, or one with another
+UID, never of a list or an event (S12). Lists serve only to find a claim that forbids something.
+"""
+
+from dataclasses import dataclass, replace
+
+from tidemark_protocol.ids import BrokerId, TopicId
+
+from tidemark_operator.controller.service import ControllerService
+from tidemark_operator.manifests.schemas import apply_defaults, effective, validate
+from tidemark_operator.manifests.specs import PoolSpec, TopicSpec, pool_spec, topic_spec
+from tidemark_operator.reconcile.plan_topic import FormerTopic, ObservedTopic
+from tidemark_operator.reconcile.slices import KeptTopic, claims_topic, kept_topics
+from tidemark_operator.stores.object_store import (
+    BROKER_POOL,
+    PARTITION_SLICE,
+    TOPIC,
+    Object,
+    ObjectStore,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidManifest:
+    sentences: tuple[str, ...]
+
+
+def read_topic(topic: Object) -> TopicSpec | InvalidManifest:
+    faults = validate(_without_pruned(topic))
+    return InvalidManifest(tuple(faults)) if faults else topic_spec(effective(topic))
+
+
+def read_pool(pool: Object) -> PoolSpec | InvalidManifest:
+    faults = validate(_without_pruned(pool))
+    return InvalidManifest(tuple(faults)) if faults else pool_spec(effective(pool))
+
+
+def _without_pruned(item: Object) -> Object:
+    """The status is ours, not the user's: it is not judged."""
+    return {name: value for name, value in item.items() if name != "status"}
+
+
+class TopicObserver:
+    def __init__(self, store: ObjectStore, controller: ControllerService) -> None:
+        self._store = store
+        self._controller = controller
+
+    async def observe(
+        self, spec: TopicSpec, topic: Object, applied_deletion_policy: str | None
+    ) -> ObservedTopic:
+        recorded = topic.get("status", {}).get("topicId")
+        topic_id = TopicId(recorded) if recorded else spec.uid
+        view = self._controller.topic(spec.pool, topic_id)
+        observed = ObservedTopic(
+            spec=spec,
+            recorded_topic_id=TopicId(recorded) if recorded else None,
+            view=view,
+            applied_deletion_policy=applied_deletion_policy,
+        )
+        serves = view is not None and not view.is_retained
+        if view is not None and serves and spec.partitions <= view.topic.partition_count:
+            return observed  # the steady state costs no further reads
+        observed = await self._with_pool(observed)
+        return observed if view is not None else await self._with_rivals(observed, topic_id)
+
+    async def _with_pool(self, observed: ObservedTopic) -> ObservedTopic:
+        spec = observed.spec
+        pool = await self._store.get(BROKER_POOL, spec.namespace, spec.pool_name)
+        replicas = None if pool is None else int(apply_defaults(pool)["spec"]["replicas"])
+        active = active_broker_ids(self._controller, spec.pool)
+        return replace(observed, pool_replicas=replicas, active_brokers=active)
+
+    async def _with_rivals(self, observed: ObservedTopic, topic_id: TopicId) -> ObservedTopic:
+        """Others that have the topicName: living Topics and data of Topics that are gone."""
+        spec = observed.spec
+        topics = await self._store.list(TOPIC, spec.namespace)
+        slices = await self._store.list(PARTITION_SLICE, spec.namespace)
+        same_name = [
+            kept
+            for kept in kept_topics(slices)
+            if (kept.pool, kept.topic_name) == (spec.pool, spec.topic_name)
+            and kept.topic_id != topic_id
+        ]
+        observed = replace(observed, older_namesake=_older_namesake(spec, topics, same_name))
+        for kept in same_name:
+            if kept.is_retained or await self.is_abandoned(kept, topics, besides=spec):
+                former = self._controller.topic(spec.pool, kept.topic_id)
+                if former is not None:
+                    return replace(
+                        observed,
+                        former=FormerTopic(former.topic, kept.is_retained, kept.deletion_policy),
+                    )
+        return observed
+
+    async def is_abandoned(
+        self, kept: KeptTopic, topics: list[Object], *, besides: TopicSpec | None = None
+    ) -> bool:
+        """No Topic object has, or will take, this data. `besides` is the one that asks."""
+        asks = None if besides is None else besides.uid
+        others = [topic for topic in topics if topic["metadata"].get("uid") != asks]
+        if any(claims_topic(topic, kept) for topic in others):
+            return False
+        namespace = kept.pool.partition("/")[0]
+        living = await self._store.get(TOPIC, namespace, kept.object_name)
+        if living is None:
+            return True
+        if besides is not None and living["metadata"].get("uid") == besides.uid:
+            return bool(living.get("status", {}).get("topicId") != kept.topic_id)
+        return not claims_topic(living, kept)
+
+
+def _older_namesake(
+    spec: TopicSpec, topics: list[Object], same_name: list[KeptTopic]
+) -> str | None:
+    """The Topic object that comes before this one: the oldest; of one second, the one that has
+    data already; else by name."""
+    with_data = {kept.topic_id for kept in same_name}
+
+    def rank(topic: Object) -> tuple[str, bool, str]:
+        metadata = topic["metadata"]
+        ids = {metadata.get("uid"), topic.get("status", {}).get("topicId")}
+        return (metadata.get("creationTimestamp", ""), not ids & with_data, metadata["name"])
+
+    namesakes = [topic for topic in topics if _is_namesake(topic, spec)]
+    if not namesakes:
+        return None
+    first = min(namesakes, key=rank)
+    name: str = first["metadata"]["name"]
+    return None if name == spec.name else name
+
+
+def _is_namesake(topic: Object, spec: TopicSpec) -> bool:
+    other = topic.get("spec", {})
+    return (
+        topic["metadata"].get("deletionTimestamp") is None
+        and other.get("brokerPool", "default") == spec.pool_name
+        and other.get("topicName", topic["metadata"]["name"]) == spec.topic_name
+    )
+
+
+def active_broker_ids(controller: ControllerService, pool: str) -> frozenset[BrokerId]:
+    return frozenset(broker.broker_id for broker in controller.brokers(pool) if broker.is_active)

@@ -1,0 +1,88 @@
+"""What is due for a BrokerPool: decided from the whole observation, never from an event. Pure.
+
+One pass makes all that is missing (storage, then Services, then the broker), so that an empty
+namespace gets its brokers at once; it never removes storage and never stops a broker that runs.
+"""
+
+from collections.abc import Iterator
+
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.manifests.specs import PoolSpec
+from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.runtimes.broker_runtime import (
+    BrokerProcess,
+    MakeBootstrap,
+    MakeDisruptionBudget,
+    MakeEndpoint,
+    MakeStorage,
+    MarkStorage,
+    ObservedBroker,
+    ObservedPool,
+    PoolAction,
+    StartBroker,
+    StopBroker,
+)
+
+
+def plan_pool(spec: PoolSpec, observed: ObservedPool) -> tuple[PoolAction, ...]:
+    """Brokers with ids of `replicas` and above are left alone: they may hold data."""
+    return tuple(_actions(spec, observed))
+
+
+def _actions(spec: PoolSpec, observed: ObservedPool) -> Iterator[PoolAction]:
+    by_id = {broker.broker_id: broker for broker in observed.brokers}
+    if not observed.has_bootstrap:
+        yield MakeBootstrap()
+    # Missing brokers first: they are what clients wait for.
+    for number in range(spec.replicas):
+        broker_id = BrokerId(number)
+        broker = by_id.get(broker_id)
+        if broker is None:
+            broker = ObservedBroker(
+                broker_id, BrokerProcess.ABSENT, has_storage=False, has_endpoint=False
+            )
+        yield from _broker_actions(spec, broker)
+    if not observed.has_disruption_budget:
+        yield MakeDisruptionBudget()
+
+
+def _broker_actions(spec: PoolSpec, broker: ObservedBroker) -> Iterator[PoolAction]:
+    if broker.storage_is_going:
+        return  # a claim of that name is being deleted: wait until it is gone
+    if not broker.has_storage:
+        yield MakeStorage(broker.broker_id)
+    elif broker.storage_policy not in ("", spec.deletion_policy):
+        yield MarkStorage(broker.broker_id)
+    if broker.process is BrokerProcess.ABSENT:
+        yield StartBroker(broker.broker_id)
+    elif broker.process is BrokerProcess.EXITED:
+        yield StopBroker(broker.broker_id, broker.instance)
+    if not broker.has_endpoint:
+        yield MakeEndpoint(broker.broker_id)
+
+
+def pool_conditions(
+    spec: PoolSpec, observed: ObservedPool, active_brokers: frozenset[BrokerId]
+) -> tuple[Condition, ...]:
+    """`active_brokers`: those with a live session, by the controller."""
+    expected = [BrokerId(number) for number in range(spec.replicas)]
+    missing = [broker_id for broker_id in expected if broker_id not in active_brokers]
+    going = [broker.broker_id for broker in observed.brokers if broker.storage_is_going]
+    if going:
+        names = ", ".join(map(str, going))
+        ready = Condition(
+            "Ready", False, "StorageIsGoing", f"the storage of brokers {names} is being deleted"
+        )
+    elif missing:
+        names = ", ".join(map(str, missing))
+        ready = Condition(
+            "Ready",
+            False,
+            "BrokersNotActive",
+            f"{spec.replicas - len(missing)} of {spec.replicas} brokers are active; "
+            f"not active: {names}",
+        )
+    else:
+        ready = Condition("Ready", True, "BrokersActive", f"all {spec.replicas} brokers are active")
+    return (ready,)

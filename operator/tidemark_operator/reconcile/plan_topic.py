@@ -1,0 +1,328 @@
+"""What is due for a Topic: decided from the whole observation, never from an event. Pure.
+
+A topic's id is the UID of the object that first had its data. A Topic whose name has retained data
+adopts it: the id is recorded in its status first, so that a crash in between can never make the
+adopted data look like that of a deleted Topic. On any doubt: a condition, no action.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.partition_state import TopicState
+
+from tidemark_operator.controller.placement import place
+from tidemark_operator.controller.views import TopicView
+from tidemark_operator.manifests.specs import DEFAULT_POOL, TopicSpec
+from tidemark_operator.reconcile.conditions import Condition
+
+Assignments = tuple[tuple[BrokerId, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FormerTopic:
+    """Slices of this topicName in this pool whose Topic object is confirmed gone."""
+
+    topic: TopicState
+    is_retained: bool
+    deletion_policy: str  # the slices' own copy
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedTopic:
+    spec: TopicSpec
+    recorded_topic_id: TopicId | None  # status.topicId: slices were made or adopted once
+    view: TopicView | None  # of the recorded id, else of the object's UID
+    applied_deletion_policy: str | None = None  # last told to the controller; None: not known
+    # The rest is looked at only while there is no view to serve.
+    older_namesake: str | None = None  # object name of the Topic that has the topicName
+    former: FormerTopic | None = None
+    pool_replicas: int | None = None  # None: no such pool
+    active_brokers: frozenset[BrokerId] = frozenset()
+
+    @property
+    def topic_id(self) -> TopicId:
+        return self.recorded_topic_id or self.spec.uid
+
+
+@dataclass(frozen=True, slots=True)
+class MakePool:
+    at_least_replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTopicId:
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    topic: TopicState
+    assignments: Assignments
+    had_slices: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    topic_id: TopicId
+    assignments: Assignments  # of the new ones only
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTopic:
+    topic: TopicState
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    topic_id: TopicId
+    retain: bool
+
+
+TopicAction = MakePool | RecordTopicId | CreateTopic | AddPartitions | UpdateTopic | DeleteTopic
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """At most one action: after it everything is observed anew. `is_waiting`: for brokers."""
+
+    action: TopicAction | None
+    conditions: tuple[Condition, ...]
+    is_waiting: bool = False
+
+
+def topic_state(spec: TopicSpec, topic_id: TopicId) -> TopicState:
+    return TopicState(
+        topic=spec.topic_name,
+        topic_id=topic_id,
+        partition_count=spec.partitions,
+        replication_factor=spec.replication_factor,
+        commit_rule=spec.commit_rule,
+        flush=spec.flush,
+        config=spec.config,
+    )
+
+
+def plan_topic(observed: ObservedTopic) -> TopicPlan:
+    if observed.view is None:
+        return _plan_new(observed)
+    if observed.view.is_retained:
+        return _plan_adoption(observed, observed.view.topic)
+    return _plan_existing(observed, observed.view)
+
+
+def _plan_new(observed: ObservedTopic) -> TopicPlan:
+    spec = observed.spec
+    if observed.older_namesake is not None:
+        return _not_ready(
+            "TopicNameTaken",
+            f'topicName "{spec.topic_name}" in pool {spec.pool_name} belongs to the older Topic '
+            f"{observed.older_namesake}; choose another topicName or delete one of the two",
+        )
+    former = observed.former
+    if former is not None and not former.is_retained:
+        # I20: what the manifest that is gone asked for happens first.
+        retain = former.deletion_policy != "Delete"
+        return _doing(DeleteTopic(former.topic.topic_id, retain), "Deleting", "former data goes")
+    if former is not None and observed.recorded_topic_id is None:
+        mismatch = _retained_mismatch(spec, former.topic)
+        if mismatch is not None:
+            return mismatch
+        return _doing(RecordTopicId(former.topic.topic_id), "Adopting", "retained data is adopted")
+    return _plan_placement(observed)
+
+
+def _plan_placement(observed: ObservedTopic) -> TopicPlan:
+    spec = observed.spec
+    if observed.pool_replicas is None and spec.pool_name == DEFAULT_POOL:
+        return _doing(
+            MakePool(spec.replication_factor), "MakingPool", f"BrokerPool {DEFAULT_POOL} is made"
+        )
+    if observed.pool_replicas is None:
+        return _not_ready(
+            "BrokerPoolNotFound",
+            f"there is no BrokerPool {spec.pool_name} in namespace {spec.namespace}: make it, or "
+            f'make the Topic with brokerPool "{DEFAULT_POOL}", which comes by itself',
+        )
+    too_few = _too_few_brokers(spec, observed.pool_replicas)
+    if too_few is not None:
+        return too_few
+    assignments = _assignments(spec, observed.pool_replicas, first=0)
+    waiting = _waiting(spec, assignments, observed.active_brokers)
+    if waiting is not None:
+        return waiting
+    state = topic_state(spec, observed.topic_id)
+    return _doing(
+        CreateTopic(state, assignments, had_slices=observed.recorded_topic_id is not None),
+        "Creating",
+        "partitions are placed",
+    )
+
+
+def _plan_adoption(observed: ObservedTopic, retained: TopicState) -> TopicPlan:
+    """The id is recorded: the slices may come back. Partitions grow afterwards, as ever."""
+    spec = observed.spec
+    mismatch = _retained_mismatch(spec, retained)
+    if mismatch is not None:
+        return mismatch
+    if observed.pool_replicas is None:
+        return _plan_placement(observed)  # the pool first
+    state = topic_state(spec, retained.topic_id)
+    assignments = _assignments(spec, observed.pool_replicas, first=0)
+    return _doing(
+        CreateTopic(state, assignments, had_slices=True), "Adopting", "retained data is adopted"
+    )
+
+
+def _plan_existing(observed: ObservedTopic, view: TopicView) -> TopicPlan:
+    spec = observed.spec
+    if view.missing_slices:
+        names = ", ".join(view.missing_slices)
+        return _not_ready(
+            "SliceMissing",
+            f"PartitionSlices {names} are gone, and nothing but them says where their partitions' "
+            "records are: restore them from a backup, or delete the Topic",
+        )
+    mismatch = _fixed_mismatch(spec, view.topic)
+    if mismatch is not None:
+        return mismatch
+    if spec.partitions > view.topic.partition_count:
+        return _plan_growth(observed, view)
+    wanted = topic_state(spec, view.topic.topic_id)
+    policy_differs = observed.applied_deletion_policy != spec.deletion_policy
+    if wanted != view.topic or policy_differs:
+        return TopicPlan(UpdateTopic(wanted), ready_conditions(view))
+    return TopicPlan(None, ready_conditions(view))
+
+
+def _plan_growth(observed: ObservedTopic, view: TopicView) -> TopicPlan:
+    spec = observed.spec
+    if observed.pool_replicas is None:
+        return _not_ready("BrokerPoolNotFound", f"BrokerPool {spec.pool_name} is gone")
+    too_few = _too_few_brokers(spec, observed.pool_replicas)
+    if too_few is not None:
+        return too_few
+    first = view.topic.partition_count
+    assignments = _assignments(spec, observed.pool_replicas, first=first)
+    waiting = _waiting(spec, assignments, observed.active_brokers)
+    if waiting is not None:
+        return waiting
+    return TopicPlan(AddPartitions(view.topic.topic_id, assignments), ready_conditions(view))
+
+
+def ready_conditions(view: TopicView) -> tuple[Condition, ...]:
+    return tuple(_ready_conditions(view))
+
+
+def _ready_conditions(view: TopicView) -> Iterator[Condition]:
+    count = view.topic.partition_count
+    known = len(view.partitions)
+    leaderless = [state.partition for state in view.partitions if not state.has_leader]
+    if known < count:
+        yield Condition(
+            "Ready", False, "StateUnsettled", f"{known} of {count} partitions can be read"
+        )
+    elif leaderless:
+        yield Condition("Ready", False, "Leaderless", f"no leader: {_listing(leaderless)}")
+    else:
+        yield Condition("Ready", True, "AllPartitionsLed", f"all {count} partitions have a leader")
+    behind = [
+        state.partition
+        for state in view.partitions
+        if len(state.in_sync_replicas) < len(state.replicas)
+    ]
+    if behind:
+        yield Condition(
+            "FullyReplicated", False, "UnderReplicated", f"not fully in sync: {_listing(behind)}"
+        )
+    else:
+        yield Condition("FullyReplicated", True, "AllInSync", "every replica is in sync")
+    if view.notices:
+        yield Condition("Attention", True, "SeeMessage", "; ".join(view.notices))
+
+
+def _listing(partitions: list[int]) -> str:
+    shown = ", ".join(str(partition) for partition in partitions[:20])
+    more = f" and {len(partitions) - 20} more" if len(partitions) > 20 else ""
+    return f"partitions {shown}{more}"
+
+
+def _too_few_brokers(spec: TopicSpec, pool_replicas: int) -> TopicPlan | None:
+    if pool_replicas >= spec.replication_factor:
+        return None
+    return _not_ready(
+        "NotEnoughBrokers",
+        f"replicationFactor {spec.replication_factor} needs as many brokers, BrokerPool "
+        f"{spec.pool_name} has {pool_replicas}: set its spec.replicas to at least "
+        f"{spec.replication_factor}, or make the Topic with replicationFactor {pool_replicas}",
+    )
+
+
+def _assignments(spec: TopicSpec, pool_replicas: int, *, first: int) -> Assignments:
+    """Of partitions `first` and above. Over broker ids, not over those alive: the same always."""
+    broker_ids = tuple(BrokerId(number) for number in range(pool_replicas))
+    return place(
+        spec.partitions - first, spec.replication_factor, broker_ids, first_partition=first
+    )
+
+
+def _waiting(
+    spec: TopicSpec, assignments: Assignments, active_brokers: frozenset[BrokerId]
+) -> TopicPlan | None:
+    """Each partition starts with at least min.insync.replicas active brokers, so that its first
+    acks=all record can be acknowledged."""
+    if all(
+        sum(broker_id in active_brokers for broker_id in replicas) >= spec.min_insync_replicas
+        for replicas in assignments
+    ):
+        return None
+    needed = sorted({broker_id for replicas in assignments for broker_id in replicas})
+    missing = [str(broker_id) for broker_id in needed if broker_id not in active_brokers]
+    plan = _not_ready(
+        "WaitingForBrokers",
+        f"{len(needed) - len(missing)} of {len(needed)} brokers of pool {spec.pool_name} are "
+        f"active; not active: {', '.join(missing[:20])}",
+    )
+    return TopicPlan(None, plan.conditions, is_waiting=True)
+
+
+def _retained_mismatch(spec: TopicSpec, retained: TopicState) -> TopicPlan | None:
+    if spec.partitions < retained.partition_count:
+        return _not_ready(
+            "RetainedDataDiffers",
+            f"the retained data of {spec.topic_name} has {retained.partition_count} partitions, "
+            f"and partitions never shrink: set partitions to {retained.partition_count}",
+        )
+    return _fixed_mismatch(spec, retained)
+
+
+def _fixed_mismatch(spec: TopicSpec, stored: TopicState) -> TopicPlan | None:
+    """What cannot change differs: the Topic was made anew with other values over its data."""
+    fields = (
+        ("replicationFactor", spec.replication_factor, stored.replication_factor),
+        ("commitRule", spec.commit_rule, stored.commit_rule),
+        ("flush", spec.flush, stored.flush),
+        ("topicName", spec.topic_name, stored.topic),
+    )
+    for name, asked, found in fields:
+        if asked != found:
+            return _not_ready(
+                "RetainedDataDiffers",
+                f"the data of this topic has {name} {found}, asked for {asked}, and {name} cannot "
+                f"change: make the Topic with {name} {found}",
+            )
+    if spec.partitions < stored.partition_count:
+        return _not_ready(
+            "PartitionsNeverShrink",
+            f"it has {stored.partition_count} partitions, asked for {spec.partitions}: "
+            f"set partitions to {stored.partition_count}",
+        )
+    return None
+
+
+def _not_ready(reason: str, message: str) -> TopicPlan:
+    return TopicPlan(None, (Condition("Ready", False, reason, message),))
+
+
+def _doing(action: TopicAction, reason: str, message: str) -> TopicPlan:
+    return TopicPlan(action, (Condition("Ready", False, reason, message),))

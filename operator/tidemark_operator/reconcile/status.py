@@ -1,0 +1,88 @@
+"""Writes statuses: only when they differ, and not too often; the last state always lands.
+
+Each object has a small allowance (a few writes at once, then one per interval), so that a Topic
+becomes Ready without delay, and churn of its ISR does not become load of the API server.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark_operator.reconcile.conditions import Condition, conditions_json
+from tidemark_operator.stores.object_store import Object, ObjectStore, ResourceKind
+
+MAX_TRACKED = 20_000
+
+
+@dataclass(slots=True)
+class _Allowance:
+    writes: float
+    since_ms: int
+
+
+class StatusWriter:
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        interval_ms: int,
+        burst: int = 4,
+        now_ms: Callable[[], int],
+        now_text: Callable[[], str],
+    ) -> None:
+        """`now_ms` is monotonic; `now_text` is RFC 3339 in UTC, for lastTransitionTime."""
+        self._store = store
+        self._interval_ms = interval_ms
+        self._burst = burst
+        self._now_ms = now_ms
+        self._now_text = now_text
+        self._allowances: dict[str, _Allowance] = {}
+
+    async def write(
+        self,
+        kind: ResourceKind,
+        item: Object,
+        fields: dict[str, Any],
+        conditions: Iterable[Condition],
+        *,
+        at_once: bool = False,
+    ) -> int | None:
+        """`item` as just read. Fields that are not given stay. Returns after how many ms to come
+        back when the write has to wait, else None; `item` then holds what is stored."""
+        metadata, stored = item["metadata"], item.get("status", {})
+        generation = int(metadata.get("generation", 0))
+        status = {
+            **stored,
+            **fields,
+            "observedGeneration": generation,
+            "conditions": conditions_json(
+                conditions,
+                stored.get("conditions", ()),
+                generation=generation,
+                now=self._now_text(),
+            ),
+        }
+        if status == stored:
+            return None
+        wait_ms = self._wait_ms(metadata["uid"])
+        if wait_ms > 0 and not at_once:
+            return wait_ms
+        item.update(await self._store.replace_status(kind, {**item, "status": status}))
+        return None
+
+    def forget(self, uid: str) -> None:
+        self._allowances.pop(uid, None)
+
+    def _wait_ms(self, uid: str) -> int:
+        """Zero takes one write from the allowance."""
+        now_ms = self._now_ms()
+        if len(self._allowances) > MAX_TRACKED:
+            self._allowances.clear()
+        allowance = self._allowances.setdefault(uid, _Allowance(self._burst, now_ms))
+        earned = (now_ms - allowance.since_ms) / self._interval_ms
+        allowance.writes = min(float(self._burst), allowance.writes + earned)
+        allowance.since_ms = now_ms
+        if allowance.writes < 1:
+            return max(1, round((1 - allowance.writes) * self._interval_ms))
+        allowance.writes -= 1
+        return 0

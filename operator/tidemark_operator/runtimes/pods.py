@@ -1,0 +1,175 @@
+"""BrokerRuntime of pods: each broker is a claim (its identity), a Service and a pod made anew at
+will. Claims carry no owner reference and go only by their own copy of the policy (S4)."""
+
+import asyncio
+from typing import assert_never
+
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.manifests.budgets import disruption_budget_manifest
+from tidemark_operator.manifests.claims import claim_manifest, policy_of
+from tidemark_operator.manifests.names import (
+    DELETION_POLICY_LABEL,
+    bootstrap_name,
+    broker_id_of,
+    broker_name,
+    claim_name,
+    pool_labels,
+)
+from tidemark_operator.manifests.pods import PodSettings, broker_pod_manifest
+from tidemark_operator.manifests.services import (
+    bootstrap_service_manifest,
+    broker_service_manifest,
+)
+from tidemark_operator.manifests.specs import PoolSpec
+from tidemark_operator.runtimes.broker_runtime import (
+    BrokerProcess,
+    MakeBootstrap,
+    MakeDisruptionBudget,
+    MakeEndpoint,
+    MakeStorage,
+    MarkStorage,
+    ObservedBroker,
+    ObservedPool,
+    PoolAction,
+    StartBroker,
+    StopBroker,
+)
+from tidemark_operator.stores.object_store import (
+    CLAIM,
+    DISRUPTION_BUDGET,
+    POD,
+    SERVICE,
+    AlreadyExists,
+    Conflict,
+    Object,
+    ObjectStore,
+    ResourceKind,
+)
+
+
+class PodRuntime:
+    def __init__(self, store: ObjectStore, settings: PodSettings) -> None:
+        self._store = store
+        self._settings = settings
+
+    async def observe(self, pool: PoolSpec) -> ObservedPool:
+        labels = pool_labels(pool.name)
+        pods, claims, services, budget = await asyncio.gather(
+            self._store.list(POD, pool.namespace, labels),
+            self._store.list(CLAIM, pool.namespace, labels),
+            self._store.list(SERVICE, pool.namespace, labels),
+            self._store.get(DISRUPTION_BUDGET, pool.namespace, pool.name),
+        )
+        pod_of, claim_of = _by_broker_id(pods), _by_broker_id(claims)
+        service_of = _by_broker_id(services)
+        brokers = tuple(
+            observed_broker(
+                broker_id,
+                pod=pod_of.get(broker_id),
+                claim=claim_of.get(broker_id),
+                has_endpoint=broker_id in service_of,
+            )
+            for broker_id in sorted(pod_of.keys() | claim_of.keys() | service_of.keys())
+        )
+        return ObservedPool(
+            brokers=brokers,
+            has_bootstrap=any(
+                service["metadata"]["name"] == bootstrap_name(pool.name) for service in services
+            ),
+            has_disruption_budget=budget is not None,
+        )
+
+    async def apply(self, pool: PoolSpec, action: PoolAction) -> None:
+        match action:
+            case MakeStorage(broker_id):
+                await self._create(CLAIM, claim_manifest(pool, broker_id))
+            case MarkStorage(broker_id):
+                await self._mark_claim(pool, broker_id)
+            case MakeEndpoint(broker_id):
+                await self._create(SERVICE, broker_service_manifest(pool, broker_id))
+            case StartBroker(broker_id):
+                await self._start(pool, broker_id)
+            case StopBroker(broker_id, instance):
+                await self._store.delete(
+                    POD, pool.namespace, broker_name(pool.name, broker_id), uid=instance
+                )
+            case MakeBootstrap():
+                await self._create(SERVICE, bootstrap_service_manifest(pool))
+            case MakeDisruptionBudget():
+                await self._create(DISRUPTION_BUDGET, disruption_budget_manifest(pool))
+            case _:
+                assert_never(action)
+
+    async def on_pool_gone(self, namespace: str, name: str) -> None:
+        """Pods and Services follow their owner; here go only claims that say Delete."""
+        for claim in await self._store.list(CLAIM, namespace, pool_labels(name)):
+            metadata = claim["metadata"]
+            if policy_of(claim) != "Delete" or "deletionTimestamp" in metadata:
+                continue
+            await self._store.delete(CLAIM, namespace, metadata["name"], uid=metadata["uid"])
+
+    async def _start(self, pool: PoolSpec, broker_id: BrokerId) -> None:
+        claim = await self._store.get(CLAIM, pool.namespace, claim_name(pool.name, broker_id))
+        if claim is None or "deletionTimestamp" in claim["metadata"]:
+            return  # a later pass, woken by the pool's own events, makes it first
+        claim_uid = claim["metadata"]["uid"]
+        manifest = broker_pod_manifest(
+            pool, broker_id, claim_uid=claim_uid, settings=self._settings
+        )
+        await self._create(POD, manifest)
+
+    async def _mark_claim(self, pool: PoolSpec, broker_id: BrokerId) -> None:
+        claim = await self._store.get(CLAIM, pool.namespace, claim_name(pool.name, broker_id))
+        if claim is None:
+            return
+        claim["metadata"].setdefault("labels", {})[DELETION_POLICY_LABEL] = pool.deletion_policy
+        await self._store.replace(CLAIM, claim)
+
+    async def _create(self, kind: ResourceKind, manifest: Object) -> None:
+        """What is there already is fine, unless it is on its way out: then come back later, or
+        its name would stay empty for ever (swallowing this has wedged other operators)."""
+        try:
+            await self._store.create(kind, manifest)
+        except AlreadyExists:
+            metadata = manifest["metadata"]
+            found = await self._store.get(kind, metadata["namespace"], metadata["name"])
+            if found is None or "deletionTimestamp" in found["metadata"]:
+                name = f"{kind.kind} {metadata['namespace']}/{metadata['name']}"
+                raise Conflict(f"{name}: the former one is being deleted") from None
+
+
+def observed_broker(
+    broker_id: BrokerId, *, pod: Object | None, claim: Object | None, has_endpoint: bool
+) -> ObservedBroker:
+    return ObservedBroker(
+        broker_id=broker_id,
+        process=_process(pod),
+        instance="" if pod is None else pod["metadata"]["uid"],
+        has_storage=claim is not None,
+        storage_is_going=claim is not None and "deletionTimestamp" in claim["metadata"],
+        storage_policy="" if claim is None else policy_of(claim),
+        has_endpoint=has_endpoint,
+    )
+
+
+def _process(pod: Object | None) -> BrokerProcess:
+    if pod is None:
+        return BrokerProcess.ABSENT
+    if "deletionTimestamp" in pod["metadata"]:
+        return BrokerProcess.STOPPING
+    status = pod.get("status", {})
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return BrokerProcess.EXITED
+    conditions = status.get("conditions") or ()
+    is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return BrokerProcess.RUNNING if is_ready else BrokerProcess.STARTING
+
+
+def _by_broker_id(items: list[Object]) -> dict[BrokerId, Object]:
+    found = {}
+    for item in items:
+        broker_id = broker_id_of(item)
+        if broker_id is not None:
+            found[broker_id] = item
+    return found

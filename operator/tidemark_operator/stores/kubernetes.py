@@ -1,0 +1,202 @@
+"""ObjectStore over the Kubernetes API: raw JSON by path, one shared client, a limit on every call.
+
+What an answer means: 409 of a create is AlreadyExists (or Conflict), 409 else Conflict, 404 of a
+write NotFound, 400/403/413/422 Refused with the server's sentence. A write whose answer was lost,
+timed out or was a server's error may have happened: OutcomeUnknown (S3). Nothing is retried here.
+Reads carry no resourceVersion, so they are quorum reads.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from kubernetes.aio import client, config
+
+from tidemark_operator.stores.object_store import (
+    AlreadyExists,
+    Conflict,
+    NotFound,
+    Object,
+    OutcomeUnknown,
+    Refused,
+    ResourceKind,
+    StoreError,
+)
+
+PAGE_SIZE = 500
+MAX_PAGES = 1000
+_REFUSALS = frozenset({400, 401, 403, 405, 413, 415, 422})
+# Sent back before the request was looked at: it did not happen.
+_NOT_HANDLED = frozenset({429, 503})
+
+
+class KubernetesStore:
+    """`namespaces`: where "all namespaces" means only these, for a Role in each; empty: all."""
+
+    def __init__(
+        self,
+        api_client: client.ApiClient,
+        *,
+        timeout_ms: int = 5000,
+        namespaces: tuple[str, ...] = (),
+    ) -> None:
+        self._api = api_client
+        self._timeout_ms = timeout_ms
+        self._namespaces = namespaces
+
+    async def close(self) -> None:
+        await self._api.close()
+
+    async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
+        try:
+            return await self._call("GET", _path(kind, namespace, name))
+        except NotFound:
+            return None
+
+    async def list(
+        self, kind: ResourceKind, namespace: str | None, labels: Mapping[str, str] | None = None
+    ) -> list[Object]:
+        if namespace is None and self._namespaces:
+            parts = [await self._list_one(kind, each, labels) for each in self._namespaces]
+            return [item for part in parts for item in part]
+        return await self._list_one(kind, namespace, labels)
+
+    async def create(self, kind: ResourceKind, item: Object) -> Object:
+        return await self._call("POST", _path(kind, item["metadata"]["namespace"]), item)
+
+    async def replace(self, kind: ResourceKind, item: Object) -> Object:
+        _require_version(kind, item)
+        return await self._call("PUT", _item_path(kind, item), item)
+
+    async def replace_status(self, kind: ResourceKind, item: Object) -> Object:
+        _require_version(kind, item)
+        return await self._call("PUT", _item_path(kind, item) + "/status", item)
+
+    async def delete(
+        self, kind: ResourceKind, namespace: str, name: str, *, uid: str | None = None
+    ) -> None:
+        # Background, so that nothing a pod needs for its shutdown goes before it does.
+        options: Object = {"propagationPolicy": "Background"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        try:
+            await self._call("DELETE", _path(kind, namespace, name), options)
+        except NotFound:
+            return
+
+    async def _list_one(
+        self, kind: ResourceKind, namespace: str | None, labels: Mapping[str, str] | None
+    ) -> list[Object]:
+        query = {"limit": str(PAGE_SIZE)}
+        if labels:
+            query["labelSelector"] = ",".join(f"{name}={labels[name]}" for name in sorted(labels))
+        items: list[Object] = []
+        for _ in range(MAX_PAGES):
+            page = await self._call("GET", f"{_path(kind, namespace)}?{urlencode(query)}")
+            # Items of a list come without apiVersion and kind.
+            items += (
+                {"apiVersion": kind.api_version, "kind": kind.kind, **item}
+                for item in page.get("items") or ()
+            )
+            following = page["metadata"].get("continue")
+            if not following:
+                return sorted(items, key=_order)
+            query["continue"] = following
+        raise StoreError(f"list of {kind.plural}: more than {MAX_PAGES} pages of {PAGE_SIZE}")
+
+    async def _call(self, method: str, path: str, body: Object | None = None) -> Object:
+        what = f"{method} {path}"
+        is_write = method != "GET"
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                status, data = await self._exchange(method, path, body)
+        except aiohttp.ClientConnectorError as error:
+            raise StoreError(f"{what}: no connection: {error}") from error
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            lost = OutcomeUnknown if is_write else StoreError
+            detail = str(error) or type(error).__name__
+            raise lost(f"{what}: no answer in {self._timeout_ms} ms: {detail}") from error
+        if 200 <= status < 300:
+            answer: Object = json.loads(data)
+            return answer
+        raise _failure(method, what, status, data)
+
+    async def _exchange(self, method: str, path: str, body: Object | None) -> tuple[int, bytes]:
+        request = await self._api.param_serialize(
+            method,
+            path,
+            header_params={"Accept": "application/json", "Content-Type": "application/json"},
+            auth_settings=["BearerToken"],
+        )
+        _, url, headers, _, _ = request
+        limit = aiohttp.ClientTimeout(total=self._timeout_ms / 1000)
+        response = await self._api.rest_client.request(
+            method, url, headers=headers, body=body, _request_timeout=limit
+        )
+        data: bytes = await response.read()
+        return response.status, data
+
+
+async def connect(
+    *, kubeconfig: str | None = None, timeout_ms: int = 5000, namespaces: tuple[str, ...] = ()
+) -> KubernetesStore:
+    """With the pod's ServiceAccount where there is one, else by `kubeconfig` or its default."""
+    configuration = client.Configuration()
+    try:
+        config.load_incluster_config(client_configuration=configuration)
+    except config.ConfigException:
+        await config.load_kube_config(config_file=kubeconfig, client_configuration=configuration)
+    configuration.retries = None
+    api_client = client.ApiClient(configuration)
+    api_client.user_agent = "tidemark-operator"
+    return KubernetesStore(api_client, timeout_ms=timeout_ms, namespaces=namespaces)
+
+
+def _failure(method: str, what: str, status: int, data: bytes) -> StoreError:
+    reason, message = _words(data)
+    text = f"{what}: {status} {reason}: {message}"
+    if status == 404:
+        return NotFound(text)
+    if status == 409:
+        return AlreadyExists(text) if reason == "AlreadyExists" else Conflict(text)
+    if status in _REFUSALS:
+        return Refused(message or text)
+    if method == "GET" or status in _NOT_HANDLED:
+        return StoreError(text)
+    return OutcomeUnknown(text)
+
+
+def _words(data: bytes) -> tuple[str, str]:
+    """Reason and message of a metav1.Status; what a proxy says instead is cut short."""
+    try:
+        answer: Any = json.loads(data)
+    except ValueError:
+        return "", data[:200].decode(errors="replace")
+    if not isinstance(answer, dict):
+        return "", ""
+    return str(answer.get("reason", "")), str(answer.get("message", ""))
+
+
+def _path(kind: ResourceKind, namespace: str | None, name: str | None = None) -> str:
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    scope = f"/namespaces/{quote(namespace, safe='')}" if namespace is not None else ""
+    item = f"/{quote(name, safe='')}" if name is not None else ""
+    return f"{root}{scope}/{kind.plural}{item}"
+
+
+def _item_path(kind: ResourceKind, item: Object) -> str:
+    return _path(kind, item["metadata"]["namespace"], item["metadata"]["name"])
+
+
+def _require_version(kind: ResourceKind, item: Object) -> None:
+    """Without one the API server would overwrite whatever is there."""
+    if not item["metadata"].get("resourceVersion"):
+        name = item["metadata"].get("name")
+        raise ValueError(f"replace of {kind.kind} {name}: expected a resourceVersion, found none")
+
+
+def _order(item: Object) -> tuple[str, str]:
+    return item["metadata"].get("namespace", ""), item["metadata"]["name"]
