@@ -32,12 +32,15 @@ class KubernetesObjects:
 
         self._api_client = api_client
         self._namespace = namespace
-        self._objects = client.CustomObjectsApi(api_client)
+        self._objects: Any = client.CustomObjectsApi(api_client)
         self._failure: type[Exception] = client.ApiException
 
     @classmethod
     async def connect(cls, context: str | None, namespace: str | None) -> Self:
-        from kubernetes.aio import client, config  # slow to import: only where needed
+        from kubernetes.aio import client  # slow to import: only where needed
+        from kubernetes.aio import config as typed_config
+
+        config: Any = typed_config
 
         try:
             await config.load_kube_config(context=context)

@@ -199,10 +199,11 @@ async def stop_when(run: LoadRun, *, seconds: float | None, file: Path | None) -
     """Stops the run after this long, or when the file appears; for ever if neither is given."""
     loop = asyncio.get_running_loop()
     deadline = None if seconds is None else loop.time() + seconds
-    while not (
-        (deadline is not None and loop.time() >= deadline)
-        or (file is not None and await asyncio.to_thread(file.exists))
-    ):
+    while True:
+        if deadline is not None and loop.time() >= deadline:
+            break
+        if file is not None and await asyncio.to_thread(file.exists):
+            break
         await asyncio.sleep(STOP_POLL_SECONDS)
     run.stop()
 

@@ -5,6 +5,7 @@ The ledger is the only thing that the verdict trusts: what was acknowledged, and
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import msgspec
 
@@ -61,6 +62,7 @@ class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="event"):
 
 
 Event = Started | Produced | Read | Complaint | Finished
+_DECODER = msgspec.json.Decoder(Event)
 
 
 def encode_event(event: Event) -> bytes:
@@ -69,7 +71,8 @@ def encode_event(event: Event) -> bytes:
 
 def decode_event(line: bytes) -> Event:
     """Raises msgspec.DecodeError or ValidationError."""
-    return msgspec.json.decode(line, type=Event)
+    event: Event = _DECODER.decode(line)
+    return event
 
 
 def record_value(run_id: str, partition: int, sequence: int) -> bytes:
@@ -162,9 +165,7 @@ def write_gap_ms(
     window; a partition that stays silent counts up to the window's end."""
     times = sorted(acknowledged_at_ms)
     if window is None:
-        return max(
-            (later - earlier for earlier, later in zip(times, times[1:], strict=False)), default=0.0
-        )
+        return max((later - earlier for earlier, later in pairwise(times)), default=0.0)
     start_ms, end_ms = window
     if not times or times[-1] < end_ms:
         times.append(end_ms)
@@ -173,7 +174,7 @@ def write_gap_ms(
     return max(
         (
             later - earlier
-            for earlier, later in zip(times, times[1:], strict=False)
+            for earlier, later in pairwise(times)
             if later > start_ms and earlier < end_ms
         ),
         default=0.0,
