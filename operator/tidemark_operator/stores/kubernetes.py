@@ -26,6 +26,9 @@ from tidemark_operator.stores.object_store import (
     StoreError,
 )
 
+# Inside the class `list` is the method.
+Objects = list[Object]
+
 PAGE_SIZE = 500
 MAX_PAGES = 1000
 _REFUSALS = frozenset({400, 401, 403, 405, 413, 415, 422})
@@ -38,7 +41,7 @@ class KubernetesStore:
 
     def __init__(
         self,
-        api_client: client.ApiClient,
+        api_client: Any,  # kubernetes.aio is typed in part only
         *,
         timeout_ms: int = 5000,
         namespaces: tuple[str, ...] = (),
@@ -89,11 +92,11 @@ class KubernetesStore:
 
     async def _list_one(
         self, kind: ResourceKind, namespace: str | None, labels: Mapping[str, str] | None
-    ) -> list[Object]:
+    ) -> Objects:
         query = {"limit": str(PAGE_SIZE)}
         if labels:
             query["labelSelector"] = ",".join(f"{name}={labels[name]}" for name in sorted(labels))
-        items: list[Object] = []
+        items: Objects = []
         for _ in range(MAX_PAGES):
             page = await self._call("GET", f"{_path(kind, namespace)}?{urlencode(query)}")
             # Items of a list come without apiVersion and kind.
@@ -144,11 +147,12 @@ async def connect(
     *, kubeconfig: str | None = None, timeout_ms: int = 5000, namespaces: tuple[str, ...] = ()
 ) -> KubernetesStore:
     """With the pod's ServiceAccount where there is one, else by `kubeconfig` or its default."""
+    untyped: Any = config
     configuration = client.Configuration()
     try:
-        config.load_incluster_config(client_configuration=configuration)
+        untyped.load_incluster_config(client_configuration=configuration)
     except config.ConfigException:
-        await config.load_kube_config(config_file=kubeconfig, client_configuration=configuration)
+        await untyped.load_kube_config(config_file=kubeconfig, client_configuration=configuration)
     configuration.retries = None
     api_client = client.ApiClient(configuration)
     api_client.user_agent = "tidemark-operator"
