@@ -1,0 +1,44 @@
+"""What local mode adds to the controller's API: manifests in, and process ids in the status.
+
+`POST /v1/apply` takes YAML documents and answers `{"applied": [{kind, name, action}]}`, or 422 with
+`{"problems": [sentences]}`. `DELETE /v1/topics/{name}` deletes a Topic object.
+"""
+
+import msgspec
+from aiohttp import web
+
+from tidemark_operator.local.manifests import NAMESPACE, ManifestRefused, apply_manifests
+from tidemark_operator.stores.object_store import TOPIC, ObjectStore
+
+MAX_MANIFEST_BYTES = 4 * 1024 * 1024
+
+
+def add_local_routes(app: web.Application, store: ObjectStore) -> None:
+    async def apply(request: web.Request) -> web.Response:
+        body = await request.content.read(MAX_MANIFEST_BYTES + 1)
+        if len(body) > MAX_MANIFEST_BYTES:
+            problem = f"expected at most {MAX_MANIFEST_BYTES} bytes of manifests, found more"
+            return _json(413, {"problems": [problem]})
+        try:
+            applied = await apply_manifests(store, body.decode())
+        except UnicodeDecodeError as error:
+            return _json(422, {"problems": [f"expected UTF-8, found {error}"]})
+        except ManifestRefused as refused:
+            return _json(422, {"problems": refused.problems})
+        return _json(200, {"applied": applied})
+
+    async def delete_topic(request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if await store.get(TOPIC, NAMESPACE, name) is None:
+            return _json(404, {"problems": [f"expected a Topic named {name}, found none"]})
+        await store.delete(TOPIC, NAMESPACE, name)
+        return _json(200, {"deleted": name})
+
+    app.router.add_post("/v1/apply", apply)
+    app.router.add_delete("/v1/topics/{name}", delete_topic)
+
+
+def _json(status: int, body: object) -> web.Response:
+    return web.Response(
+        status=status, body=msgspec.json.encode(body), content_type="application/json"
+    )

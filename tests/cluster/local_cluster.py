@@ -1,0 +1,177 @@
+"""A `tidemark dev` of its own for a test: free ports, a directory that pytest removes, an end.
+
+Everything here is a real process on loopback; nothing sleeps for luck, every wait has a limit and
+says what it waited for.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+ORDERS = """
+apiVersion: tidemark.dev/v1alpha1
+kind: Topic
+metadata: {name: orders}
+spec: {partitions: 3, replicationFactor: 3, config: {min.insync.replicas: "2"}}
+"""
+
+Found = TypeVar("Found")
+
+
+def wait_for(what: str, look: Callable[[], Found | None], *, seconds: float = 15.0) -> Found:
+    """Asks every 20 ms until `look` finds something; fails with `what` at the limit."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
+            found = look()
+            if found is not None and found is not False:
+                return found
+        time.sleep(0.02)
+    raise AssertionError(f"waited {seconds} s for {what}")
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` neighbouring ports that are free now."""
+    for first in range(21000 + os.getpid() % 500 * 20, 60000, count):
+        with contextlib.ExitStack() as sockets:
+            try:
+                for port in range(first, first + count):
+                    listener = sockets.enter_context(socket.socket())
+                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return first
+    raise AssertionError(f"no {count} neighbouring free ports on this machine")
+
+
+@dataclass
+class LocalCluster:
+    data_dir: Path
+    manifest: str = ORDERS
+    brokers: int = 3
+    process: subprocess.Popen[bytes] | None = None
+    first_port: int = field(default_factory=lambda: free_ports(12))
+
+    @property
+    def controller_url(self) -> str:
+        return f"http://127.0.0.1:{self.first_port + 11}"
+
+    def broker_url(self, broker_id: int) -> str:
+        return f"http://127.0.0.1:{self.first_port + broker_id}"
+
+    @property
+    def broker_urls(self) -> list[str]:
+        return [self.broker_url(number) for number in range(self.brokers)]
+
+    def start(self) -> None:
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        manifest = self.data_dir / "manifest.yaml"
+        manifest.write_text(self.manifest)
+        with (self.data_dir / "dev.log").open("ab") as log_file:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "tidemark_cli.main", "dev"),
+                    *("--brokers", str(self.brokers), "--data-dir", str(self.data_dir)),
+                    *("--http-port", str(self.first_port)),
+                    *("--kafka-port", str(self.first_port + 5)),
+                    *("--controller-port", str(self.first_port + 11)),
+                    *("-f", str(manifest)),
+                ],
+                stdout=log_file,
+                stderr=log_file,
+                start_new_session=True,
+            )
+
+    def stop(self) -> int:
+        """Ctrl-C; returns the exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGINT)
+        try:
+            code = self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        self.process = None
+        return code
+
+    def log_text(self) -> str:
+        logs = [self.data_dir / "dev.log", *sorted(self.data_dir.glob("logs/*.log"))]
+        return "\n".join(
+            f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}"
+            for path in logs
+            if path.is_file()
+        )
+
+    def status(self) -> dict[str, Any]:
+        body: dict[str, Any] = get_json(self.controller_url + "/v1/status")
+        return body
+
+    def broker(self, broker_id: int) -> dict[str, Any]:
+        brokers: list[dict[str, Any]] = self.status()["brokers"]
+        return next(broker for broker in brokers if broker["broker_id"] == broker_id)
+
+    def partition(self, partition: int, topic: str = "orders") -> dict[str, Any]:
+        topics = self.status()["topics"]
+        found = next(entry for entry in topics if entry["topic"] == topic)
+        return next(entry for entry in found["partitions"] if entry["partition"] == partition)
+
+    def wait_until_in_sync(self, topic: str = "orders", *, seconds: float = 30.0) -> None:
+        def all_in_sync() -> bool:
+            found = [entry for entry in self.status()["topics"] if entry["topic"] == topic]
+            return bool(found) and all(
+                partition["leader"] >= 0
+                and len(partition["in_sync_replicas"]) == len(partition["replicas"])
+                for partition in found[0]["partitions"]
+            )
+
+        wait_for(f"all replicas of {topic} in sync", all_in_sync, seconds=seconds)
+
+    def kill(self, broker_id: int, signal_number: int = signal.SIGKILL) -> int:
+        """Returns the process id that got the signal."""
+        pid = int(self.broker(broker_id)["pid"])
+        os.kill(pid, signal_number)
+        return pid
+
+
+@contextlib.contextmanager
+def running(data_dir: Path, **settings: Any) -> Iterator[LocalCluster]:
+    cluster = LocalCluster(data_dir, **settings)
+    cluster.start()
+    try:
+        yield cluster
+    except BaseException as error:
+        error.add_note(cluster.log_text())
+        raise
+    finally:
+        if cluster.process is not None:
+            cluster.stop()
+
+
+def get_json(url: str, *, timeout_seconds: float = 5.0) -> Any:
+    with urllib.request.urlopen(url, timeout=timeout_seconds) as response:
+        return json.loads(response.read())
+
+
+def run_command(cluster: LocalCluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The `tidemark` command against this cluster."""
+    return subprocess.run(
+        [sys.executable, "-m", "tidemark_cli.main", *arguments],
+        env={**os.environ, "TIDEMARK_SERVER": cluster.controller_url},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
