@@ -1,1 +1,1 @@
-"""The broker's HTTP face: routes, bodies, problems. It adapts `runtime.partitions`, nothing more."""
+"""The broker's HTTP face: routes, bodies, problems. It adapts `runtime.partitions`."""

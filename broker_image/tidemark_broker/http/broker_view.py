@@ -1,10 +1,12 @@
 """What the HTTP routes may see of the broker they run in."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tidemark_broker.runtime.partitions import Partitions
 from tidemark_protocol.ids import BrokerId
+
+from tidemark_broker.runtime.metrics import CrcFailures
+from tidemark_broker.runtime.partitions import Partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +20,5 @@ class BrokerView:
     pool: str
     incarnation: str
     is_ready: Callable[[], tuple[bool, str]]
+    # Shared with whoever else checks batches, so that /metrics shows all of them.
+    crc_failures: CrcFailures = field(default_factory=CrcFailures)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 MEBIBYTE = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # hashed by identity: a key of caches
 class HttpLimits:
     body_bytes: int = 8 * MEBIBYTE
     # A peer forwards records as base64 (4/3) with longer member names; it checked body_bytes.
@@ -18,13 +18,14 @@ class HttpLimits:
     records: int = 10_000  # of one produce request, and of one fetch answer
     record_headers: int = 100
     json_depth: int = 64
-    batch_bytes: int = 1_000_000  # below Kafka's max.message.bytes of 1_048_588
     produce_timeout_default_ms: int = 30_000
     produce_timeout_max_ms: int = 120_000
     fetch_bytes_default: int = MEBIBYTE
     fetch_bytes_max: int = 8 * MEBIBYTE
     fetch_wait_max_ms: int = 30_000
-    answer_grace_seconds: float = 2.0  # past its own timeout a wait is given up here (a lost callback)
+    answer_grace_seconds: float = (
+        2.0  # past its own timeout a wait is given up here (a lost callback)
+    )
     requests_in_flight: int = 2048
     bytes_in_flight: int = 256 * MEBIBYTE  # bodies being read and answers being sent
     digests_in_flight: int = 2

@@ -1,10 +1,100 @@
-"""How uvicorn runs inside the broker's own event loop."""
+"""How uvicorn runs inside the broker's own event loop.
+
+httptools, no access log (it doubles a request's cost), no server or date headers, no signal
+handlers (the broker has its own). uvicorn bounds neither heads, nor connections, nor clients that
+do not read their answers: GuardedProtocol does, by cutting the connection.
+"""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import socket
+from collections.abc import Callable, Generator
+from typing import Any
 
-from tidemark_broker.http.app import AsgiApp
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from tidemark_broker.http.answers import AsgiApp
 from tidemark_broker.http.limits import ServerLimits
+
+DEFAULT_LIMITS = ServerLimits()
+
+
+class _Server(uvicorn.Server):
+    def __init__(
+        self, config: uvicorn.Config, stop: asyncio.Event, on_started: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self._stop = stop
+        self._on_started = on_started
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+    async def main_loop(self) -> None:
+        # uvicorn's own wakes ten times a second, mostly for the date header that is off here.
+        self._on_started()
+        await self._stop.wait()
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """One connection. `server_limits` is set on the subclass that `serve` makes."""
+
+    server_limits = DEFAULT_LIMITS
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head_bytes = 0
+        self._head_since: float | None = self.loop.time()  # None while no head is awaited
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+        if len(self.connections) > self.server_limits.connections:
+            transport.abort()
+            return
+        self._check_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._stall_timer, self._head_timer):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._head_since is not None:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        # Judged after parsing: a head and its body often come in one piece.
+        if self._head_since is not None and self._head_bytes > self.server_limits.header_bytes:
+            self.transport.abort()
+
+    def on_message_begin(self) -> None:
+        self._head_since = self.loop.time()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._head_since = None
+        self._head_bytes = 0
+        super().on_headers_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        seconds = self.server_limits.stalled_write_seconds
+        self._stall_timer = self.loop.call_later(seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+        super().resume_writing()
+
+    def _check_head(self) -> None:
+        """One timer per connection, not per request: a slow head lives at most twice its limit."""
+        seconds = self.server_limits.header_seconds
+        if self._head_since is not None and self.loop.time() - self._head_since >= seconds:
+            self.transport.abort()
+            return
+        self._head_timer = self.loop.call_later(seconds, self._check_head)
 
 
 async def serve(
@@ -14,10 +104,46 @@ async def serve(
     port: int,
     stop: asyncio.Event,
     on_listening: Callable[[int], None] = lambda port: None,
-    limits: ServerLimits = ServerLimits(),  # noqa: B008
+    limits: ServerLimits = DEFAULT_LIMITS,
 ) -> None:
     """Serves until `stop` is set, then ends open requests within `graceful_stop_seconds`.
 
     `on_listening(port)` is called once connections are accepted (port 0: the one chosen). Raises
     OSError when the address cannot be bound."""
-    raise NotImplementedError
+    listener = _listen(host, port, limits.backlog)
+    protocol: Any = type("LimitedProtocol", (GuardedProtocol,), {"server_limits": limits})
+    config = uvicorn.Config(
+        app,
+        http=protocol,
+        ws="none",
+        lifespan="on",
+        loop="none",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        backlog=limits.backlog,
+        timeout_keep_alive=limits.keep_alive_seconds,
+        timeout_graceful_shutdown=limits.graceful_stop_seconds,
+    )
+    bound_port = listener.getsockname()[1]
+    server = _Server(config, stop, lambda: on_listening(bound_port))
+    try:
+        await server.serve([listener])
+    finally:
+        listener.close()
+
+
+def _listen(host: str, port: int, backlog: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(backlog)
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,200 @@
+"""The routes that need no speed: topics, brokers, offsets, replicas, health, readiness, metrics.
+
+Plain FastAPI endpoints on the event loop (no thread pool, no Depends). They read the broker's
+view and raise HttpProblem like the hot routes do.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Annotated
+
+from fastapi import Path, Query, Request, Response
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.partition_state import PartitionState
+
+from tidemark_broker.http import documents, leadership
+from tidemark_broker.http.admission import Admission
+from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.http.limits import HttpLimits
+from tidemark_broker.http.problems import HttpProblem, kind_of
+from tidemark_broker.http.request_metrics import RequestMetrics
+from tidemark_broker.http.requests import Request as HotRequest
+from tidemark_broker.runtime import metrics
+
+Topic = Annotated[str, Path(min_length=1, max_length=249)]
+PartitionText = Annotated[
+    str, Path(max_length=10, json_schema_extra={"type": "integer", "minimum": 0})
+]
+ToOffset = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
+
+
+class AdminRoutes:
+    def __init__(
+        self,
+        view: BrokerView,
+        limits: HttpLimits,
+        request_metrics: RequestMetrics,
+        admission: Admission,
+    ) -> None:
+        self._view = view
+        self._partitions = view.partitions
+        self._metadata = view.partitions.metadata
+        self._limits = limits
+        self._request_metrics = request_metrics
+        self._admission = admission
+        self._digests_in_flight = 0
+
+    async def list_topics(self) -> documents.TopicsDocument:
+        return documents.TopicsDocument(topics=sorted(self._metadata.topics))
+
+    async def topic(self, topic: Topic) -> documents.TopicDocument:
+        state = self._metadata.topics.get(topic)
+        if state is None:
+            raise leadership.unknown_partition(self._metadata, topic, "")
+        known = (
+            self._metadata.partition(topic, partition) for partition in range(state.partition_count)
+        )
+        return documents.TopicDocument(
+            name=state.topic,
+            topic_id=state.topic_id,
+            partition_count=state.partition_count,
+            replication_factor=state.replication_factor,
+            commit_rule=state.commit_rule,
+            flush=state.flush,
+            config=state.config,
+            partitions=[_partition_document(partition) for partition in known if partition],
+        )
+
+    async def brokers(self) -> documents.BrokersDocument:
+        return documents.BrokersDocument(
+            pool=self._view.pool,
+            controller_epoch=self._metadata.controller_epoch,
+            brokers=[
+                documents.BrokerDocument(
+                    broker_id=broker.broker_id,
+                    broker_epoch=broker.broker_epoch,
+                    http_url=broker.endpoints.advertised_http_url,
+                    host=broker.endpoints.host,
+                    kafka_port=broker.endpoints.kafka_port,
+                    http_port=broker.endpoints.http_port,
+                    rack=broker.rack,
+                    is_fenced=broker.is_fenced,
+                    is_stopping=broker.is_stopping,
+                )
+                for _, broker in sorted(self._metadata.brokers.items())
+            ],
+        )
+
+    async def offsets(
+        self, request: Request, topic: Topic, partition: PartitionText
+    ) -> documents.OffsetsDocument:
+        hot_request = HotRequest(request.scope, request.receive)
+        number = leadership.partition_number(self._metadata, topic, partition)
+        broker_id = self._view.broker_id
+        leadership.require_leader(self._metadata, broker_id, hot_request, topic, number)
+        offsets = self._partitions.offsets(topic, number)
+        if offsets.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise leadership.not_leader(self._metadata, broker_id, hot_request, topic, number)
+        if offsets.error is not ErrorCode.NONE:
+            raise HttpProblem(
+                offsets.error, f"partition {topic}-{number}: {kind_of(offsets.error).title}"
+            )
+        return documents.OffsetsDocument(
+            beginning_offset=offsets.log_start_offset,
+            end_offset=offsets.high_watermark,
+            log_end_offset=offsets.log_end_offset,
+            leader_epoch=offsets.leader_epoch,
+        )
+
+    async def replica(
+        self, topic: Topic, partition: PartitionText, to_offset: ToOffset = None
+    ) -> documents.ReplicaDocument:
+        number = leadership.partition_number(self._metadata, topic, partition)
+        replica = self._partitions.replica(topic, number)
+        if replica is None:
+            raise _no_replica(self._view, topic, number)
+        digest = None if to_offset is None else await self._digest(topic, number, to_offset)
+        return documents.ReplicaDocument(
+            topic=topic,
+            partition=number,
+            broker_id=self._view.broker_id,
+            role=replica.role,
+            log_start_offset=replica.log_start_offset,
+            high_watermark=replica.high_watermark,
+            log_end_offset=replica.log_end_offset,
+            leader_epoch=replica.leader_epoch,
+            to_offset=to_offset,
+            sha256=digest,
+        )
+
+    async def _digest(self, topic: str, partition: int, to_offset: int) -> str:
+        most = self._limits.digests_in_flight
+        if self._digests_in_flight >= most:
+            raise HttpProblem(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"this broker computes {most} digests already; try again shortly",
+            )
+        self._digests_in_flight += 1
+        try:
+            async with asyncio.timeout(self._limits.digest_seconds):
+                return await self._partitions.replica_digest(topic, partition, to_offset)
+        except KeyError:
+            raise _no_replica(self._view, topic, partition) from None
+        except TimeoutError:
+            raise HttpProblem(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"digest of {topic}-{partition}: not done in {self._limits.digest_seconds:g} s",
+            ) from None
+        finally:
+            self._digests_in_flight -= 1
+
+    async def healthz(self) -> documents.HealthDocument:
+        """Who answers here: a probe compares the incarnation (S19)."""
+        return documents.HealthDocument(
+            brokerId=self._view.broker_id,
+            incarnation=self._view.incarnation,
+            pool=self._view.pool,
+        )
+
+    async def readyz(self, response: Response) -> documents.ReadyDocument:
+        is_ready, reason = self._view.is_ready()
+        response.status_code = 200 if is_ready else 503
+        return documents.ReadyDocument(ready=is_ready, reason=reason)
+
+    async def metrics(self) -> Response:
+        pieces: list[str] = []
+        cuts = self._partitions.snapshot()
+        parts: tuple[Iterable[str], ...] = (
+            metrics.render_partitions(cuts, self._view.broker_id),
+            self._view.crc_failures.render(),
+            self._request_metrics.render(self._admission.requests_in_flight),
+            metrics.render_process(),
+        )
+        for part in parts:
+            for piece in part:
+                pieces.append(piece)
+                await asyncio.sleep(0)
+        return Response(
+            "".join(pieces).encode(), headers={"content-type": metrics.CONTENT_TYPE.decode()}
+        )
+
+
+def _partition_document(state: PartitionState) -> documents.PartitionDocument:
+    return documents.PartitionDocument(
+        partition=state.partition,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        replicas=list(state.replicas),
+        in_sync_replicas=[member.broker_id for member in state.in_sync_replicas],
+        eligible_leaders=[member.broker_id for member in state.eligible_leaders],
+        min_insync_replicas=state.min_insync_replicas,
+    )
+
+
+def _no_replica(view: BrokerView, topic: str, partition: int) -> HttpProblem:
+    return HttpProblem(
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        f"broker {view.broker_id} holds no replica of partition {topic}-{partition}",
+        status=404,
+    )

@@ -1,0 +1,39 @@
+"""An answer to one request, and the ASGI types around it."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+JSON_TYPE = b"application/json"
+
+
+class ClientGone(Exception):
+    """The client closed its connection: nobody is left to answer."""
+
+
+@dataclass(slots=True)
+class Answer:
+    status: int
+    body: bytes
+    content_type: bytes = JSON_TYPE
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    async def send_to(self, send: Send) -> None:
+        await send(
+            {
+                "type": "http.response.start",
+                "status": self.status,
+                "headers": [
+                    (b"content-type", self.content_type),
+                    (b"content-length", b"%d" % len(self.body)),
+                    *self.headers,
+                ],
+            }
+        )
+        await send({"type": "http.response.body", "body": self.body})

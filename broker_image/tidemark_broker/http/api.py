@@ -1,0 +1,181 @@
+"""The FastAPI application: the document of every route, and the routes that need no speed.
+
+Produce and records are documented here and served by the dispatcher in app.py, which takes them
+before FastAPI sees them: their functions below are never called. /docs is off, because its page
+loads scripts from elsewhere; /openapi.json is on.
+"""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Body, FastAPI, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.http import documents
+from tidemark_broker.http.admin_routes import AdminRoutes, Topic
+from tidemark_broker.http.formats import EmbeddedFormat
+from tidemark_broker.http.problems import PROBLEM_TYPE, HttpProblem
+from tidemark_broker.http.produce_results import PRODUCE_ANSWER_TYPE
+
+Partition = Annotated[int, Path(ge=0, le=2**31 - 1)]
+Acks = Annotated[
+    Literal["0", "1", "all", "-1"], Query(description="all (or -1): every in-sync replica has it")
+]
+TimeoutMs = Annotated[int, Query(ge=0, le=120_000)]
+Offset = Annotated[str, Query(pattern="^(earliest|latest|[0-9]{1,19})$")]
+MaxBytes = Annotated[int, Query(ge=0, le=8 * 1024 * 1024)]
+MaxWaitMs = Annotated[int, Query(ge=0, le=30_000)]
+Records = Annotated[documents.ProduceDocument, Body(media_type=EmbeddedFormat.JSON.value.decode())]
+
+_PROBLEM = {PROBLEM_TYPE.decode(): {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
+_STATUSES = {
+    307: "Another broker leads: Location names it",
+    400: "Malformed",
+    404: "Unknown topic or partition",
+    406: "No acceptable format",
+    408: "The body came too slowly",
+    413: "Too large",
+    415: "Unknown Content-Type",
+    416: "Offset out of range",
+    422: "A record does not fit",
+    500: "Failed; `outcome` says what is known",
+    502: "A leader that records were forwarded to did not answer",
+    503: "Not now",
+    504: "Not acknowledged in time",
+}
+
+
+async def produce_to_topic(
+    topic: Topic, body: Records, acks: Acks = "all", timeout_ms: TimeoutMs = 30_000
+) -> documents.ProduceAnswerDocument:
+    """Append records. Each goes to its `partition`, else by its key (murmur2), else to one chosen
+    for the request. If one other broker leads them all: 307; else records led elsewhere are
+    forwarded. One entry per record, in order."""
+    raise NotImplementedError
+
+
+async def produce_to_partition(
+    topic: Topic,
+    partition: Partition,
+    body: Records,
+    acks: Acks = "all",
+    timeout_ms: TimeoutMs = 30_000,
+) -> documents.ProduceAnswerDocument:
+    """Append records to one partition, as one batch."""
+    raise NotImplementedError
+
+
+async def read_records(
+    topic: Topic,
+    partition: Partition,
+    offset: Offset = "earliest",
+    max_bytes: MaxBytes = 1024 * 1024,
+    max_wait_ms: MaxWaitMs = 0,
+) -> list[documents.FetchedDocument]:
+    """Records from `offset` on, below the high watermark, at most 10,000. Go on at the answer's
+    Tidemark-Next-Offset; there are Tidemark-High-Watermark and Tidemark-Log-Start-Offset too."""
+    raise NotImplementedError
+
+
+def create_api(admin: AdminRoutes) -> FastAPI:
+    api = FastAPI(title="Tidemark broker", docs_url=None, redoc_url=None, redirect_slashes=False)
+    for path, endpoint in (
+        ("/topics/{topic}", produce_to_topic),
+        ("/topics/{topic}/partitions/{partition}", produce_to_partition),
+    ):
+        api.add_api_route(
+            path,
+            endpoint,
+            methods=["POST"],
+            responses=_responses(
+                PRODUCE_ANSWER_TYPE, 307, 400, 404, 408, 413, 415, 422, 500, 502, 503, 504
+            ),
+            openapi_extra=_produce_body(),
+        )
+    partition_path = "/topics/{topic}/partitions/{partition}"
+    api.add_api_route(
+        f"{partition_path}/records",
+        read_records,
+        methods=["GET"],
+        responses=_responses(EmbeddedFormat.BINARY.value, 307, 400, 404, 406, 416, 500, 503),
+    )
+    for path, read, statuses in (
+        ("/topics", admin.list_topics, ()),
+        ("/topics/{topic}", admin.topic, (404,)),
+        (f"{partition_path}/offsets", admin.offsets, (307, 404, 503)),
+        (f"{partition_path}/replica", admin.replica, (404, 503)),
+        ("/brokers", admin.brokers, ()),
+        ("/healthz", admin.healthz, ()),
+        ("/readyz", admin.readyz, ()),
+        ("/metrics", admin.metrics, ()),
+    ):
+        api.add_api_route(path, read, methods=["GET"], responses=_responses(None, *statuses))
+    _use_problems(api)
+    _describe_problems(api)
+    return api
+
+
+def _responses(success_type: bytes | None, *statuses: int) -> dict[int | str, dict[str, Any]]:
+    responses: dict[int | str, dict[str, Any]] = {
+        status: {"description": _STATUSES[status], "content": _PROBLEM} for status in statuses
+    }
+    if success_type is not None:
+        responses[200] = {"content": {success_type.decode(): {}}}
+    return responses
+
+
+def _produce_body() -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/ProduceDocument"}
+    media_types = (EmbeddedFormat.BINARY.value.decode(), "application/json")
+    content = {media_type: {"schema": schema} for media_type in media_types}
+    return {"requestBody": {"content": content}}
+
+
+def _describe_problems(api: FastAPI) -> None:
+    def openapi() -> dict[str, Any]:
+        if api.openapi_schema is None:
+            schema = get_openapi(
+                title=api.title,
+                version=api.version,
+                openapi_version=api.openapi_version,
+                routes=api.routes,
+            )
+            schemas = schema["components"]["schemas"]
+            schemas["ProblemDocument"] = documents.ProblemDocument.model_json_schema()
+            api.openapi_schema = schema
+        return api.openapi_schema
+
+    api.openapi = openapi  # type: ignore[method-assign]
+
+
+def _use_problems(api: FastAPI) -> None:
+    """Every refusal of FastAPI's own as problem details too."""
+
+    async def on_problem(request: Request, problem: Exception) -> Response:
+        assert isinstance(problem, HttpProblem)
+        answer = problem.answer(request.url.path, is_produce=False)
+        headers = {name.decode(): value.decode("latin-1") for name, value in answer.headers}
+        headers["content-type"] = answer.content_type.decode()
+        return Response(answer.body, answer.status, headers)
+
+    async def on_invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        problem = HttpProblem(ErrorCode.INVALID_REQUEST, f"{place}: {first['msg']}")
+        return await on_problem(request, problem)
+
+    async def on_http_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        detail = f"{request.method} {request.url.path[:200]}: {error.detail}; see /openapi.json"
+        problem = HttpProblem(ErrorCode.INVALID_REQUEST, detail, status=error.status_code)
+        response = await on_problem(request, problem)
+        for name, value in (error.headers or {}).items():  # Allow, with 405
+            response.headers[name] = value
+        return response
+
+    api.add_exception_handler(HttpProblem, on_problem)
+    api.add_exception_handler(RequestValidationError, on_invalid)
+    api.add_exception_handler(HTTPException, on_http_error)

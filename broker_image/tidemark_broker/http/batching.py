@@ -1,0 +1,56 @@
+"""Records of one partition as record batches, in order. Pure.
+
+One batch, unless it would pass `batch_bytes` (the topic's max.message.bytes: then the next
+begins, so that a large request is not refused as one too large batch) or the records bring
+timestamps of their own that differ (a batch built here has one timestamp).
+"""
+
+from collections.abc import Iterator, Sequence
+
+from tidemark_broker.http.produce_bodies import ProducedRecord
+from tidemark_broker.storage.record_batch import HEADER_BYTES, build_batch
+
+RECORD_OVERHEAD_BYTES = 30  # lengths, deltas and attributes of one record, at most
+HEADER_OVERHEAD_BYTES = 10
+MAX_UTF8_BYTES = 4
+
+
+class RecordTooLarge(Exception):
+    """One record alone makes a batch above the limit."""
+
+
+def build_batches(records: Sequence[ProducedRecord], *, now_ms: int, batch_bytes: int) -> bytes:
+    """Raises RecordTooLarge."""
+    batches = []
+    for chunk in _chunks(records, batch_bytes - HEADER_BYTES):
+        timestamp_ms = chunk[0].timestamp_ms
+        batch = build_batch(chunk, timestamp_ms=now_ms if timestamp_ms is None else timestamp_ms)
+        if len(batch) > batch_bytes:
+            raise RecordTooLarge(
+                f"a record makes a batch of {len(batch)} bytes: expected at most {batch_bytes} "
+                "(max.message.bytes of the topic)"
+            )
+        batches.append(batch)
+    return batches[0] if len(batches) == 1 else b"".join(batches)
+
+
+def _chunks(
+    records: Sequence[ProducedRecord], chunk_bytes: int
+) -> Iterator[Sequence[ProducedRecord]]:
+    begin = size = 0
+    timestamp_ms = records[0].timestamp_ms
+    for index, record in enumerate(records):
+        record_bytes = _size_bytes_at_most(record)
+        is_full = size + record_bytes > chunk_bytes and index > begin
+        if is_full or record.timestamp_ms != timestamp_ms:
+            yield records[begin:index]
+            begin, size, timestamp_ms = index, 0, record.timestamp_ms
+        size += record_bytes
+    yield records[begin:]
+
+
+def _size_bytes_at_most(record: ProducedRecord) -> int:
+    size = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += HEADER_OVERHEAD_BYTES + MAX_UTF8_BYTES * len(name) + len(value or b"")
+    return size

@@ -1,0 +1,120 @@
+"""GET of records: a bounded long poll below the high watermark, as JSON.
+
+`offset` may lie inside a batch: the log answers with whole batches and what is below is dropped
+here. A parked fetch is cancelled as soon as its client has gone.
+"""
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.http import leadership
+from tidemark_broker.http.admission import Admission
+from tidemark_broker.http.answers import Answer
+from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.http.formats import format_of_answer
+from tidemark_broker.http.limits import HttpLimits
+from tidemark_broker.http.problems import HttpProblem, kind_of
+from tidemark_broker.http.queries import EARLIEST, LATEST, FetchQuery, fetch_query
+from tidemark_broker.http.record_json import RecordRenderer
+from tidemark_broker.http.requests import Request
+from tidemark_broker.http.waits import Pending
+from tidemark_broker.runtime.partitions import FetchResult
+
+MIN_BYTES = 1
+ANSWER_BYTES_PER_LOG_BYTE = 3  # base64 and member names
+
+
+class FetchRoute:
+    def __init__(self, view: BrokerView, limits: HttpLimits, admission: Admission) -> None:
+        self._view = view
+        self._partitions = view.partitions
+        self._metadata = view.partitions.metadata
+        self._limits = limits
+        self._admission = admission
+
+    async def records(self, request: Request, topic: str, partition_text: str) -> Answer:
+        query = fetch_query(request.query_string, self._limits)
+        embedded_format = format_of_answer(request.accept)
+        partition = leadership.partition_number(self._metadata, topic, partition_text)
+        leadership.require_leader(self._metadata, self._view.broker_id, request, topic, partition)
+        offset = self._offset(request, topic, partition, query)
+        result = await self._fetch(request, topic, partition, offset, query)
+        if result.error is not ErrorCode.NONE:
+            raise self._problem(request, topic, partition, offset, result)
+        renderer = RecordRenderer(
+            topic, partition, embedded_format, most_records=self._limits.records
+        )
+        # Only from here on: a parked fetch holds no bytes.
+        with self._admission.bytes_reserved(len(result.data) * ANSWER_BYTES_PER_LOG_BYTE):
+            fetched = await renderer.render(result.data, offset)
+        return Answer(
+            200,
+            fetched.body,
+            embedded_format.value,
+            (
+                (b"tidemark-high-watermark", b"%d" % result.high_watermark),
+                (b"tidemark-log-start-offset", b"%d" % result.log_start_offset),
+                (b"tidemark-next-offset", b"%d" % fetched.next_offset),
+            ),
+        )
+
+    def _offset(self, request: Request, topic: str, partition: int, query: FetchQuery) -> int:
+        if query.offset >= 0:
+            return query.offset
+        offsets = self._partitions.offsets(topic, partition)
+        has_start = offsets.error in (ErrorCode.NONE, ErrorCode.OFFSET_NOT_AVAILABLE)
+        if query.offset == EARLIEST and has_start:
+            return offsets.log_start_offset
+        if offsets.error is ErrorCode.NONE:
+            assert query.offset == LATEST
+            return offsets.high_watermark
+        result = FetchResult(offsets.error)
+        raise self._problem(request, topic, partition, query.offset, result)
+
+    async def _fetch(
+        self, request: Request, topic: str, partition: int, offset: int, query: FetchQuery
+    ) -> FetchResult:
+        pending: Pending[FetchResult] = Pending()
+        cancel = self._partitions.fetch(
+            topic,
+            partition,
+            offset,
+            max_bytes=query.max_bytes,
+            min_bytes=MIN_BYTES,
+            max_wait_ms=query.max_wait_ms,
+            done=pending.done,
+        )
+        pending.prepare()
+        if pending.result is None:
+            seconds = query.max_wait_ms / 1000 + self._limits.answer_grace_seconds
+            try:
+                await pending.wait(request.receive, seconds=seconds, patience_seconds=0.0)
+            finally:
+                if pending.result is None:
+                    cancel()
+        if pending.result is None:
+            raise HttpProblem(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"partition {topic}-{partition}: no answer within {query.max_wait_ms} ms",
+            )
+        return pending.result
+
+    def _problem(
+        self, request: Request, topic: str, partition: int, offset: int, result: FetchResult
+    ) -> HttpProblem:
+        name = f"partition {topic}-{partition}"
+        if result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return leadership.not_leader(
+                self._metadata, self._view.broker_id, request, topic, partition
+            )
+        if result.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            detail = f"{name}: {result.message or kind_of(result.error).title}"
+            return HttpProblem(result.error, detail)
+        first, last = result.log_start_offset, result.log_end_offset
+        if first < 0 or last < 0:
+            offsets = self._partitions.offsets(topic, partition)
+            first, last = offsets.log_start_offset, offsets.log_end_offset
+        return HttpProblem(
+            result.error,
+            f"{name}: expected an offset from {first} to {last}, found {offset}",
+            members={"logStartOffset": first, "logEndOffset": last, "offset": offset},
+        )

@@ -1,0 +1,149 @@
+"""Records for partitions that other brokers lead, sent there so that the client gets one answer.
+
+One POST per leader, by the request's own deadline, never repeated: after a connection was made the
+outcome is unknown unless the leader says otherwise. The header makes the leader answer for itself
+instead of redirecting or forwarding again. Peers are dialled at their own address, as for
+replication, not at the advertised one.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import aiohttp
+import msgspec
+from tidemark_protocol.controller_messages import Endpoints
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_broker.http.formats import EmbeddedFormat
+from tidemark_broker.http.problems import Outcome
+from tidemark_broker.http.produce_bodies import ProducedRecord, encode_binary
+from tidemark_broker.http.produce_results import RecordResult, Written, failed
+from tidemark_broker.http.requests import FORWARDED_BY
+
+CONNECTIONS = 64
+CONNECTIONS_PER_PEER = 16
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+GRACE_SECONDS = 1.0  # the leader answers by the deadline; the answer still has to travel
+_UNREADABLE = "broker {broker_id} gave an answer that could not be read (status {status})"
+
+
+class _Entry(msgspec.Struct):
+    partition: int
+    offset: int | None = None
+    error_code: int = 0
+    message: str = ""
+    outcome: str = ""
+
+
+class _Answer(msgspec.Struct):
+    offsets: list[_Entry]
+
+
+class _Problem(msgspec.Struct):
+    detail: str
+    errorCode: int
+    outcome: str
+
+
+class Forwarder:
+    def __init__(self, broker_id: BrokerId) -> None:
+        self._broker_id = broker_id
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def forward(
+        self,
+        leader: BrokerId,
+        endpoints: Endpoints,
+        topic: str,
+        records: Sequence[tuple[int, ProducedRecord]],
+        *,
+        acks: int,
+        deadline: float,
+    ) -> list[RecordResult]:
+        """One result per record, in order. `deadline` is in the loop's time."""
+        remaining_seconds = deadline - asyncio.get_running_loop().time()
+        if remaining_seconds <= 0:
+            return _all_failed(
+                records,
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"no time left to forward to broker {leader}",
+                Outcome.NOT_WRITTEN,
+            )
+        host = f"[{endpoints.host}]" if ":" in endpoints.host else endpoints.host
+        url = (
+            f"http://{host}:{endpoints.http_port}/topics/{topic}"
+            f"?acks={acks}&timeout_ms={int(remaining_seconds * 1000)}"
+        )
+        error, outcome = ErrorCode.NETWORK_EXCEPTION, Outcome.UNKNOWN
+        try:
+            status, body = await self._post(
+                url, encode_binary(records), seconds=remaining_seconds + GRACE_SECONDS
+            )
+            return _read_answer(records, leader, status, body)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as cause:
+            error, outcome = ErrorCode.LEADER_NOT_AVAILABLE, Outcome.NOT_WRITTEN  # never sent
+            message = f"broker {leader} could not be reached: {cause}"
+        except TimeoutError:
+            error = ErrorCode.REQUEST_TIMED_OUT
+            message = f"broker {leader} did not answer in time"
+        except aiohttp.ClientError as cause:
+            message = f"broker {leader}: the connection broke before the answer: {cause!r}"
+        return _all_failed(records, error, message, outcome)
+
+    async def _post(self, url: str, body: bytes, *, seconds: float) -> tuple[int, bytes]:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=CONNECTIONS, limit_per_host=CONNECTIONS_PER_PEER
+                ),
+                auto_decompress=False,
+                headers={FORWARDED_BY.decode(): str(self._broker_id)},
+            )
+        async with self._session.post(
+            url,
+            data=body,
+            headers={"content-type": EmbeddedFormat.BINARY.value.decode()},
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=seconds),
+        ) as response:
+            answer = bytearray()
+            async for chunk in response.content.iter_any():
+                answer += chunk
+                if len(answer) > MAX_ANSWER_BYTES:
+                    raise aiohttp.ClientPayloadError(f"answer above {MAX_ANSWER_BYTES} bytes")
+            return response.status, bytes(answer)
+
+
+def _read_answer(
+    records: Sequence[tuple[int, ProducedRecord]], leader: BrokerId, status: int, body: bytes
+) -> list[RecordResult]:
+    try:
+        if status != 200:
+            problem = msgspec.json.decode(body, type=_Problem)
+            error, outcome = ErrorCode(problem.errorCode), Outcome(problem.outcome)
+            return _all_failed(records, error, problem.detail, outcome)
+        entries = msgspec.json.decode(body, type=_Answer).offsets
+        if [entry.partition for entry in entries] != [partition for partition, _ in records]:
+            raise ValueError("other partitions than asked")
+        return [_result(entry) for entry in entries]
+    except (msgspec.DecodeError, ValueError):
+        message = _UNREADABLE.format(broker_id=leader, status=status)
+        return _all_failed(records, ErrorCode.NETWORK_EXCEPTION, message, Outcome.UNKNOWN)
+
+
+def _result(entry: _Entry) -> RecordResult:
+    if entry.offset is not None:
+        return Written(entry.partition, entry.offset)
+    error, outcome = ErrorCode(entry.error_code), Outcome(entry.outcome)
+    return failed(entry.partition, error, entry.message, outcome)
+
+
+def _all_failed(
+    records: Sequence[tuple[int, ProducedRecord]], error: ErrorCode, message: str, outcome: Outcome
+) -> list[RecordResult]:
+    return [failed(partition, error, message, outcome) for partition, _ in records]

@@ -1,0 +1,85 @@
+"""Who leads a partition, and the answer for those who ask the wrong broker."""
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_broker.http.problems import HttpProblem, Outcome
+from tidemark_broker.http.requests import Request
+from tidemark_broker.runtime.metadata import MetadataCache
+from tidemark_broker.runtime.results import LeaderAddress
+
+MAX_TOPIC_NAME = 249
+
+
+def unknown_partition(metadata: MetadataCache, topic: str, partition: str) -> HttpProblem:
+    known = metadata.topics.get(topic)
+    if known is None:
+        detail = f"topic {topic[:MAX_TOPIC_NAME]!r}: this broker knows no such topic"
+    else:
+        detail = (
+            f"topic {topic!r}: expected a partition from 0 to {known.partition_count - 1}, "
+            f"found {partition[:40]!r}"
+        )
+    return HttpProblem(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail)
+
+
+def partition_number(metadata: MetadataCache, topic: str, text: str) -> int:
+    """Raises 404 unless `text` is the number of a known partition."""
+    if text.isascii() and text.isdecimal() and len(text) <= 10:
+        partition = int(text)
+        if metadata.partition(topic, partition) is not None:
+            return partition
+    raise unknown_partition(metadata, topic, text)
+
+
+def no_leader(topic: str, partition: int) -> HttpProblem:
+    return HttpProblem(
+        ErrorCode.LEADER_NOT_AVAILABLE, f"partition {topic}-{partition} has no leader now"
+    )
+
+
+def led_elsewhere(topic: str, partition: int, leader: BrokerId) -> HttpProblem:
+    return HttpProblem(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        f"partition {topic}-{partition} is led by broker {leader}",
+        outcome=Outcome.NOT_WRITTEN,
+    )
+
+
+def redirect(request: Request, leader: LeaderAddress, topic: str, partition: int) -> HttpProblem:
+    """307 with the same path and query; to a peer that forwarded, the same error without it."""
+    if request.is_forwarded:
+        return led_elsewhere(topic, partition, leader.broker_id)
+    return HttpProblem(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        f"partition {topic}-{partition} is led by broker {leader.broker_id}",
+        status=307,
+        outcome=Outcome.NOT_WRITTEN,
+        location=leader.http_url + request.target,
+        members={"leaderId": leader.broker_id, "leaderEpoch": leader.leader_epoch},
+    )
+
+
+def require_leader(
+    metadata: MetadataCache, broker_id: BrokerId, request: Request, topic: str, partition: int
+) -> None:
+    """Returns if this broker leads, else raises 307 or 503."""
+    leader = metadata.leader_of(topic, partition)
+    if leader is None:
+        raise no_leader(topic, partition)
+    if leader.broker_id != broker_id:
+        raise redirect(request, leader, topic, partition)
+
+
+def not_leader(
+    metadata: MetadataCache, broker_id: BrokerId, request: Request, topic: str, partition: int
+) -> HttpProblem:
+    """When the partition itself refused although the metadata had named this broker."""
+    leader = metadata.leader_of(topic, partition)
+    if leader is not None and leader.broker_id != broker_id:
+        return redirect(request, leader, topic, partition)
+    return HttpProblem(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        f"broker {broker_id} does not lead partition {topic}-{partition} now; no other is known",
+        outcome=Outcome.NOT_WRITTEN,
+    )

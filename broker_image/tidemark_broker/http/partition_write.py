@@ -1,0 +1,110 @@
+"""One partition's share of a produce request: appended, waited for, told as a problem or results.
+
+What a failure says of the outcome: a result that came before `produce` returned was decided
+before any append, so a refusal there means not_written. One that came later (leadership lost, the
+wait given up) means the records are in this log and may yet be committed: unknown. Never the
+other way round.
+"""
+
+from collections.abc import Sequence
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.partition_state import TopicState
+
+from tidemark_broker.http import leadership
+from tidemark_broker.http.batching import RecordTooLarge, build_batches
+from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.http.limits import HttpLimits
+from tidemark_broker.http.problems import HttpProblem, Outcome, kind_of
+from tidemark_broker.http.produce_bodies import ProducedRecord
+from tidemark_broker.http.produce_results import RecordResult, Written, failed_as
+from tidemark_broker.http.queries import ProduceQuery
+from tidemark_broker.http.requests import Request
+from tidemark_broker.http.waits import Pending
+from tidemark_broker.runtime.partitions import ProduceResult
+
+DEFAULT_MAX_MESSAGE_BYTES = 1_048_588  # Kafka's max.message.bytes
+WATCH_AFTER_SECONDS = 1.0
+
+
+class PartitionWrite:
+    def __init__(
+        self, view: BrokerView, request: Request, topic: TopicState, partition: int
+    ) -> None:
+        self._view = view
+        self._request = request
+        self._topic = topic
+        self._partition = partition
+        self._pending: Pending[ProduceResult] = Pending()
+        self._count = 0
+        self._refusal: HttpProblem | None = None
+
+    def start(self, records: Sequence[ProducedRecord], query: ProduceQuery, now_ms: int) -> None:
+        self._count = len(records)
+        config = self._topic.config.get("max.message.bytes", "")
+        batch_bytes = int(config) if config.isdecimal() else DEFAULT_MAX_MESSAGE_BYTES
+        try:
+            batches = build_batches(records, now_ms=now_ms, batch_bytes=batch_bytes)
+        except RecordTooLarge as error:
+            self._refusal = HttpProblem(ErrorCode.MESSAGE_TOO_LARGE, str(error))
+            return
+        self._view.partitions.produce(
+            self._topic.topic,
+            self._partition,
+            memoryview(batches),
+            acks=query.acks,
+            timeout_ms=query.timeout_ms,
+            done=self._pending.done,
+        )
+        self._pending.prepare()
+
+    async def wait(self, query: ProduceQuery, limits: HttpLimits) -> None:
+        """Until it is decided; at most the timeout and a grace. Raises ClientGone."""
+        if self._refusal is None and self._pending.result is None:
+            await self._pending.wait(
+                self._request.receive,
+                seconds=query.timeout_ms / 1000 + limits.answer_grace_seconds,
+                patience_seconds=WATCH_AFTER_SECONDS,
+            )
+
+    def problem(self) -> HttpProblem | None:
+        if self._refusal is not None:
+            return self._refusal
+        result = self._pending.result
+        if result is None:
+            return self._failure(ErrorCode.REQUEST_TIMED_OUT, "no answer within the timeout")
+        if result.error is ErrorCode.NONE:
+            return None
+        return self._failure(result.error, result.message)
+
+    def results(self) -> list[RecordResult]:
+        problem = self.problem()
+        if problem is not None:
+            return [failed_as(self._partition, problem)] * self._count
+        assert self._pending.result is not None
+        base_offset = self._pending.result.base_offset
+        if base_offset < 0:  # acks=0: nothing is known of the offsets
+            return [Written(self._partition, -1)] * self._count
+        return [
+            Written(self._partition, offset)
+            for offset in range(base_offset, base_offset + self._count)
+        ]
+
+    def _failure(self, error: ErrorCode, message: str) -> HttpProblem:
+        result = self._pending.result
+        was_appended = self._pending.is_late or (result is not None and result.base_offset >= 0)
+        name, view = self._topic.topic, self._view
+        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and not was_appended:
+            return leadership.not_leader(
+                view.partitions.metadata, view.broker_id, self._request, name, self._partition
+            )
+        kind = kind_of(error)
+        detail = f"partition {name}-{self._partition}: {message or kind.title}"
+        # Late and unknown by the table: unknown. NOT_ENOUGH_REPLICAS is by definition before.
+        is_known = kind.outcome is Outcome.NOT_WRITTEN and (
+            not was_appended or error is ErrorCode.NOT_ENOUGH_REPLICAS
+        )
+        if is_known:
+            return HttpProblem(error, detail)
+        status = 500 if kind.status == 503 else 0
+        return HttpProblem(error, detail, status=status, outcome=Outcome.UNKNOWN)

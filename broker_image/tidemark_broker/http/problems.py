@@ -1,0 +1,156 @@
+"""Problem details (RFC 9457) that name Kafka's error, and what is known of the records.
+
+Every answer that is not a success is `application/problem+json` with type, title, status, detail,
+instance, `error` (Kafka's name), `errorCode` (Kafka's number) and `retriable` (Kafka's class).
+For a produce there is `outcome` too, because a client of an append-only log must know it:
+
+  not_written  nothing of it is in the log: sending it again cannot duplicate it
+  unknown      it may be in the log, now or later: sending it again may duplicate it
+
+| error                            | status | Retry-After | outcome of a produce               |
+|----------------------------------|--------|-------------|------------------------------------|
+| UNKNOWN_TOPIC_OR_PARTITION       | 404    |             | not_written                        |
+| LEADER_NOT_AVAILABLE             | 503    | 1           | not_written                        |
+| NOT_LEADER_OR_FOLLOWER, before   | 307    |             | not_written; 503 + 1 if no leader  |
+| NOT_LEADER_OR_FOLLOWER, after    | 500    |             | unknown (leadership lost in wait)  |
+| REQUEST_TIMED_OUT                | 504    |             | unknown (408 + not_written: body)  |
+| NOT_ENOUGH_REPLICAS              | 503    | 1           | not_written                        |
+| NOT_ENOUGH_REPLICAS_AFTER_APPEND | 500    |             | unknown                            |
+| MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE | 413 |        | not_written                        |
+| INVALID_REQUIRED_ACKS, INVALID_REQUEST   | 400 |        | not_written                        |
+| INVALID_RECORD, INVALID_TIMESTAMP        | 422 |        | not_written                        |
+| CORRUPT_MESSAGE                  | 500    |             | not_written                        |
+| KAFKA_STORAGE_ERROR              | 500    |             | unknown                            |
+| NETWORK_EXCEPTION (forwarded)    | 502    |             | unknown                            |
+| THROTTLING_QUOTA_EXCEEDED        | 503    | 1           | not_written (limits.py)            |
+| OFFSET_OUT_OF_RANGE              | 416    |             | (fetch; names the valid range)     |
+| OFFSET_NOT_AVAILABLE             | 503    | 1           | (fetch, offsets)                   |
+| UNKNOWN_SERVER_ERROR, all others | 500    |             | unknown                            |
+
+An unknown outcome never carries Retry-After and is never a redirect: both invite a client, or a
+proxy on the way, to send the records again unasked.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+from tidemark_protocol.error_codes import RETRIABLE_ERRORS, ErrorCode
+
+from tidemark_broker.http.answers import Answer
+
+PROBLEM_TYPE = b"application/problem+json"
+
+
+class Outcome(StrEnum):
+    NOT_WRITTEN = "not_written"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemKind:
+    status: int
+    title: str
+    outcome: Outcome = Outcome.NOT_WRITTEN
+    retry_after_seconds: int = 0
+
+
+KINDS: Mapping[ErrorCode, ProblemKind] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ProblemKind(404, "No such topic or partition"),
+    ErrorCode.LEADER_NOT_AVAILABLE: ProblemKind(
+        503, "The partition has no leader now", retry_after_seconds=1
+    ),
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ProblemKind(
+        503, "This broker does not lead the partition", retry_after_seconds=1
+    ),
+    ErrorCode.REQUEST_TIMED_OUT: ProblemKind(
+        504, "Not acknowledged within the timeout", Outcome.UNKNOWN
+    ),
+    ErrorCode.NOT_ENOUGH_REPLICAS: ProblemKind(
+        503, "Fewer replicas in sync than min.insync.replicas", retry_after_seconds=1
+    ),
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ProblemKind(
+        500, "Replicas in sync fell below min.insync.replicas after the append", Outcome.UNKNOWN
+    ),
+    ErrorCode.MESSAGE_TOO_LARGE: ProblemKind(413, "Too large"),
+    ErrorCode.RECORD_LIST_TOO_LARGE: ProblemKind(413, "Too large for a segment"),
+    ErrorCode.INVALID_TOPIC_EXCEPTION: ProblemKind(400, "Not a topic name"),
+    ErrorCode.INVALID_REQUIRED_ACKS: ProblemKind(400, "Not a value of acks"),
+    ErrorCode.INVALID_REQUEST: ProblemKind(400, "Malformed request"),
+    ErrorCode.INVALID_RECORD: ProblemKind(422, "Invalid record"),
+    ErrorCode.INVALID_TIMESTAMP: ProblemKind(422, "Invalid timestamp"),
+    ErrorCode.CORRUPT_MESSAGE: ProblemKind(500, "A record batch failed its check"),
+    ErrorCode.KAFKA_STORAGE_ERROR: ProblemKind(500, "The log could not be used", Outcome.UNKNOWN),
+    ErrorCode.NETWORK_EXCEPTION: ProblemKind(502, "The leader did not answer", Outcome.UNKNOWN),
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: ProblemKind(
+        503, "This broker is at a limit", retry_after_seconds=1
+    ),
+    ErrorCode.OFFSET_OUT_OF_RANGE: ProblemKind(416, "Offset out of range"),
+    ErrorCode.OFFSET_NOT_AVAILABLE: ProblemKind(
+        503, "The new leader has not committed yet", retry_after_seconds=1
+    ),
+}
+_OTHER = ProblemKind(500, "Unexpected error", Outcome.UNKNOWN)
+
+
+def kind_of(error: ErrorCode) -> ProblemKind:
+    return KINDS.get(error, _OTHER)
+
+
+class HttpProblem(Exception):
+    """Raised by routes; the dispatcher turns it into an answer. `members` extend the body.
+
+    `status` and `outcome` replace those of the table. `must_close`: the rest of the request body is
+    not worth reading, so the connection ends with the answer."""
+
+    def __init__(
+        self,
+        error: ErrorCode,
+        detail: str,
+        *,
+        status: int = 0,
+        outcome: Outcome | None = None,
+        location: str = "",
+        must_close: bool = False,
+        members: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        kind = kind_of(error)
+        self.error = error
+        self.detail = detail
+        self.status = status or kind.status
+        self.title = kind.title
+        self.outcome = outcome or kind.outcome
+        self.location = location
+        self.must_close = must_close
+        self.members = members or {}
+
+    def answer(self, instance: str, *, is_produce: bool) -> Answer:
+        body: dict[str, object] = {
+            "type": "urn:tidemark:problem:" + self.error.name.lower().replace("_", "-"),
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "instance": instance,
+            "error": self.error.name,
+            "errorCode": int(self.error),
+            "retriable": self.error in RETRIABLE_ERRORS,
+        }
+        headers: list[tuple[bytes, bytes]] = []
+        if is_produce:
+            body["outcome"] = self.outcome.value
+        retry_after = kind_of(self.error).retry_after_seconds
+        may_invite_retry = not is_produce or self.outcome is Outcome.NOT_WRITTEN
+        if self.status == 503 and retry_after and may_invite_retry:
+            headers.append((b"retry-after", b"%d" % retry_after))
+        if self.location:
+            headers.append((b"location", self.location.encode("latin-1")))
+        if self.must_close:
+            headers.append((b"connection", b"close"))
+        body.update(self.members)
+        return Answer(self.status, msgspec.json.encode(body), PROBLEM_TYPE, tuple(headers))
+
+
+def malformed(detail: str) -> HttpProblem:
+    return HttpProblem(ErrorCode.INVALID_REQUEST, detail)

@@ -1,0 +1,62 @@
+"""The answer to a produce request: one entry per record, in the request's order.
+
+200 with `{"offsets": [...]}` as soon as one record was written or the errors differ; when all of
+them failed alike, the problem itself. An entry is `{"partition", "offset"}` or `{"partition",
+"error_code", "error", "message", "outcome"}`. Offset -1: written without acknowledgement (acks=0).
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.http.answers import Answer
+from tidemark_broker.http.problems import HttpProblem, Outcome
+
+PRODUCE_ANSWER_TYPE = b"application/vnd.kafka.v2+json"
+
+
+class Written(msgspec.Struct, frozen=True, gc=False):
+    partition: int
+    offset: int
+
+
+class Failed(msgspec.Struct, frozen=True, gc=False):
+    partition: int
+    error_code: int
+    error: str
+    message: str
+    outcome: str
+
+
+RecordResult = Written | Failed
+
+
+def failed(partition: int, error: ErrorCode, message: str, outcome: Outcome) -> Failed:
+    return Failed(partition, int(error), error.name, message, outcome.value)
+
+
+def failed_as(partition: int, problem: HttpProblem) -> Failed:
+    return failed(partition, problem.error, problem.detail, problem.outcome)
+
+
+def produce_answer(results: Sequence[RecordResult], *, is_forwarded: bool) -> Answer:
+    """Raises the common problem if there is one, but not to a peer: it wants every entry."""
+    if not is_forwarded:
+        problem = _common_problem(results)
+        if problem is not None:
+            raise problem
+    body = msgspec.json.encode({"offsets": results})
+    return Answer(200, body, PRODUCE_ANSWER_TYPE)
+
+
+def _common_problem(results: Sequence[RecordResult]) -> HttpProblem | None:
+    first = results[0]
+    if isinstance(first, Written):
+        return None
+    for result in results:
+        if isinstance(result, Written):
+            return None
+        if (result.error_code, result.outcome) != (first.error_code, first.outcome):
+            return None
+    return HttpProblem(ErrorCode(first.error_code), first.message, outcome=Outcome(first.outcome))

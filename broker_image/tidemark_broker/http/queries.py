@@ -1,0 +1,95 @@
+"""Query strings of the hot routes, decoded strictly and remembered (clients send the same again).
+
+An unknown or repeated name is refused: `ack=all` must not quietly become a default.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import parse_qsl
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.http.limits import HttpLimits
+from tidemark_broker.http.problems import HttpProblem, malformed
+
+MAX_QUERY_BYTES = 2048
+MAX_OFFSET = 2**63 - 1
+EARLIEST = -2  # as in Kafka's ListOffsets
+LATEST = -1
+_ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceQuery:
+    acks: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchQuery:
+    offset: int  # EARLIEST, LATEST or >= 0
+    max_bytes: int
+    max_wait_ms: int
+
+
+def _parameters(query_string: bytes, known: tuple[str, ...]) -> Mapping[str, str]:
+    if len(query_string) > MAX_QUERY_BYTES:
+        raise malformed(
+            f"query string: expected at most {MAX_QUERY_BYTES} bytes, found {len(query_string)}"
+        )
+    try:
+        pairs = parse_qsl(
+            query_string.decode("ascii"), keep_blank_values=True, strict_parsing=bool(query_string)
+        )
+    except ValueError as error:
+        raise malformed(f"query string: {error}") from error
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name not in known:
+            raise malformed(f"query: unknown parameter {name!r}; known are {', '.join(known)}")
+        if name in found:
+            raise malformed(f"query: parameter {name!r} is given twice")
+        found[name] = value
+    return found
+
+
+def _number(found: Mapping[str, str], name: str, *, default: int, most: int) -> int:
+    text = found.get(name)
+    if text is None:
+        return default
+    # isdecimal alone would let other scripts' digits in; the length bounds int()'s work
+    if not (text.isascii() and text.isdecimal() and len(text) <= 19) or int(text) > most:
+        raise malformed(f"query: {name}: expected a number from 0 to {most}, found {text[:40]!r}")
+    return int(text)
+
+
+@lru_cache(maxsize=1024)
+def produce_query(query_string: bytes, limits: HttpLimits) -> ProduceQuery:
+    found = _parameters(query_string, ("acks", "timeout_ms"))
+    acks = _ACKS.get(found.get("acks", "all"))
+    if acks is None:
+        raise HttpProblem(
+            ErrorCode.INVALID_REQUIRED_ACKS,
+            f"query: acks: expected 0, 1 or all (-1), found {found['acks'][:40]!r}",
+        )
+    timeout_ms = _number(
+        found,
+        "timeout_ms",
+        default=limits.produce_timeout_default_ms,
+        most=limits.produce_timeout_max_ms,
+    )
+    return ProduceQuery(acks, timeout_ms)
+
+
+@lru_cache(maxsize=256)
+def fetch_query(query_string: bytes, limits: HttpLimits) -> FetchQuery:
+    found = _parameters(query_string, ("offset", "max_bytes", "max_wait_ms"))
+    named = {"earliest": EARLIEST, "latest": LATEST}.get(found.get("offset", "earliest"))
+    return FetchQuery(
+        offset=_number(found, "offset", default=0, most=MAX_OFFSET) if named is None else named,
+        max_bytes=_number(
+            found, "max_bytes", default=limits.fetch_bytes_default, most=limits.fetch_bytes_max
+        ),
+        max_wait_ms=_number(found, "max_wait_ms", default=0, most=limits.fetch_wait_max_ms),
+    )

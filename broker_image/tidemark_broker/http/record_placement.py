@@ -1,0 +1,96 @@
+"""Which partition each record of a request goes to, and which broker leads it.
+
+The record's own `partition`; else its key by Kafka's murmur2; else (keyless) one partition for
+all of a request, in turn among those that this broker leads, so that a redirected request stays
+where it was sent; in turn among all that have a leader if it leads none. Decides nothing about
+the answer.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.partition_state import TopicState
+
+from tidemark_broker.http.partitioner import partition_for_key
+from tidemark_broker.http.produce_bodies import ProducedRecord
+from tidemark_broker.runtime.metadata import MetadataCache
+from tidemark_broker.runtime.results import LeaderAddress
+
+KEY_BYTES_PER_SLICE = 128 * 1024  # hashed (about 10 ms) before others get a turn
+
+
+@dataclass(slots=True)
+class Placement:
+    """Places are indexes into the request's records, ascending in every list."""
+
+    partitions: list[int]  # of each record
+    here: dict[int, list[int]] = field(default_factory=dict)  # partition -> places
+    elsewhere: dict[BrokerId, list[int]] = field(default_factory=dict)  # leader -> places
+    leaderless: dict[int, list[int]] = field(default_factory=dict)  # partition, maybe unknown
+    a_leader_elsewhere: tuple[LeaderAddress, int] | None = None  # with one of its partitions
+
+    @property
+    def only_leader(self) -> tuple[LeaderAddress, int] | None:
+        """The one other broker that leads everything, if that is so."""
+        if self.here or self.leaderless or len(self.elsewhere) != 1:
+            return None
+        return self.a_leader_elsewhere
+
+
+class RecordPlacer:
+    def __init__(self, metadata: MetadataCache, broker_id: BrokerId) -> None:
+        self._metadata = metadata
+        self._broker_id = broker_id
+        self._turn = count()
+
+    async def place(self, topic: TopicState, records: Sequence[ProducedRecord]) -> Placement:
+        placement = Placement(await self._partitions(topic, records))
+        groups: dict[int, list[int]] = {}
+        for place, partition in enumerate(placement.partitions):
+            groups.setdefault(partition, []).append(place)
+        for partition, places in groups.items():
+            leader = self._metadata.leader_of(topic.topic, partition)
+            if leader is None:
+                placement.leaderless[partition] = places
+            elif leader.broker_id == self._broker_id:
+                placement.here[partition] = places
+            else:
+                placement.elsewhere.setdefault(leader.broker_id, []).extend(places)
+                placement.a_leader_elsewhere = leader, partition
+        for places in placement.elsewhere.values():
+            places.sort()
+        return placement
+
+    async def _partitions(self, topic: TopicState, records: Sequence[ProducedRecord]) -> list[int]:
+        partitions: list[int] = []
+        keyless: int | None = None
+        hashed_bytes = 0
+        for record in records:
+            partition = record.partition
+            if partition is None and record.key is not None:
+                partition = partition_for_key(record.key, topic.partition_count)
+                hashed_bytes += len(record.key)
+                if hashed_bytes > KEY_BYTES_PER_SLICE:
+                    hashed_bytes = 0
+                    await asyncio.sleep(0)
+            elif partition is None:
+                if keyless is None:
+                    keyless = self._keyless_partition(topic)
+                partition = keyless
+            partitions.append(partition)
+        return partitions
+
+    def _keyless_partition(self, topic: TopicState) -> int:
+        led: list[int] = []
+        led_here: list[int] = []
+        for partition in range(topic.partition_count):
+            state = self._metadata.partition(topic.topic, partition)
+            if state is not None and state.has_leader:
+                led.append(partition)
+                if state.leader == self._broker_id:
+                    led_here.append(partition)
+        candidates = led_here or led or range(topic.partition_count)
+        return candidates[next(self._turn) % len(candidates)]
