@@ -1,15 +1,114 @@
-"""Not yet."""
+"""`tidemark demo --on local|kind`: a leader is killed under load, twice, and nothing is lost."""
 
 import argparse
+import asyncio
+from pathlib import Path
 
+import msgspec
+
+from tidemark_cli.environments.environment import Environment, RoundKind
+from tidemark_cli.environments.kind import KindEnvironment
+from tidemark_cli.environments.kubectl import Kubectl
+from tidemark_cli.environments.processes import ProcessesEnvironment
+from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_cli.narrator import Narrator
 from tidemark_cli.output import Output
+from tidemark_cli.story import Story, report_fields
 
-HELP = "not yet"
+HELP = "kill leaders under load and give a verdict"
+EXAMPLE = Path("examples/orders.yaml")
+ORDERS = """\
+apiVersion: tidemark.dev/v1alpha1
+kind: Topic
+metadata: {name: orders}
+spec:
+  partitions: 3
+  replicationFactor: 3
+  config: {min.insync.replicas: "2"}
+"""
+KIND_NAMES = {
+    "kill": RoundKind.KILL,
+    "kill-twice": RoundKind.KILL_TWICE,
+    "delete": RoundKind.FORCED_DELETE,
+    "stop": RoundKind.STOP,
+    "operator": RoundKind.OPERATOR,
+    "operator-and-leader": RoundKind.OPERATOR_AND_LEADER,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    del parser
+    parser.add_argument(
+        "--on", choices=("local", "kind"), default="local", help="processes, or a kind cluster"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=1, metavar="N", help="of each kind (default 1)"
+    )
+    parser.add_argument(
+        "--kinds",
+        metavar="KIND[,KIND...]",
+        help=f"of {', '.join(KIND_NAMES)} (default: kill and delete; on local kill, kill-twice)",
+    )
+    parser.add_argument(
+        "--interval-ms", type=float, default=10.0, help="of records, per partition (default 10)"
+    )
+    parser.add_argument(
+        "--report", type=Path, default=Path("build/demo-report.json"), help="where it is written"
+    )
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
-    raise NotImplementedError
+    environment = await _environment(arguments)
+    kinds = chosen_kinds(arguments.kinds, arguments.rounds, environment)
+    story = Story(environment, Narrator(output.console, is_quiet=output.is_json))
+    report = await story.tell(kinds)
+    fields = report_fields(report)
+    await asyncio.to_thread(_write, arguments.report, fields)
+    if output.is_json:
+        output.result(fields, lambda console: None)
+    return EXIT_OK if report.is_good else EXIT_FAILED
+
+
+def chosen_kinds(names: str | None, rounds: int, environment: Environment) -> tuple[RoundKind, ...]:
+    """All rounds in turn: each kind once, then again. Raises CommandFailed."""
+    wanted = environment.default_kinds
+    if names is not None:
+        unknown = [name for name in names.split(",") if name not in KIND_NAMES]
+        if unknown:
+            raise CommandFailed(
+                expected=f"--kinds of {', '.join(KIND_NAMES)}",
+                found=", ".join(unknown),
+                to_do="choose of these",
+                exit_code=EXIT_USAGE,
+            )
+        wanted = tuple(KIND_NAMES[name] for name in names.split(","))
+    impossible = [kind.value for kind in wanted if kind not in environment.possible_kinds]
+    if impossible or rounds < 1:
+        raise CommandFailed(
+            expected=f"kinds that {environment.runtime} can do, and --rounds of at least 1",
+            found=", ".join(impossible) or f"--rounds {rounds}",
+            to_do="choose others, or --on kind for what only Kubernetes has",
+            exit_code=EXIT_USAGE,
+        )
+    return wanted * rounds
+
+
+async def _environment(arguments: argparse.Namespace) -> Environment:
+    manifest = await asyncio.to_thread(_manifest)
+    events = arguments.report.parent / "demo-load.ndjson"
+    if arguments.on == "kind":
+        return KindEnvironment(
+            manifest=manifest,
+            kubectl=await Kubectl.of_rig(),
+            events=events,
+            interval_ms=arguments.interval_ms,
+        )
+    return ProcessesEnvironment(manifest=manifest, events=events, interval_ms=arguments.interval_ms)
+
+
+def _manifest() -> str:
+    return EXAMPLE.read_text(encoding="utf-8") if EXAMPLE.is_file() else ORDERS
+
+
+def _write(path: Path, fields: dict[str, object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n")

@@ -1,0 +1,107 @@
+"""Children of the demo: started so that none outlives it, ended within a limit."""
+
+import asyncio
+import ctypes
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+STOP_SECONDS = 20.0
+MAX_STDERR_BYTES = 2000
+
+_libc = ctypes.CDLL(None)
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
+async def start(command: Sequence[str], *, log: Path) -> asyncio.subprocess.Process:
+    """In a session of its own (Ctrl-C reaches the demo first, which ends its children in order)."""
+    with log.open("ab") as file:
+        return await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+
+
+async def run(
+    command: Sequence[str],
+    *,
+    within_seconds: float,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
+) -> Ended:
+    """Raises TimeoutError (the child is killed then)."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=dict(env) if env is not None else None,
+    )
+    try:
+        async with asyncio.timeout(within_seconds):
+            stdout, stderr = await process.communicate(stdin)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return Ended(process.returncode or 0, stdout, stderr)
+
+
+async def stop(process: asyncio.subprocess.Process | None) -> None:
+    """SIGTERM, and SIGKILL after a while."""
+    if process is None or process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def descendants(pid: int) -> list[int]:
+    """All living processes below this one (Linux /proc)."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (parent := _parent_of(int(entry.name))) is not None:
+            parents.setdefault(parent, []).append(int(entry.name))
+    found, waiting = [], [pid]
+    while waiting:
+        below = parents.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def command_line(pid: int) -> list[str]:
+    try:
+        data = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []
+    return [os.fsdecode(part) for part in data.split(b"\0") if part]
+
+
+def _parent_of(pid: int) -> int | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(text.rpartition(")")[2].split()[1])  # the name before it may hold anything

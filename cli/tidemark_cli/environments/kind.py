@@ -1,0 +1,239 @@
+"""The demo on a kind cluster: real pods, killed from inside and deleted by force.
+
+The cluster is up and Tidemark's chart installed before (`make demo ON=kind` sees to both). Load and
+verifier run as a pod in a namespace of their own; leadership is followed on one watch of the
+PartitionSlices, which is the controller's durable truth.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidemark_cli.cluster_status import status_of_objects
+from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind, Tell
+from tidemark_cli.environments.kubectl import Kubectl
+from tidemark_cli.environments.processes import Limit, read_report
+from tidemark_cli.failures import CommandFailed
+from tidemark_cli.load_events import LoadLedger, read_ledger
+from tidemark_cli.metadata import TopicView
+from tidemark_cli.verify import VerifyReport
+
+IMAGE = "tidemark/broker:dev"
+POOL = "default"
+LOAD_POD = "tidemark-demo-load"
+EVENTS = "/tmp/load.ndjson"  # in the load pod
+STOP_FILE = "/tmp/stop"
+READY_SECONDS = 120
+SLICES = "/apis/tidemark.dev/v1alpha1/namespaces/{namespace}/partitionslices?watch=1"
+TO_DO = "look at: KUBECONFIG=build/kubeconfig kubectl -n {namespace} get topics,bkr,pslice,pods"
+
+# Run in the broker's container: PID 1 is an init, so its child is the broker.
+SIGNAL_BROKER = """
+import os, pathlib, sys, time
+for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+    try:
+        parent = int(stat.read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        continue
+    if parent == 1:
+        print(time.time() * 1000, stat.parent.name, flush=True)
+        os.kill(int(stat.parent.name), int(sys.argv[1]))
+"""
+
+
+class KindEnvironment:
+    runtime = "kubernetes"
+    opening = "Runs on Kubernetes: a kind cluster of 1 + 3 nodes with real kubelets, real pods."
+    closing = "That was a real Kubernetes; `make cluster-down` removes it."
+    default_kinds = (RoundKind.KILL, RoundKind.FORCED_DELETE)
+    possible_kinds = frozenset(RoundKind) - {RoundKind.KILL_TWICE}
+
+    def __init__(
+        self, *, manifest: str, kubectl: Kubectl, events: Path, interval_ms: float
+    ) -> None:
+        self._manifest = manifest
+        self._events = events
+        self._interval_ms = interval_ms
+        self.namespace = f"tidemark-demo-{secrets.token_hex(2)}"
+        self._kubectl = kubectl.within(self.namespace)
+        self._slices: dict[str, Mapping[str, Any]] = {}
+        self._watching: asyncio.Task[None] | None = None
+
+    async def set_up(self, tell: Tell) -> None:
+        if (await self._kubectl.run("get", "crd", "topics.tidemark.dev")).exit_code != 0:
+            raise CommandFailed(
+                expected="a cluster with Tidemark's chart installed",
+                found="no resource topics.tidemark.dev there",
+                to_do="run `make demo ON=kind`, which brings up the cluster and installs it",
+            )
+        await self._kubectl.must("create", "namespace", self.namespace)
+        self._watching = asyncio.create_task(self._watch(), name="watch-slices")
+        tell(f"kubectl apply -f examples/orders.yaml, in the empty namespace {self.namespace}")
+        await self._kubectl.must("apply", "-f", "-", stdin=self._manifest.encode())
+        tell("waiting until the topic is Ready: the operator makes a pool, pods, claims, slices")
+        await self._kubectl.must(
+            *("wait", f"topic/{TOPIC}", "--for=condition=Ready", f"--timeout={READY_SECONDS}s"),
+            within_seconds=READY_SECONDS + 10,
+        )
+        async with self._limit(f"{TOPIC} to be led and in sync"):
+            while (view := await self.topic()) is None or not view.is_fully_in_sync:
+                await asyncio.sleep(0.05)
+
+    async def start_load(self) -> None:
+        manifest = msgspec.json.encode(load_pod_manifest(self._interval_ms))
+        await self._kubectl.must("apply", "-f", "-", stdin=manifest)
+        await self._kubectl.must(
+            *("wait", f"pod/{LOAD_POD}", "--for=condition=Ready", "--timeout=60s"),
+            within_seconds=70,
+        )
+        async with self._limit("the load to be acknowledged"):
+            while (await self.ledger()).acknowledged_count < 100:
+                await asyncio.sleep(0.3)
+
+    async def topic(self) -> TopicView | None:
+        return status_of_objects((), self._slices.values()).topic(TOPIC)
+
+    async def strike(self, kind: RoundKind, broker_id: int) -> Blow:
+        match kind:
+            case RoundKind.KILL:
+                return await self._signal(broker_id, 9, "kill -9 of")
+            case RoundKind.STOP:
+                return await self._signal(broker_id, 15, "SIGTERM to")
+            case RoundKind.FORCED_DELETE:
+                pod = f"{POOL}-{broker_id}"
+                t_ms = time.time() * 1000  # before kubectl starts: rather too long than too short
+                await self._delete_by_force(self._kubectl, pod)
+                return Blow(t_ms, f"kubectl delete pod {pod} --grace-period=0 --force")
+            case _:
+                blow = await self._kill_operator()
+                if kind is RoundKind.OPERATOR_AND_LEADER:
+                    second = await self._signal(broker_id, 9, "kill -9 of")
+                    return Blow(blow.t_ms, f"{blow.words}, then {second.words}")
+                return blow
+
+    async def follow_up(self, kind: RoundKind, broker_id: int) -> None:
+        return
+
+    async def ledger(self) -> LoadLedger:
+        """Fetched whole, so that a broken log stream cannot cost an event."""
+        ended = await self._kubectl.run("exec", LOAD_POD, "--", "cat", EVENTS, within_seconds=30)
+        if ended.exit_code != 0:
+            return LoadLedger()
+        await asyncio.to_thread(self._keep_events, ended.stdout)
+        return await asyncio.to_thread(read_ledger, ended.stdout.splitlines())
+
+    async def stop_load(self) -> None:
+        await self._kubectl.must("exec", LOAD_POD, "--", "touch", STOP_FILE)
+        async with self._limit("the load to end"):
+            while not (await self.ledger()).is_finished:
+                await asyncio.sleep(0.3)
+
+    async def verify(self) -> VerifyReport:
+        ended = await self._kubectl.run(
+            *("exec", LOAD_POD, "--", "tidemark", "verify", "-o", "json"),
+            *("--load", EVENTS, "--server", f"http://{POOL}-bootstrap:8080"),
+            within_seconds=120,
+        )
+        return read_report(ended)
+
+    async def tear_down(self) -> None:
+        """The namespace goes in the background; the cluster stays for another look."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        with contextlib.suppress(TimeoutError):
+            await self._kubectl.run("delete", "namespace", self.namespace, "--wait=false")
+
+    async def _signal(self, broker_id: int, number: int, words: str) -> Blow:
+        pod = f"{POOL}-{broker_id}"
+        ended = await self._kubectl.run(
+            "exec", pod, "--", "python3", "-c", SIGNAL_BROKER, str(number)
+        )
+        # The container may end before the exec does: what was printed counts, not the exit code.
+        words_printed = ended.stdout.split()
+        if not words_printed:
+            raise CommandFailed(
+                expected=f"a broker process in pod {pod}",
+                found=ended.stderr.decode(errors="replace").strip() or "none below PID 1",
+                to_do=TO_DO.format(namespace=self.namespace),
+            )
+        t_ms, pid = words_printed[0], words_printed[1].decode()
+        return Blow(float(t_ms), f"{words} the broker in pod {pod} (process {pid})")
+
+    async def _kill_operator(self) -> Blow:
+        """The replica that holds the Lease."""
+        label = "app.kubernetes.io/name=tidemark,app.kubernetes.io/component=operator"
+        pods = await self._kubectl.items("pods", "-A", "-l", label)
+        leases = await self._kubectl.items("leases", "-A")
+        holders = {str(lease["spec"].get("holderIdentity", "")) for lease in leases}
+        for pod in pods:
+            name = str(pod["metadata"]["name"])
+            if any(name in holder for holder in holders):
+                t_ms = time.time() * 1000
+                namespace = str(pod["metadata"]["namespace"])
+                await self._delete_by_force(self._kubectl.within(namespace), name)
+                return Blow(t_ms, f"kubectl delete pod {name} --grace-period=0 --force")
+        raise CommandFailed(
+            expected="an operator pod that holds the Lease",
+            found=f"pods {[pod['metadata']['name'] for pod in pods]}, holders {sorted(holders)}",
+            to_do="check that the chart is installed and an operator leads",
+        )
+
+    @staticmethod
+    async def _delete_by_force(kubectl: Kubectl, pod: str) -> None:
+        await kubectl.must("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
+
+    async def _watch(self) -> None:
+        """One line of JSON per change, for as long as the story lasts; renewed when it ends."""
+        path = SLICES.format(namespace=self.namespace)
+        while True:
+            async for line in self._kubectl.lines("get", "--raw", path):
+                with contextlib.suppress(msgspec.DecodeError):
+                    self._on_watch_event(msgspec.json.decode(line))
+            await asyncio.sleep(0.2)
+
+    def _on_watch_event(self, event: Mapping[str, Any]) -> None:
+        found = event.get("object", {})
+        if event.get("type") in ("ADDED", "MODIFIED"):
+            self._slices[found["metadata"]["name"]] = found
+        elif event.get("type") == "DELETED":
+            self._slices.pop(found["metadata"]["name"], None)
+
+    def _keep_events(self, data: bytes) -> None:
+        self._events.parent.mkdir(parents=True, exist_ok=True)
+        self._events.write_bytes(data)
+
+    def _limit(self, what: str) -> Limit:
+        return Limit(what, 60.0, to_do=TO_DO.format(namespace=self.namespace))
+
+
+def load_pod_manifest(interval_ms: float) -> dict[str, Any]:
+    """Load first, then it stays for `cat` and `verify`."""
+    load = (
+        f"tidemark load {TOPIC} --server http://{POOL}-bootstrap:8080 --interval-ms {interval_ms:g}"
+        f" --until-file {STOP_FILE} --out {EVENTS}; sleep 3600"
+    )
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": LOAD_POD, "labels": {"app.kubernetes.io/name": LOAD_POD}},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "automountServiceAccountToken": False,
+            "containers": [
+                {
+                    "name": "load",
+                    "image": IMAGE,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["sh", "-c", load],
+                }
+            ],
+        },
+    }

@@ -1,0 +1,251 @@
+"""The demo on this machine: `tidemark dev` as a child, in a temporary directory, on free ports.
+
+Nothing like a forced deletion of a pod exists here. Its nearest relative, a successor that is in
+trouble itself, stands in: `kill -9 twice` kills the broker's next process as well, as it starts.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+from tidemark_cli.commands.apply import apply_at_controller, read_manifests
+from tidemark_cli.environments import child_processes
+from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind, Tell
+from tidemark_cli.environments.waiting import until
+from tidemark_cli.failures import CommandFailed
+from tidemark_cli.load_events import LoadLedger, read_ledger
+from tidemark_cli.metadata import TopicView
+from tidemark_cli.targets import controller_status
+from tidemark_cli.verify import VerifyReport
+
+BROKERS = 3
+START_SECONDS = 60.0
+LOAD_STOP_SECONDS = 30.0
+VERIFY_SECONDS = 90.0
+POLL_SECONDS = 0.05
+ENOUGH_RECORDS = 100  # acknowledged before the first blow
+SUCCESSOR_LIFE_SECONDS = 0.3  # it is opening its logs then, or registering
+FIRST_PORT, LAST_PORT = 21000, 29000
+
+
+class ProcessesEnvironment:
+    runtime = "processes"
+    opening = (
+        "Runs as processes of this machine, not on Kubernetes; "
+        "`make demo ON=kind` builds a real kind cluster (10 to 20 min the first time)."
+    )
+    closing = opening
+    default_kinds = (RoundKind.KILL, RoundKind.KILL_TWICE)
+    possible_kinds = frozenset({RoundKind.KILL, RoundKind.KILL_TWICE, RoundKind.STOP})
+
+    def __init__(self, *, manifest: str, events: Path, interval_ms: float) -> None:
+        self._manifest = manifest
+        self._events = events
+        self._interval_ms = interval_ms
+        self._directory = Path(tempfile.mkdtemp(prefix="tidemark-demo-"))
+        self._cluster: asyncio.subprocess.Process | None = None
+        self._load: asyncio.subprocess.Process | None = None
+        self._controller_url = ""
+        self._struck_pid = -1
+
+    async def set_up(self, tell: Tell) -> None:
+        base = free_ports(1 + 2 * BROKERS)
+        self._controller_url = f"http://127.0.0.1:{base}"
+        tell(f"starting the controller and {BROKERS} brokers")
+        self._cluster = await child_processes.start(
+            [
+                *(sys.executable, "-m", "tidemark_cli.main", "dev", "--brokers", str(BROKERS)),
+                *("--data-dir", str(self._directory / "data"), "--controller-port", str(base)),
+                *("--http-port", str(base + 1), "--kafka-port", str(base + 1 + BROKERS)),
+            ],
+            log=self._log("cluster"),
+        )
+        await self._until(self._is_answering, "the controller to answer")
+        tell(f"applying the topic {TOPIC}")
+        await apply_at_controller(self._controller_url, read_manifests(self._manifest))
+        tell("waiting for leaders and full in-sync sets")
+        await self._until(self._is_in_sync, f"{TOPIC} to be led and in sync")
+
+    async def start_load(self) -> None:
+        self._events.parent.mkdir(parents=True, exist_ok=True)
+        self._events.unlink(missing_ok=True)
+        self._load = await child_processes.start(
+            [
+                *(sys.executable, "-m", "tidemark_cli.main", "load", TOPIC),
+                *("--server", self._controller_url, "--interval-ms", str(self._interval_ms)),
+                *("--out", str(self._events)),
+            ],
+            log=self._log("load"),
+        )
+        await self._until(self._is_acknowledged, "the load to be acknowledged")
+
+    async def topic(self) -> TopicView | None:
+        status = await controller_status(self._controller_url)
+        return None if status is None else status.topic(TOPIC)
+
+    async def strike(self, kind: RoundKind, broker_id: int) -> Blow:
+        pid = await self._pid_of(broker_id)
+        if pid is None:
+            raise CommandFailed(
+                expected=f"a process of broker {broker_id}",
+                found="none",
+                to_do=f"look at {self._log('cluster')}",
+            )
+        self._struck_pid = pid
+        t_ms = time.time() * 1000
+        if kind is RoundKind.STOP:
+            os.kill(pid, signal.SIGTERM)
+            return Blow(t_ms, f"SIGTERM to broker {broker_id} (process {pid})")
+        os.kill(pid, signal.SIGKILL)
+        return Blow(t_ms, f"kill -9 of broker {broker_id} (process {pid})")
+
+    async def follow_up(self, kind: RoundKind, broker_id: int) -> None:
+        if kind is not RoundKind.KILL_TWICE:
+            return
+
+        async def has_successor() -> bool:
+            return await self._pid_of(broker_id) not in (None, self._struck_pid)
+
+        await self._until(has_successor, f"a new process of broker {broker_id}")
+        await asyncio.sleep(SUCCESSOR_LIFE_SECONDS)
+        if (pid := await self._pid_of(broker_id)) is not None:
+            os.kill(pid, signal.SIGKILL)
+
+    async def ledger(self) -> LoadLedger:
+        def read() -> LoadLedger:
+            if not self._events.exists():
+                return LoadLedger()
+            with self._events.open("rb") as file:
+                return read_ledger(file)
+
+        return await asyncio.to_thread(read)
+
+    async def stop_load(self) -> None:
+        assert self._load is not None
+        if self._load.returncode is None:
+            self._load.terminate()
+        try:
+            async with asyncio.timeout(LOAD_STOP_SECONDS):
+                await self._load.wait()
+        except TimeoutError as late:
+            raise CommandFailed(
+                expected=f"the load to end within {LOAD_STOP_SECONDS:g} s",
+                found="it did not",
+                to_do=f"read {self._log('load')}",
+            ) from late
+
+    async def verify(self) -> VerifyReport:
+        ended = await child_processes.run(
+            [
+                *(sys.executable, "-m", "tidemark_cli.main", "verify", "-o", "json"),
+                *("--load", str(self._events), "--server", self._controller_url),
+            ],
+            within_seconds=VERIFY_SECONDS,
+        )
+        return read_report(ended)
+
+    async def tear_down(self) -> None:
+        await child_processes.stop(self._load)
+        await child_processes.stop(self._cluster)
+        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+
+    async def _pid_of(self, broker_id: int) -> int | None:
+        """From the controller's status where it tells, else from the process table."""
+        status = await controller_status(self._controller_url)
+        row = None if status is None else status.broker(broker_id)
+        if row is not None and row.pid is not None and child_processes.command_line(row.pid):
+            return row.pid
+        assert self._cluster is not None
+        for pid in child_processes.descendants(self._cluster.pid):
+            words = child_processes.command_line(pid)
+            if ("--broker-id", str(broker_id)) in pairwise(words):
+                return pid
+        return None
+
+    def _log(self, name: str) -> Path:
+        """Beside the events, so that it survives the temporary directory."""
+        self._events.parent.mkdir(parents=True, exist_ok=True)
+        return self._events.parent / f"demo-{name}.log"
+
+    def _check_cluster(self) -> None:
+        if self._cluster is not None and self._cluster.returncode is not None:
+            raise self._ended("`tidemark dev` to run", "cluster")
+
+    def _ended(self, expected: str, log: str) -> CommandFailed:
+        tail = self._log(log).read_bytes()[-1500:].decode(errors="replace").strip()
+        return CommandFailed(
+            expected=expected,
+            found=f"it ended: {tail or 'without a word'}",
+            to_do=f"read {self._log(log)}",
+        )
+
+    async def _until(self, is_so: Callable[[], Awaitable[bool]], what: str) -> None:
+        """Also ends when `tidemark dev` does."""
+
+        async def checked() -> bool:
+            self._check_cluster()
+            return await is_so()
+
+        await until(
+            checked,
+            what,
+            within_seconds=START_SECONDS,
+            every_seconds=POLL_SECONDS,
+            to_do=f"read {self._log('cluster')}",
+        )
+
+    async def _is_answering(self) -> bool:
+        return await controller_status(self._controller_url) is not None
+
+    async def _is_in_sync(self) -> bool:
+        view = await self.topic()
+        return view is not None and view.is_fully_in_sync
+
+    async def _is_acknowledged(self) -> bool:
+        if self._load is not None and self._load.returncode is not None:
+            raise self._ended("the load to run", "load")
+        return (await self.ledger()).acknowledged_count >= ENOUGH_RECORDS
+
+
+def read_report(ended: child_processes.Ended) -> VerifyReport:
+    """The JSON of `tidemark verify -o json`, good verdict or bad."""
+    try:
+        return msgspec.json.decode(ended.stdout, type=VerifyReport)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise CommandFailed(
+            expected="a verdict of `tidemark verify`",
+            found=(ended.stdout[-700:] + ended.stderr[-700:]).decode(errors="replace"),
+            to_do="look at `tidemark status`: every partition needs a leader",
+        ) from error
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` neighbours that nobody listens on now."""
+    for base in range(FIRST_PORT, LAST_PORT, count):
+        if all(_is_free(port) for port in range(base, base + count)):
+            return base
+    raise CommandFailed(
+        expected=f"{count} free neighbouring ports from {FIRST_PORT} to {LAST_PORT}",
+        found="none",
+        to_do="stop what listens there",
+    )
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,109 @@
+"""How the demo is told: chapters, moments with their time, a spinner on a terminal, a table at the
+end. Without a terminal the same as plain lines.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from rich.console import Console
+
+from tidemark_cli.metadata import TopicView
+from tidemark_cli.output import table
+
+
+class Result(Protocol):
+    """What the verdict is drawn from (`story.DemoReport`)."""
+
+    @property
+    def is_good(self) -> bool: ...
+    @property
+    def acknowledged(self) -> int: ...
+    @property
+    def found(self) -> int: ...
+    @property
+    def lost(self) -> int: ...
+    @property
+    def duplicated(self) -> int: ...
+    @property
+    def unknown(self) -> int: ...
+    @property
+    def unknown_found(self) -> int: ...
+    @property
+    def replicas_identical(self) -> bool: ...
+    @property
+    def write_gap_ms(self) -> float: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+
+
+class Narrator:
+    """`is_quiet`: says nothing (for -o json)."""
+
+    def __init__(self, console: Console, *, is_quiet: bool = False) -> None:
+        self._console = console
+        self._is_quiet = is_quiet
+
+    def opening(self, sentence: str) -> None:
+        self._print("[bold]Tidemark[/]: a leader is killed under load, and nothing is lost")
+        self._print(f"[dim]{sentence}[/]")
+
+    def closing(self, sentence: str) -> None:
+        self._print(f"\n[dim]{sentence}[/]")
+
+    def chapter(self, title: str) -> None:
+        self._print(f"\n[bold]{title}[/]")
+
+    def line(self, sentence: str) -> None:
+        self._print(f"            {sentence}")
+
+    def moment(self, after_ms: float, sentence: str) -> None:
+        self._print(f"  [cyan]{after_ms / 1000:7.3f} s[/]  {sentence}")
+
+    def topic(self, topic: TopicView) -> None:
+        for view in topic.partitions:
+            in_sync = ",".join(str(broker_id) for broker_id in view.in_sync_replicas)
+            self.line(f"{topic.topic}-{view.partition}  leader {view.leader}  in sync {in_sync}")
+
+    @contextlib.contextmanager
+    def progress(self, phrase: str) -> Iterator[Callable[[str], None]]:
+        """A spinner with the phrase; the yielded function changes it."""
+        if self._is_quiet:
+            yield lambda phrase: None
+        elif self._console.is_terminal:
+            with self._console.status(phrase) as status:
+                yield lambda phrase: status.update(phrase)
+        else:
+            yield lambda phrase: self.line(f"{phrase} ...")
+
+    def verdict(self, result: Result) -> None:
+        if self._is_quiet:
+            return
+        unknown = f"{result.unknown}"
+        if result.unknown:
+            unknown += f"  (answer lost with the broker; {result.unknown_found} are in the log)"
+        rows = [
+            ("acknowledged", result.acknowledged),
+            ("found", result.found),
+            ("lost", result.lost),
+            ("duplicated", result.duplicated),
+            ("unknown", unknown),
+            ("replicas", "identical" if result.replicas_identical else "DIFFER"),
+            ("longest write gap", f"{result.write_gap_ms:.0f} ms"),
+        ]
+        drawn = table(("", ""), rows)
+        drawn.show_header = False
+        self._console.print(drawn)
+        for note in result.notes:
+            self._console.print(f"  {note}", style="red", markup=False)
+        if result.is_good:
+            words = "nothing lost, nothing duplicated"
+            self._print(f"\n[bold green]PASSED[/]  {words} ({result.seconds:.0f} s)")
+        else:
+            self._print("\n[bold red]FAILED[/]  a promise was broken: see above")
+
+    def _print(self, text: str) -> None:
+        if not self._is_quiet:
+            self._console.print(text)

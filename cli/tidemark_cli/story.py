@@ -1,0 +1,254 @@
+"""The demo's story: rounds of blows under load, each waited out, and one report at the end.
+
+It knows neither processes nor pods (`environments/`), and draws nothing itself (`narrator.py`).
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark_cli.environments.environment import TOPIC, Blow, Environment, RoundKind
+from tidemark_cli.failures import CommandFailed
+from tidemark_cli.load_events import longest_write_gap_ms
+from tidemark_cli.metadata import NO_LEADER, PartitionView, TopicView
+from tidemark_cli.narrator import Narrator
+from tidemark_cli.verify import VerifyReport
+
+POLL_SECONDS = 0.01
+RECOVERY_SECONDS = 90.0
+QUIET_SECONDS = 1.0  # of plain load before a blow and after the recovery
+OPERATOR_SECONDS = 8.0  # how long acknowledgements are watched without an operator
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one blow did. Times in ms after it; None where it cannot happen (operator kill)."""
+
+    kind: str
+    partition: int
+    killed_broker: int | None
+    new_leader: int | None
+    leader_after_ms: float | None
+    write_gap_ms: float
+    isr_full_again_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DemoReport:
+    """build/demo-report.json."""
+
+    runtime: str
+    rounds: tuple[Round, ...]
+    acknowledged: int
+    found: int
+    lost: int
+    duplicated: int
+    unknown: int
+    unknown_found: int
+    refused_found: int
+    read_otherwise: int
+    replicas_identical: bool
+    write_gap_ms: float
+    latency_p50_ms: float
+    latency_p99_ms: float
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_good(self) -> bool:
+        broken = (
+            self.lost or self.duplicated or self.refused_found or self.read_otherwise or self.notes
+        )
+        return self.replicas_identical and not broken
+
+
+class Story:
+    def __init__(self, environment: Environment, narrator: Narrator) -> None:
+        self._environment = environment
+        self._narrator = narrator
+
+    async def tell(self, kinds: Sequence[RoundKind]) -> DemoReport:
+        """Set-up, load, the rounds in turn, the verdict. Raises CommandFailed; always tidies up."""
+        environment, narrator = self._environment, self._narrator
+        started = time.monotonic()
+        narrator.opening(environment.opening)
+        try:
+            narrator.chapter("Set-up")
+            with narrator.progress("starting") as tell:
+                await environment.set_up(tell)
+            narrator.topic(await self._topic())
+            with narrator.progress("starting producer and consumer"):
+                await environment.start_load()
+            narrator.line(
+                "a record every few ms to each partition, acks=all, a consumer reads along"
+            )
+            rounds = []
+            for number, kind in enumerate(kinds, start=1):
+                narrator.chapter(f"Round {number} of {len(kinds)}: {kind.value}")
+                rounds.append(await self._round(number, kind))
+            narrator.chapter("Verdict")
+            with narrator.progress("every record in flight gets its outcome"):
+                await environment.stop_load()
+            with narrator.progress("reading everything back and comparing every replica"):
+                verified = await environment.verify()
+            report = demo_report(
+                environment.runtime, rounds, verified, seconds=time.monotonic() - started
+            )
+            narrator.verdict(report)
+        finally:
+            with narrator.progress("tidying up"):
+                await environment.tear_down()
+        narrator.closing(environment.closing)
+        return report
+
+    async def _round(self, number: int, kind: RoundKind) -> Round:
+        before = await self._settled()
+        await asyncio.sleep(QUIET_SECONDS)
+        view = before.partitions[(number - 1) % len(before.partitions)]
+        partition = view.partition
+        blow = await self._environment.strike(kind, view.leader)
+        self._narrator.moment(0, blow.words)
+        if kind is RoundKind.OPERATOR:
+            with self._narrator.progress("no operator: do acknowledgements go on?"):
+                await asyncio.sleep(OPERATOR_SECONDS)
+            gap_ms = await self._write_gap_ms(blow)
+            return Round(kind.value, partition, None, None, None, gap_ms, None)
+        after, leader_after_ms, full_again_ms = await self._recovery(kind, view, blow)
+        await asyncio.sleep(QUIET_SECONDS)
+        return Round(
+            kind=kind.value,
+            partition=partition,
+            killed_broker=view.leader,
+            new_leader=after.leader,
+            leader_after_ms=leader_after_ms,
+            write_gap_ms=await self._write_gap_ms(blow),
+            isr_full_again_ms=full_again_ms,
+        )
+
+    async def _recovery(
+        self, kind: RoundKind, before: PartitionView, blow: Blow
+    ) -> tuple[PartitionView, float, float]:
+        """The new leader's view, when it was granted, and when all in-sync sets were full again."""
+        narrator, partition = self._narrator, before.partition
+        async with asyncio.TaskGroup() as tasks:
+            rest = tasks.create_task(
+                self._environment.follow_up(kind, before.leader), name="follow-up"
+            )
+            with narrator.progress(f"who leads {TOPIC}-{partition} now?"):
+                after = await self._new_leader(before)
+            leader_after_ms = round(time.time() * 1000 - blow.t_ms, 1)
+            narrator.moment(
+                leader_after_ms,
+                f"broker {after.leader} leads {TOPIC}-{partition}, "
+                f"leader epoch {before.leader_epoch} -> {after.leader_epoch}",
+            )
+            with narrator.progress("the broker comes back and catches up"):
+                await rest
+                await self._settled()
+        full_again_ms = round(time.time() * 1000 - blow.t_ms, 1)
+        narrator.moment(full_again_ms, "all replicas in sync again")
+        return after, leader_after_ms, full_again_ms
+
+    async def _write_gap_ms(self, blow: Blow) -> float:
+        ledger = await self._environment.ledger()
+        gap_ms = round(longest_write_gap_ms(ledger, (blow.t_ms, time.time() * 1000)), 1)
+        self._narrator.line(f"longest time without an acknowledgement: {gap_ms:.0f} ms")
+        return gap_ms
+
+    async def _new_leader(self, before: PartitionView) -> PartitionView:
+        try:
+            async with asyncio.timeout(RECOVERY_SECONDS):
+                while True:
+                    for view in (await self._topic()).partitions:
+                        if (
+                            view.partition == before.partition
+                            and view.leader != NO_LEADER
+                            and view.leader_epoch > before.leader_epoch
+                        ):
+                            return view
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError as late:
+            raise _stuck(f"a new leader of {TOPIC}-{before.partition}") from late
+
+    async def _settled(self) -> TopicView:
+        try:
+            async with asyncio.timeout(RECOVERY_SECONDS):
+                while True:
+                    view = await self._topic()
+                    if view.is_fully_in_sync:
+                        return view
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError as late:
+            raise _stuck("all replicas in sync") from late
+
+    async def _topic(self) -> TopicView:
+        """While the controller cannot be asked, a view that says nothing of any partition."""
+        return await self._environment.topic() or TopicView(TOPIC, ())
+
+
+def demo_report(
+    runtime: str, rounds: Sequence[Round], verified: VerifyReport, *, seconds: float
+) -> DemoReport:
+    verdict = verified.verdict
+    return DemoReport(
+        runtime=runtime,
+        rounds=tuple(rounds),
+        acknowledged=verdict.acknowledged,
+        found=verdict.found,
+        lost=verdict.lost,
+        duplicated=verdict.duplicated,
+        unknown=verdict.unknown,
+        unknown_found=verdict.unknown_found,
+        refused_found=verdict.refused_found,
+        read_otherwise=verdict.read_otherwise,
+        replicas_identical=all(entry.is_identical for entry in verified.replicas),
+        write_gap_ms=max((entry.write_gap_ms for entry in rounds), default=verified.write_gap_ms),
+        latency_p50_ms=verified.latency_p50_ms,
+        latency_p99_ms=verified.latency_p99_ms,
+        seconds=round(seconds, 1),
+        notes=(*verdict.examples, *verdict.complaints, *_missing(verified)),
+    )
+
+
+def report_fields(report: DemoReport) -> dict[str, Any]:
+    """With figures over the rounds of each kind, for measurements."""
+    import msgspec
+
+    fields: dict[str, Any] = msgspec.to_builtins(report)
+    kinds = dict.fromkeys(entry.kind for entry in report.rounds)
+    fields["by_kind"] = {
+        kind: _figures([entry for entry in report.rounds if entry.kind == kind]) for kind in kinds
+    }
+    return fields
+
+
+def _figures(rounds: Sequence[Round]) -> dict[str, Any]:
+    columns = {
+        "write_gap_ms": [entry.write_gap_ms for entry in rounds],
+        "leader_after_ms": [entry.leader_after_ms for entry in rounds],
+        "isr_full_again_ms": [entry.isr_full_again_ms for entry in rounds],
+    }
+    figures: dict[str, Any] = {"rounds": len(rounds)}
+    for name, column in columns.items():
+        values = sorted(value for value in column if value is not None)
+        if values:
+            figures[name] = {"p50": values[(len(values) - 1) // 2], "max": values[-1]}
+    return figures
+
+
+def _missing(verified: VerifyReport) -> tuple[str, ...]:
+    return tuple(
+        f"partition {entry.partition}: {sentence}"
+        for entry in verified.replicas
+        for sentence in entry.missing
+    )
+
+
+def _stuck(what: str) -> CommandFailed:
+    return CommandFailed(
+        expected=f"{what} within {RECOVERY_SECONDS:g} s",
+        found="none",
+        to_do="read the logs in build/, or `tidemark status`",
+    )
