@@ -1,7 +1,7 @@
 """What a client knows of a cluster: who leads what, and where brokers are reached.
 
-Pure. Answers of several brokers are merged; a partition's view moves only to the same or a higher
-leader epoch, so a broker that lags behind cannot send clients back to a dead leader (I14).
+Pure. Answers of several brokers are merged; a partition's view moves only to the same or higher
+epochs, so a broker that lags behind cannot send clients back to a dead leader (I14).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,13 @@ class PartitionView:
     leader_epoch: int
     replicas: tuple[int, ...]
     in_sync_replicas: tuple[int, ...]
+    partition_epoch: int = -1
     min_insync_replicas: int = -1
     high_watermark: int = -1
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        return self.leader_epoch, self.partition_epoch
 
     @property
     def is_fully_in_sync(self) -> bool:
@@ -58,7 +63,7 @@ class ClusterMetadata:
         has_changed = False
         for partition in view.partitions:
             before = known.get(partition.partition)
-            if before is not None and partition.leader_epoch < before.leader_epoch:
+            if before is not None and partition.epochs < before.epochs:
                 continue  # I14: an older view never replaces a newer one
             if before != partition:
                 known[partition.partition] = partition
@@ -94,6 +99,7 @@ def read_partition(body: Any) -> PartitionView:
         leader_epoch=int(_field(body, "leader_epoch", "leaderEpoch", default=-1)),
         replicas=tuple(_broker_id(replica) for replica in replicas),
         in_sync_replicas=_in_sync(body, replicas),
+        partition_epoch=int(_field(body, "partition_epoch", "partitionEpoch", default=-1)),
         min_insync_replicas=int(
             _field(
                 body, "min_insync_replicas", "minInsyncReplicas", "min_isr", "minIsr", default=-1

@@ -81,9 +81,7 @@ class Story:
             narrator.topic(await self._topic())
             with narrator.progress("starting producer and consumer"):
                 await environment.start_load()
-            narrator.line(
-                "a record every few ms to each partition, acks=all, a consumer reads along"
-            )
+            narrator.line("records to every partition with acks=all; a consumer reads along")
             rounds = []
             for number, kind in enumerate(kinds, start=1):
                 narrator.chapter(f"Round {number} of {len(kinds)}: {kind.value}")
@@ -100,7 +98,8 @@ class Story:
         finally:
             with narrator.progress("tidying up"):
                 await environment.tear_down()
-        narrator.closing(environment.closing)
+        if environment.closing:
+            narrator.closing(environment.closing)
         return report
 
     async def _round(self, number: int, kind: RoundKind) -> Round:
@@ -225,7 +224,7 @@ def report_fields(report: DemoReport) -> dict[str, Any]:
 
 
 def _figures(rounds: Sequence[Round]) -> dict[str, Any]:
-    columns = {
+    columns: dict[str, list[float | None]] = {
         "write_gap_ms": [entry.write_gap_ms for entry in rounds],
         "leader_after_ms": [entry.leader_after_ms for entry in rounds],
         "isr_full_again_ms": [entry.isr_full_again_ms for entry in rounds],

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ import msgspec
 from tidemark_cli.cluster_status import status_of_objects
 from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind, Tell
 from tidemark_cli.environments.kubectl import Kubectl
-from tidemark_cli.environments.processes import Limit, read_report
+from tidemark_cli.environments.processes import ENOUGH_RECORDS, read_report
+from tidemark_cli.environments.waiting import until
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.load_events import LoadLedger, read_ledger
 from tidemark_cli.metadata import TopicView
@@ -51,7 +52,7 @@ class KindEnvironment:
     runtime = "kubernetes"
     opening = "Runs on Kubernetes: a kind cluster of 1 + 3 nodes with real kubelets, real pods."
     closing = "That was a real Kubernetes; `make cluster-down` removes it."
-    default_kinds = (RoundKind.KILL, RoundKind.FORCED_DELETE)
+    default_kinds: tuple[RoundKind, ...] = (RoundKind.KILL, RoundKind.FORCED_DELETE)
     possible_kinds = frozenset(RoundKind) - {RoundKind.KILL_TWICE}
 
     def __init__(
@@ -81,9 +82,7 @@ class KindEnvironment:
             *("wait", f"topic/{TOPIC}", "--for=condition=Ready", f"--timeout={READY_SECONDS}s"),
             within_seconds=READY_SECONDS + 10,
         )
-        async with self._limit(f"{TOPIC} to be led and in sync"):
-            while (view := await self.topic()) is None or not view.is_fully_in_sync:
-                await asyncio.sleep(0.05)
+        await self._until(self._is_in_sync, f"{TOPIC} to be led and in sync", 0.05)
 
     async def start_load(self) -> None:
         manifest = msgspec.json.encode(load_pod_manifest(self._interval_ms))
@@ -92,9 +91,7 @@ class KindEnvironment:
             *("wait", f"pod/{LOAD_POD}", "--for=condition=Ready", "--timeout=60s"),
             within_seconds=70,
         )
-        async with self._limit("the load to be acknowledged"):
-            while (await self.ledger()).acknowledged_count < 100:
-                await asyncio.sleep(0.3)
+        await self._until(self._is_acknowledged, "the load to be acknowledged", 0.3)
 
     async def topic(self) -> TopicView | None:
         return status_of_objects((), self._slices.values()).topic(TOPIC)
@@ -130,9 +127,7 @@ class KindEnvironment:
 
     async def stop_load(self) -> None:
         await self._kubectl.must("exec", LOAD_POD, "--", "touch", STOP_FILE)
-        async with self._limit("the load to end"):
-            while not (await self.ledger()).is_finished:
-                await asyncio.sleep(0.3)
+        await self._until(self._is_finished, "the load to end", 0.3)
 
     async def verify(self) -> VerifyReport:
         ended = await self._kubectl.run(
@@ -209,8 +204,26 @@ class KindEnvironment:
         self._events.parent.mkdir(parents=True, exist_ok=True)
         self._events.write_bytes(data)
 
-    def _limit(self, what: str) -> Limit:
-        return Limit(what, 60.0, to_do=TO_DO.format(namespace=self.namespace))
+    async def _until(
+        self, is_so: Callable[[], Awaitable[bool]], what: str, every_seconds: float
+    ) -> None:
+        await until(
+            is_so,
+            what,
+            within_seconds=60.0,
+            every_seconds=every_seconds,
+            to_do=TO_DO.format(namespace=self.namespace),
+        )
+
+    async def _is_in_sync(self) -> bool:
+        view = await self.topic()
+        return view is not None and view.is_fully_in_sync
+
+    async def _is_acknowledged(self) -> bool:
+        return (await self.ledger()).acknowledged_count >= ENOUGH_RECORDS
+
+    async def _is_finished(self) -> bool:
+        return (await self.ledger()).is_finished
 
 
 def load_pod_manifest(interval_ms: float) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class Kubectl:
     @classmethod
     async def of_rig(cls) -> "Kubectl":
         """Raises CommandFailed outside a checkout, or when no cluster is up."""
-        if not RIG.is_file():
+        if not await asyncio.to_thread(RIG.is_file):
             raise CommandFailed(
                 expected=f"to run in a checkout of Tidemark, with {RIG}",
                 found=f"no such file below {Path.cwd()}",
@@ -35,7 +35,8 @@ class Kubectl:
         ended = await child_processes.run(["bash", "-ec", script], within_seconds=60)
         pairs = (entry.partition("=") for entry in os.fsdecode(ended.stdout).split("\0") if entry)
         env = {name: value for name, _, value in pairs}
-        if ended.exit_code != 0 or not Path(env.get("KUBECONFIG", "/nowhere")).is_file():
+        kubeconfig = Path(env.get("KUBECONFIG", "/nowhere"))
+        if ended.exit_code != 0 or not await asyncio.to_thread(kubeconfig.is_file):
             raise CommandFailed(
                 expected="the kind cluster `tidemark` to be up",
                 found=ended.stderr.decode(errors="replace").strip() or "no build/kubeconfig",

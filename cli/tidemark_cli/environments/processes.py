@@ -40,12 +40,9 @@ FIRST_PORT, LAST_PORT = 21000, 29000
 
 class ProcessesEnvironment:
     runtime = "processes"
-    opening = (
-        "Runs as processes of this machine, not on Kubernetes; "
-        "`make demo ON=kind` builds a real kind cluster (10 to 20 min the first time)."
-    )
-    closing = opening
-    default_kinds = (RoundKind.KILL, RoundKind.KILL_TWICE)
+    opening = "A controller and 3 brokers, as processes of this machine."
+    closing = ""  # `make demo` says how to get a real cluster
+    default_kinds: tuple[RoundKind, ...] = (RoundKind.KILL, RoundKind.KILL_TWICE)
     possible_kinds = frozenset({RoundKind.KILL, RoundKind.KILL_TWICE, RoundKind.STOP})
 
     def __init__(self, *, manifest: str, events: Path, interval_ms: float) -> None:
