@@ -1,0 +1,45 @@
+{{- define "tidemark.labels" -}}
+app.kubernetes.io/name: tidemark
+app.kubernetes.io/component: operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- define "tidemark.selector" -}}
+app.kubernetes.io/name: tidemark
+app.kubernetes.io/component: operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* What the operator may do with the objects of the namespaces that it serves. */}}
+{{- define "tidemark.rules" -}}
+- apiGroups: [tidemark.dev]
+  resources: [topics]
+  verbs: [get, list, watch]
+- apiGroups: [tidemark.dev]
+  resources: [brokerpools]
+  verbs: [get, list, watch, create]     # create: the pool `default`
+- apiGroups: [tidemark.dev]
+  resources: [topics/status, brokerpools/status]
+  verbs: [update]
+- apiGroups: [tidemark.dev]
+  resources: [brokerpools/finalizers]   # to own pods where OwnerReferencesPermissionEnforcement is on
+  verbs: [update]
+- apiGroups: [tidemark.dev]
+  resources: [brokers, partitionslices]
+  verbs: [get, list, create, update, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, list, create]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, list, create, update, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, create]
+{{- end }}
