@@ -1,11 +1,30 @@
 """All replicas of this broker, and the one way in for HTTP, the Kafka listener and /metrics.
 
-Synchronous: one event loop owns it, nothing here awaits but `replica_digest`.
+Synchronous: one event loop owns it, nothing here awaits but `replica_digest`. It turns metadata
+into roles, admits and completes produces, and serves readers below the high watermark. What is
+in sync or committed the cores decide (`replication`).
 """
 
+import asyncio
+import hashlib
+import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from tidemark_broker.runtime.metadata import MetadataCache
+from tidemark_protocol.controller_messages import InSyncAnswer, InSyncProposal, MetadataPush
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, Offset, TopicId
+from tidemark_protocol.partition_state import PartitionState
+
+from tidemark_broker.runtime.consumer_reads import ConsumerRead
+from tidemark_broker.runtime.hosted_replica import (
+    BrokerLife,
+    HostedReplica,
+    ReplicaEvents,
+    is_storage_failure,
+)
+from tidemark_broker.runtime.metadata import MetadataCache, MetadataChanges, TopicPartition
+from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
 from tidemark_broker.runtime.results import (
     FetchResult,
     FollowerSnapshot,
@@ -15,23 +34,77 @@ from tidemark_broker.runtime.results import (
     ProduceResult,
     ReplicaView,
 )
+from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer, monotonic_ms
+from tidemark_broker.storage.errors import CorruptBatch, DiskFull, StorageError
+from tidemark_broker.storage.log_directory import LogDirectory
+from tidemark_broker.storage.record_batch import Batch, read_header, split_batches
 
 __all__ = [
     "FetchResult",
     "FollowerSnapshot",
     "LeaderAddress",
     "OffsetsResult",
+    "PartitionListeners",
     "PartitionSnapshot",
     "Partitions",
     "ProduceResult",
     "ReplicaView",
 ]
 
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+EXPIRY_SWEEP_SECONDS = 0.05  # how late a produce may be told that it timed out
+DIGEST_STEP_BYTES = 1024 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+def _nothing(*_: object) -> None:
+    return None
+
+
+@dataclass(slots=True)
+class PartitionListeners:
+    """Who else wants to know; set by the broker before logs are attached."""
+
+    propose: Callable[[InSyncProposal], None] = _nothing
+    appended: Callable[[HostedReplica], None] = _nothing
+    watermark_moved: Callable[[HostedReplica], None] = _nothing
+    role_changed: Callable[[HostedReplica], None] = _nothing
+    flush_needed: Callable[[HostedReplica], None] = _nothing
+    metadata_applied: Callable[[], None] = _nothing
+    storage_failed: Callable[[Exception], None] = _nothing
+
+
+@dataclass(slots=True)
+class _Hosted:
+    """Replicas by both names; the same objects."""
+
+    by_id: dict[TopicPartition, HostedReplica] = field(default_factory=dict)
+    by_name: dict[tuple[str, int], HostedReplica] = field(default_factory=dict)
+
 
 class Partitions:
     """The seam: `done` callbacks are called exactly once, maybe before the call returns."""
 
     metadata: MetadataCache
+
+    def __init__(
+        self, broker_id: BrokerId, *, scheduler: Scheduler, clock: Clock = monotonic_ms
+    ) -> None:
+        self.metadata = MetadataCache()
+        self.listeners = PartitionListeners()
+        self.is_stopped = False
+        self.failed_replicas: dict[TopicPartition, str] = {}  # roles that could not be taken
+        self.broker_id = broker_id
+        self._broker_epoch = BrokerEpoch(-1)
+        self._scheduler = scheduler
+        self._clock = clock
+        self._directory: LogDirectory | None = None
+        self._hosted = _Hosted()
+        self._expiry_timer: Timer | None = None
+        self._reads = 0
+
+    # ---- for HTTP and the Kafka listener
 
     def produce(
         self,
@@ -41,10 +114,64 @@ class Partitions:
         *,
         acks: int,
         timeout_ms: int,
-        done: Callable[[ProduceResult], None],
+        done: ProduceDone,
     ) -> None:
         """Append whole record batches. `batches` is not kept after the call returns."""
-        raise NotImplementedError
+        refusal = self._refusal(topic, partition, acks)
+        if refusal is not None:
+            answer(done, refusal)
+            return
+        replica = self._hosted.by_name[topic, partition]
+        checked = _checked_batches(batches, replica.max_batch_bytes)
+        if isinstance(checked, ProduceResult):
+            answer(done, checked)
+            return
+        now_ms = self._clock()
+        try:
+            first_offset, end_offset = replica.append(checked, now_ms)
+        except DiskFull as error:
+            answer(done, ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR, message=str(error)))
+            return
+        except (StorageError, OSError) as error:
+            answer(done, ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR, message=str(error)))
+            if is_storage_failure(error):
+                self.fail_storage(error)
+            return
+        result = ProduceResult(ErrorCode.NONE, first_offset, replica.log.log_start_offset)
+        if acks != ACKS_ALL:
+            answer(done, result)
+            return
+        replica.produces.add(
+            end_offset, deadline_ms=now_ms + max(0, timeout_ms), result=result, done=done
+        )
+        if replica.leader is not None and replica.high_watermark >= end_offset:
+            replica.produces.complete(replica.high_watermark)  # replication factor 1
+        elif self._expiry_timer is None:
+            self._expiry_timer = self._scheduler.call_later(EXPIRY_SWEEP_SECONDS, self._expire)
+
+    def _refusal(self, topic: str, partition: int, acks: int) -> ProduceResult | None:
+        """What is refused before anything is written, in Kafka's order."""
+        if acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
+            return ProduceResult(
+                ErrorCode.INVALID_REQUIRED_ACKS, message=f"acks: expected -1, 0 or 1, found {acks}"
+            )
+        replica = self._hosted.by_name.get((topic, partition))
+        if replica is None or replica.leader is None or self.is_stopped:
+            return ProduceResult(self._absence(topic, partition))
+        leader = replica.leader
+        if acks == ACKS_ALL and not leader.has_enough_in_sync_replicas:
+            return ProduceResult(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                message=f"{len(leader.in_sync_replicas)} replicas are in sync,"
+                f" min.insync.replicas is {leader.state.min_insync_replicas}",
+            )
+        return None
+
+    def _absence(self, topic: str, partition: int) -> ErrorCode:
+        known = self.metadata.partition(topic, partition)
+        if known is None and (topic, partition) not in self._hosted.by_name:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def fetch(
         self,
@@ -59,18 +186,284 @@ class Partitions:
     ) -> Callable[[], None]:
         """A consumer's read below the high watermark. The returned call cancels a parked one:
         `done` is not called after that."""
-        raise NotImplementedError
+        replica = self._hosted.by_name.get((topic, partition))
+        if replica is None or replica.leader is None or self.is_stopped:
+            done(FetchResult(self._absence(topic, partition)))
+            return _nothing
+        self._reads += 1
+        read = ConsumerRead(
+            replica,
+            Offset(offset),
+            key=self._reads,
+            max_bytes=max_bytes,
+            min_bytes=min_bytes,
+            done=done,
+            storage_failed=self.fail_storage,
+        )
+        return read.start(self._scheduler, max_wait_ms)
 
     def offsets(self, topic: str, partition: int) -> OffsetsResult:
-        raise NotImplementedError
+        replica = self._hosted.by_name.get((topic, partition))
+        if replica is None or replica.leader is None:
+            return OffsetsResult(self._absence(topic, partition))
+        leader = replica.leader
+        error = ErrorCode.OFFSET_NOT_AVAILABLE if leader.hides_latest_offset else ErrorCode.NONE
+        return OffsetsResult(
+            error,
+            replica.log.log_start_offset,
+            leader.high_watermark,
+            replica.log.log_end_offset,
+            leader.leader_epoch,
+        )
 
     def replica(self, topic: str, partition: int) -> ReplicaView | None:
-        raise NotImplementedError
+        replica = self._hosted.by_name.get((topic, partition))
+        if replica is None:
+            return None
+        return ReplicaView(
+            replica.role,
+            replica.log.log_start_offset,
+            replica.high_watermark,
+            replica.log.log_end_offset,
+            replica.leader_epoch,
+        )
 
     async def replica_digest(self, topic: str, partition: int, to_offset: int) -> str:
         """SHA-256 (hex) of the batches from log start that end below `to_offset`. KeyError if
         there is no such replica here."""
-        raise NotImplementedError
+        log = self._hosted.by_name[topic, partition].log
+        digest = hashlib.sha256()
+        offset = log.log_start_offset
+        end = Offset(min(to_offset, log.log_end_offset))
+        while offset < end:
+            data = log.read(offset, max_bytes=DIGEST_STEP_BYTES, end_offset=end)
+            if not data:
+                break
+            digest.update(data)
+            position = 0
+            while position < len(data):
+                header = read_header(data, position)
+                offset = header.next_offset
+                position += header.size_bytes
+            await asyncio.sleep(0)  # let others run between steps
+        return digest.hexdigest()
 
     def snapshot(self) -> tuple[PartitionSnapshot, ...]:
-        raise NotImplementedError
+        now_ms = self._clock()
+        return tuple(replica.snapshot(now_ms) for replica in self._hosted.by_id.values())
+
+    # ---- for the rest of the broker
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        return self._broker_epoch
+
+    @property
+    def replicas(self) -> tuple[HostedReplica, ...]:
+        return tuple(self._hosted.by_id.values())
+
+    def hosted(self, topic_id: TopicId, partition: int) -> HostedReplica | None:
+        return self._hosted.by_id.get((topic_id, partition))
+
+    def attach(self, directory: LogDirectory) -> None:
+        """The logs are open. Nothing is led or followed before metadata says so."""
+        self._directory = directory
+        for (topic_id, partition), log in directory.logs.items():
+            watermark = directory.high_watermarks.get((topic_id, partition), Offset(0))
+            self._host(HostedReplica(log, high_watermark=watermark, events=self._events()))
+
+    def start_life(self, broker_epoch: BrokerEpoch) -> None:
+        """Registered: from now on grants that name this epoch are ours (S2)."""
+        self._broker_epoch = broker_epoch
+
+    def missing_logs(self, push: MetadataPush) -> tuple[tuple[str, TopicId, int], ...]:
+        """(topic, topic id, partition) of logs that the push will need: making them syncs, so
+        the caller has it done in a worker first."""
+        return tuple(
+            (entry.topic.topic, entry.topic.topic_id, state.partition)
+            for entry in push.topics
+            if not entry.is_deleted
+            for state in entry.partitions
+            if self.broker_id in state.replicas
+            and (entry.topic.topic_id, state.partition) not in self._hosted.by_id
+        )
+
+    def apply_push(self, push: MetadataPush) -> MetadataChanges:
+        changes = self.metadata.apply_push(push)
+        if changes.is_dropped or self.is_stopped:
+            return changes
+        now_ms = self._clock()
+        for key in changes.deleted:
+            self._remove(key, "topic deleted")
+        for topic in changes.topics:
+            for replica in self.replicas:
+                if replica.topic_id == topic.topic_id:
+                    replica.apply_topic(topic)
+        if changes.brokers_changed:
+            for replica in self.replicas:
+                replica.on_brokers(self.metadata.brokers, now_ms)
+        for key in changes.partitions:
+            self._apply_partition(key, now_ms)
+        self.listeners.metadata_applied()
+        return changes
+
+    def on_in_sync_answer(self, proposal: InSyncProposal, found: InSyncAnswer) -> None:
+        """The full durable state comes with errors too: it is applied first."""
+        if self.is_stopped:
+            return
+        now_ms = self._clock()
+        key = (proposal.topic_id, proposal.partition)
+        if found.state is not None and self.metadata.apply_partition(key[0], found.state):
+            self._apply_partition(key, now_ms)
+        replica = self._hosted.by_id.get(key)
+        if replica is not None:
+            replica.on_answer(proposal, found, now_ms)
+
+    def on_tick(self) -> None:
+        now_ms = self._clock()
+        for replica in self.replicas:
+            replica.on_tick(now_ms)
+
+    def on_stall(self, stall_ms: int) -> None:
+        now_ms = self._clock()
+        for replica in self.replicas:
+            replica.on_stall(stall_ms, now_ms)
+
+    def high_watermarks(self) -> dict[TopicPartition, Offset]:
+        return {key: replica.high_watermark for key, replica in self._hosted.by_id.items()}
+
+    def stop(self, reason: str) -> None:
+        """Lead and follow nothing any more; whoever waits is told to look elsewhere."""
+        self.is_stopped = True
+        for replica in self.replicas:
+            if replica.role != "idle":
+                replica.become_idle(reason)
+
+    # ---- inside
+
+    def _events(self) -> ReplicaEvents:
+        listeners = self.listeners
+        return ReplicaEvents(
+            propose=lambda proposal: listeners.propose(proposal),
+            appended=lambda replica: listeners.appended(replica),
+            watermark_moved=lambda replica: listeners.watermark_moved(replica),
+            role_changed=lambda replica: listeners.role_changed(replica),
+            flush_needed=lambda replica: listeners.flush_needed(replica),
+        )
+
+    def _host(self, replica: HostedReplica) -> None:
+        self._hosted.by_id[replica.topic_id, replica.partition] = replica
+        self._hosted.by_name[replica.topic, replica.partition] = replica
+
+    def _apply_partition(self, key: TopicPartition, now_ms: int) -> None:
+        state = self.metadata.partitions.get(key)
+        topic = self.metadata.topics_by_id.get(key[0])
+        if state is None or topic is None:
+            return
+        if self.broker_id not in state.replicas:
+            self._remove(key, "moved to other brokers")  # an explicit entry says so (S12)
+            return
+        try:
+            replica = self._hosted.by_id.get(key) or self._create(key, topic.topic)
+            replica.apply_topic(topic)
+            life = BrokerLife(self.broker_id, self._broker_epoch, self.metadata.brokers)
+            replica.apply_state(state, life, now_ms)
+        except (DiskFull, ValueError) as error:
+            # Nothing was written and nothing is led here: the controller has to choose another.
+            self.failed_replicas[key] = str(error)
+            _log.error("role not taken", extra={"partition": key[1], "error": str(error)})
+            return
+        except (StorageError, OSError) as error:
+            self.fail_storage(error)
+            return
+        self.failed_replicas.pop(key, None)
+        self._log_role(replica, state)
+
+    def _create(self, key: TopicPartition, topic: str) -> HostedReplica:
+        assert self._directory is not None, "metadata applied before logs are open"
+        former = self._hosted.by_name.pop((topic, key[1]), None)
+        if former is not None:  # recreated under its name: the directory sets the old one aside
+            former.become_idle("topic recreated")
+            self._hosted.by_id.pop((former.topic_id, former.partition), None)
+        log = self._directory.create_log(topic, key[0], key[1])
+        replica = HostedReplica(log, high_watermark=Offset(0), events=self._events())
+        self._host(replica)
+        return replica
+
+    def _remove(self, key: TopicPartition, reason: str) -> None:
+        replica = self._hosted.by_id.pop(key, None)
+        if replica is None:
+            return
+        named = (replica.topic, replica.partition)
+        if self._hosted.by_name.get(named) is replica:
+            del self._hosted.by_name[named]
+        replica.become_idle(reason)
+        _log.info(
+            "replica removed",
+            extra={"topic": replica.topic, "partition": replica.partition, "reason": reason},
+        )
+        assert self._directory is not None
+        try:
+            self._directory.remove_log(*key)
+        except (StorageError, OSError) as error:
+            self.fail_storage(error)
+
+    def _log_role(self, replica: HostedReplica, state: PartitionState) -> None:
+        _log.info(
+            "partition state applied",
+            extra={
+                "topic": replica.topic,
+                "partition": replica.partition,
+                "role": replica.role,
+                "leader": state.leader,
+                "leader_epoch": state.leader_epoch,
+                "partition_epoch": state.partition_epoch,
+                "in_sync": [member.broker_id for member in state.in_sync_replicas],
+                "high_watermark": replica.high_watermark,
+                "log_end_offset": replica.log.log_end_offset,
+            },
+        )
+
+    def _expire(self) -> None:
+        self._expiry_timer = None
+        now_ms = self._clock()
+        is_any_left = False
+        for replica in self.replicas:
+            if len(replica.produces):
+                replica.produces.expire(now_ms)
+                is_any_left = is_any_left or len(replica.produces) > 0
+        if is_any_left:
+            self._expiry_timer = self._scheduler.call_later(EXPIRY_SWEEP_SECONDS, self._expire)
+
+    def fail_storage(self, error: Exception) -> None:
+        """S8: nothing more is written; the broker says so and ends."""
+        if self.is_stopped:
+            return
+        _log.error("storage failed, serving stops", extra={"error": str(error)})
+        self.stop("storage failed")
+        self.listeners.storage_failed(error)
+
+
+def _checked_batches(data: memoryview, max_batch_bytes: int) -> list[Batch] | ProduceResult:
+    """Whole, intact batches of a size that the topic allows, none of them a control batch."""
+    try:
+        batches = split_batches(data, max_batch_bytes=max(1, len(data)))
+    except CorruptBatch as error:
+        return ProduceResult(ErrorCode.CORRUPT_MESSAGE, message=str(error))
+    if not batches:
+        return ProduceResult(ErrorCode.INVALID_RECORD, message="no record batch found")
+    for batch in batches:
+        header = batch.header
+        if header.size_bytes > max_batch_bytes:
+            return ProduceResult(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                message=f"a batch of {header.size_bytes} bytes: expected at most"
+                f" {max_batch_bytes} (max.message.bytes)",
+            )
+        if header.is_control or header.record_count != header.last_offset_delta + 1:
+            return ProduceResult(
+                ErrorCode.INVALID_RECORD,
+                message="expected data records with offsets 0 to n-1, found a control batch or"
+                f" {header.record_count} records over {header.last_offset_delta + 1} offsets",
+            )
+    return batches

@@ -252,7 +252,9 @@ def decode_fetch_response(frame: bytes | bytearray | memoryview) -> FetchRespons
 
 def _read_answer(reader: Reader) -> PartitionAnswer:
     partition, error, high_watermark, _, log_start_offset = reader.fields(_PARTITION_ANSWER)
-    reader.take(16 * reader.count(smallest_bytes=16))  # aborted transactions: none are ours
+    for _ in range(reader.count(smallest_bytes=17)):  # aborted transactions: we send none
+        reader.take(16)
+        reader.tagged_fields()
     reader.int32()  # preferred read replica
     records = reader.compact_bytes()
     diverging: tuple[int, int] | None = None

@@ -1,0 +1,396 @@
+"""One replica on this broker: its log, the role core of the moment, and who waits for it.
+
+The shell around `PartitionLeader` and `PartitionFollower`: it performs their effects in order and
+decides nothing about replication. What must be durable (a new epoch in the cache) precedes what
+reports it. Appends are inline: a hop to a thread costs more than the write (reference data-path
+7). Synchronous; one event loop owns it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tidemark_protocol.controller_messages import BrokerState, InSyncAnswer, InSyncProposal
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from tidemark_protocol.partition_state import PartitionState, TopicState
+
+from tidemark_broker.replication.effects import (
+    AppendRecords,
+    HighWatermarkAdvanced,
+    LeaderAnswer,
+    LeaderEffect,
+    ProposeInSync,
+    ReplicaFetch,
+    RestartLogAt,
+    TruncateLog,
+)
+from tidemark_broker.replication.follower import FollowerFetch, PartitionFollower
+from tidemark_broker.replication.leader import LeaderGrant, LeaderSettings, PartitionLeader
+from tidemark_broker.runtime.produce_purgatory import ProducePurgatory
+from tidemark_broker.runtime.results import FollowerSnapshot, PartitionSnapshot
+from tidemark_broker.storage.errors import CorruptBatch, DiskFull, OffsetGap, StorageFailed
+from tidemark_broker.storage.partition_log import PartitionLog
+from tidemark_broker.storage.record_batch import Batch
+
+DEFAULT_REPLICA_LAG_MAX_MS = 10_000
+DEFAULT_MAX_BATCH_BYTES = 1_048_588
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaEvents:
+    """What a replica tells the rest of the broker. Each must return soon and not raise."""
+
+    propose: Callable[[InSyncProposal], None]
+    appended: Callable[["HostedReplica"], None]  # as leader: parked replica fetches have news
+    watermark_moved: Callable[["HostedReplica"], None]
+    role_changed: Callable[["HostedReplica"], None]
+    flush_needed: Callable[["HostedReplica"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLife:
+    """Which broker we are, in which of its lives, and what we know of the others."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    brokers: Mapping[BrokerId, BrokerState]
+
+
+class HostedReplica:
+    def __init__(self, log: PartitionLog, *, high_watermark: Offset, events: ReplicaEvents) -> None:
+        self.log = log
+        self.topic = log.topic
+        self.topic_id = log.topic_id
+        self.partition = log.partition
+        self.topic_state: TopicState | None = None
+        self.state: PartitionState | None = None
+        self.leader: PartitionLeader | None = None
+        self.follower: PartitionFollower | None = None
+        self.produces = ProducePurgatory()
+        self.readers: dict[int, Callable[[], None]] = {}  # parked consumer reads, by arrival
+        self.next_tick_ms = 0
+        # From the checkpoint, and no further than the log goes (I1).
+        start, end = log.log_start_offset, log.log_end_offset
+        self._idle_high_watermark = max(start, min(high_watermark, end))
+        self._durable_end_offset = Offset(-1)
+        self._settings = LeaderSettings()
+        self._events = events
+        self._past_isr_shrinks = 0
+        self._past_isr_expands = 0
+        self._past_truncated = 0
+        self._past_committed_truncated = 0
+
+    # ---- what is true now
+
+    @property
+    def high_watermark(self) -> Offset:
+        core = self.leader or self.follower
+        return self._idle_high_watermark if core is None else core.high_watermark
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        return LeaderEpoch(NO_EPOCH) if self.state is None else self.state.leader_epoch
+
+    @property
+    def role(self) -> str:
+        if self.leader is not None:
+            return "leader"
+        return "idle" if self.follower is None else "follower"
+
+    @property
+    def max_batch_bytes(self) -> int:
+        return self._setting("max.message.bytes", DEFAULT_MAX_BATCH_BYTES)
+
+    @property
+    def replica_lag_max_ms(self) -> int:
+        return self._setting("replica.lag.time.max.ms", DEFAULT_REPLICA_LAG_MAX_MS)
+
+    def _setting(self, name: str, default: int) -> int:
+        if self.topic_state is None:
+            return default
+        try:
+            return int(self.topic_state.config[name])
+        except (KeyError, ValueError):
+            return default
+
+    # ---- roles
+
+    def apply_topic(self, topic: TopicState) -> None:
+        self.topic_state = topic
+        self._settings = LeaderSettings(
+            commits_by_isr_alone=topic.commit_rule == "Isr",
+            flushes_always=topic.flush == "Always",
+            replica_lag_max_ms=self.replica_lag_max_ms,
+        )
+        if self.leader is not None:
+            self.leader.on_settings(self._settings)
+
+    def apply_state(self, state: PartitionState, life: BrokerLife, now_ms: int) -> None:
+        """A state that names this broker among the replicas. Older ones change nothing, equal
+        ones are the same state (reference 0)."""
+        if self.state is not None and state.partition_epoch < self.state.partition_epoch:
+            return
+        has_new_epoch = state.leader_epoch > self.leader_epoch
+        if state.leader == life.broker_id and state.leader_broker_epoch == life.broker_epoch:
+            if self.leader is not None and not has_new_epoch:
+                self.state = state
+                self._perform(self.leader.on_state(state, now_ms))
+            else:
+                self._become_leader(state, life, now_ms)
+        elif state.has_leader and state.leader != life.broker_id:
+            if has_new_epoch or self.follower is None:
+                self._become_follower(state)
+            self.state = state
+        else:
+            # Nobody leads, or a former life of ours does by a grant that is not ours (S2).
+            if self.role != "idle":
+                self.become_idle("the partition has no leader now")
+            self.state = state
+
+    def _become_leader(self, state: PartitionState, life: BrokerLife, now_ms: int) -> None:
+        end = self.log.log_end_offset
+        # Before any append, and even if none follows: else the epoch's start is lost (KAFKA-7415).
+        self.log.assign_epoch(state.leader_epoch, end)
+        high_watermark = self.high_watermark
+        previous = self.leader
+        self._retire_cores()
+        grant = LeaderGrant(self.topic_id, life.broker_id, life.broker_epoch, state, self._settings)
+        leader = PartitionLeader(
+            grant,
+            life.brokers,
+            log_end_offset=end,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+            previous=previous,
+        )
+        self.state = state
+        self.leader = leader
+        self._durable_end_offset = Offset(-1)
+        self.next_tick_ms = now_ms + self.replica_lag_max_ms // 2
+        self._perform(leader.on_granted(now_ms))
+        self._ask_flush()
+        self._events.role_changed(self)
+
+    def _become_follower(self, state: PartitionState) -> None:
+        high_watermark = self.high_watermark
+        self._retire_cores()
+        self.follower = PartitionFollower(
+            leader=state.leader, leader_epoch=state.leader_epoch, high_watermark=high_watermark
+        )
+        self.state = state
+        self._durable_end_offset = Offset(-1)
+        self._fail_waiting("leadership moved to another broker")
+
+    def become_idle(self, reason: str) -> None:
+        self._idle_high_watermark = self.high_watermark
+        self._retire_cores()
+        self._fail_waiting(reason)
+
+    def _fail_waiting(self, reason: str) -> None:
+        self._events.role_changed(self)
+        self.produces.fail_all(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason)
+        self._wake_readers()
+
+    def _retire_cores(self) -> None:
+        if self.leader is not None:
+            self._past_isr_shrinks += self.leader.isr_shrinks
+            self._past_isr_expands += self.leader.isr_expands
+        if self.follower is not None:
+            self._past_truncated += self.follower.truncated_records
+            self._past_committed_truncated += self.follower.committed_truncated_records
+        self.leader = self.follower = None
+
+    # ---- as leader
+
+    def append(self, batches: list[Batch], now_ms: int) -> tuple[Offset, Offset]:
+        """(first offset, end offset). Raises DiskFull and StorageFailed, then nothing changed."""
+        leader = self.leader
+        assert leader is not None
+        appended = self.log.append_as_leader(batches, leader_epoch=leader.leader_epoch)
+        end = self.log.log_end_offset
+        self._perform(leader.on_append(end, now_ms))
+        self._ask_flush()
+        self._events.appended(self)
+        return appended.first_offset, end
+
+    def on_replica_fetch(self, fetch: ReplicaFetch, leader_end: Offset, now_ms: int) -> None:
+        assert self.leader is not None
+        self._perform(self.leader.on_fetch(fetch, leader_end=leader_end, now_ms=now_ms))
+
+    def on_brokers(self, brokers: Mapping[BrokerId, BrokerState], now_ms: int) -> None:
+        if self.leader is not None:
+            self._perform(self.leader.on_brokers(brokers, now_ms))
+
+    def on_answer(self, proposal: InSyncProposal, answer: InSyncAnswer, now_ms: int) -> None:
+        """After the state in the answer went through `apply_state`."""
+        if self.leader is not None:
+            self._perform(self.leader.on_answer(proposal, answer.error, now_ms))
+
+    def on_tick(self, now_ms: int) -> None:
+        if self.leader is None or now_ms < self.next_tick_ms:
+            return
+        self.next_tick_ms = now_ms + self.replica_lag_max_ms // 2
+        self._perform(self.leader.on_tick(now_ms))
+
+    def on_stall(self, stall_ms: int, now_ms: int) -> None:
+        if self.leader is not None:
+            self.leader.on_stall(stall_ms, now_ms)
+            self.next_tick_ms = max(self.next_tick_ms, now_ms + stall_ms)
+
+    def _perform(self, effects: tuple[LeaderEffect, ...]) -> None:
+        for effect in effects:
+            if isinstance(effect, HighWatermarkAdvanced):
+                self._on_high_watermark(effect.high_watermark)
+            else:
+                assert isinstance(effect, ProposeInSync)
+                self._events.propose(effect.proposal)
+
+    def _on_high_watermark(self, high_watermark: Offset) -> None:
+        leader = self.leader
+        if leader is not None and len(self.produces):
+            error = (
+                ErrorCode.NONE
+                if leader.may_acknowledge_all
+                else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            )
+            self.produces.complete(high_watermark, error=error)  # I9
+        self._events.watermark_moved(self)
+        self._wake_readers()
+
+    def _wake_readers(self) -> None:
+        if self.readers:
+            for retry in tuple(self.readers.values()):
+                retry()
+
+    # ---- as follower
+
+    def next_fetch(self, now_ms: int) -> FollowerFetch | None:
+        follower = self.follower
+        if follower is None:
+            return None
+        if self._settings.flushes_always and self._durable_end_offset < self.log.log_end_offset:
+            # S11: the fetch offset is our acknowledgement, so it must be a durable end.
+            self._events.flush_needed(self)
+            return None
+        return follower.next_fetch(self.log, now_ms)
+
+    def on_leader_answer(
+        self, fetch: FollowerFetch, answer: LeaderAnswer, records: memoryview, now_ms: int
+    ) -> None:
+        """Raises StorageFailed; CorruptBatch, OffsetGap and DiskFull with nothing kept: the same is
+        asked for again after a while."""
+        follower = self.follower
+        if follower is None:
+            return
+        for effect in follower.on_answer(fetch, answer, self.log, now_ms):
+            match effect:
+                case AppendRecords(leader_high_watermark):
+                    self._append_as_follower(follower, leader_high_watermark, records, now_ms)
+                case HighWatermarkAdvanced(high_watermark):
+                    self._on_high_watermark(high_watermark)
+                case TruncateLog(to_offset):
+                    removed = self.log.truncate_to(to_offset)
+                    follower.on_truncated(
+                        removed_records=removed, log_end_offset=self.log.log_end_offset
+                    )
+                    self._durable_end_offset = Offset(-1)
+                case RestartLogAt(offset):
+                    self.log.truncate_fully_and_start_at(offset)
+                    follower.on_restarted(offset)
+                    self._durable_end_offset = Offset(-1)
+
+    def _append_as_follower(
+        self,
+        follower: PartitionFollower,
+        leader_high_watermark: Offset,
+        records: memoryview,
+        now_ms: int,
+    ) -> None:
+        try:
+            self.log.append_as_follower(records)
+        except (CorruptBatch, OffsetGap, DiskFull):
+            follower.on_bad_records(now_ms)
+            raise
+        for effect in follower.on_appended(leader_high_watermark, self.log.log_end_offset):
+            if isinstance(effect, HighWatermarkAdvanced):
+                self._on_high_watermark(effect.high_watermark)
+
+    # ---- flush: Always
+
+    @property
+    def needs_flush(self) -> bool:
+        return self._settings.flushes_always and self._durable_end_offset < self.log.log_end_offset
+
+    def _ask_flush(self) -> None:
+        if self.needs_flush:
+            self._events.flush_needed(self)
+
+    def on_flushed(self, end_offset: Offset, leader_epoch: LeaderEpoch, now_ms: int) -> None:
+        """`end_offset` and `leader_epoch` as they were before the flush began."""
+        if leader_epoch != self.leader_epoch:
+            return  # the role changed meanwhile: its first flush is asked anew
+        self._durable_end_offset = min(end_offset, self.log.log_end_offset)
+        if self.leader is not None:
+            self._perform(self.leader.on_flushed(self._durable_end_offset, now_ms))
+
+    # ---- /metrics
+
+    def snapshot(self, now_ms: int) -> PartitionSnapshot:
+        state, leader, follower = self.state, self.leader, self.follower
+        log = self.log
+        return PartitionSnapshot(
+            topic=self.topic,
+            topic_id=self.topic_id,
+            partition=self.partition,
+            is_leader=leader is not None,
+            leader_epoch=self.leader_epoch,
+            epoch_start_offset=Offset(-1) if leader is None else leader.epoch_start_offset,
+            log_start_offset=log.log_start_offset,
+            high_watermark=self.high_watermark,
+            log_end_offset=log.log_end_offset,
+            size_bytes=log.size_bytes,
+            replicas=() if state is None else state.replicas,
+            in_sync=(
+                ()
+                if state is None
+                else tuple(member.broker_id for member in state.in_sync_replicas)
+            ),
+            min_insync=0 if state is None else state.min_insync_replicas,
+            followers=() if leader is None else self._follower_snapshots(leader, now_ms),
+            isr_shrinks=self._past_isr_shrinks + (leader.isr_shrinks if leader else 0),
+            isr_expands=self._past_isr_expands + (leader.isr_expands if leader else 0),
+            truncated_records=self._past_truncated
+            + (follower.truncated_records if follower else 0),
+            committed_truncated_records=self._past_committed_truncated
+            + (follower.committed_truncated_records if follower else 0),
+        )
+
+    def _follower_snapshots(
+        self, leader: PartitionLeader, now_ms: int
+    ) -> tuple[FollowerSnapshot, ...]:
+        in_sync = leader.state.in_sync_ids
+        found = []
+        for broker_id in leader.state.replicas:
+            replica = leader.follower(broker_id)
+            if replica is None:
+                continue
+            # Equal ends are caught up however long ago that was noticed.
+            age_ms = max(0, now_ms - replica.last_caught_up_ms)
+            if replica.log_end_offset == leader.log_end_offset:
+                age_ms = 0
+            elif replica.last_caught_up_ms < 0:
+                age_ms = -1
+            found.append(
+                FollowerSnapshot(
+                    broker_id,
+                    lag_records=leader.log_end_offset - max(0, replica.log_end_offset),
+                    caught_up_age_ms=age_ms,
+                    in_sync=broker_id in in_sync,
+                )
+            )
+        return tuple(found)
+
+
+def is_storage_failure(error: Exception) -> bool:
+    """Errors after which nothing more may be written (S8)."""
+    return isinstance(error, StorageFailed | OSError)

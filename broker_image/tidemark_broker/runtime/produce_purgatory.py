@@ -1,0 +1,83 @@
+"""Produces with acks=all that wait for the high watermark, oldest first.
+
+A deque of (end offset, deadline, done) drained as the watermark moves: O(1) per batch, no task and
+no timer per request. Every `done` is called exactly once, and a caller's exception never keeps
+the others waiting.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.runtime.results import ProduceResult
+
+_log = logging.getLogger(__name__)
+
+ProduceDone = Callable[[ProduceResult], None]
+
+
+def answer(done: ProduceDone, result: ProduceResult) -> None:
+    """Callbacks belong to connections that may be gone: isolate them (uvloop raises then)."""
+    try:
+        done(result)
+    except Exception:
+        _log.exception("a produce could not be answered")
+
+
+@dataclass(slots=True)
+class _Waiting:
+    end_offset: Offset  # acknowledged once the high watermark is at least this
+    deadline_ms: int
+    result: ProduceResult
+    done: ProduceDone | None  # None: answered already (timed out)
+
+
+class ProducePurgatory:
+    def __init__(self) -> None:
+        self._waiting: deque[_Waiting] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(
+        self, end_offset: Offset, *, deadline_ms: int, result: ProduceResult, done: ProduceDone
+    ) -> None:
+        """End offsets must not fall: appends happen in order."""
+        assert not self._waiting or self._waiting[-1].end_offset <= end_offset
+        self._waiting.append(_Waiting(end_offset, deadline_ms, result, done))
+
+    def complete(self, high_watermark: Offset, *, error: ErrorCode = ErrorCode.NONE) -> None:
+        """Answer all that the watermark has passed; `error` when the ISR is too small for it."""
+        waiting = self._waiting
+        while waiting and waiting[0].end_offset <= high_watermark:
+            entry = waiting.popleft()
+            if entry.done is not None:
+                result = entry.result if error is ErrorCode.NONE else ProduceResult(error)
+                answer(entry.done, result)
+
+    def fail_all(self, error: ErrorCode, message: str) -> None:
+        """The records stay in the log and may yet commit; nobody can say so any more."""
+        entries = tuple(self._waiting)
+        self._waiting.clear()
+        for entry in entries:
+            if entry.done is not None:
+                answer(entry.done, ProduceResult(error, message=message))
+
+    def expire(self, now_ms: int) -> None:
+        for entry in self._waiting:
+            if entry.done is not None and entry.deadline_ms <= now_ms:
+                done, entry.done = entry.done, None
+                answer(
+                    done,
+                    ProduceResult(
+                        ErrorCode.REQUEST_TIMED_OUT,
+                        message="not enough in-sync replicas have the records yet;"
+                        " they stay in the log and may still be committed",
+                    ),
+                )
+        while self._waiting and self._waiting[0].done is None:
+            self._waiting.popleft()
