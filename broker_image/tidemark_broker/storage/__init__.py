@@ -1,1 +1,1 @@
-"""Bytes on one broker's volume: batches, segments, epochs, recovery. Knows no network and no roles."""
+"""Bytes on one broker's volume: batches, segments, epochs, recovery. No network, no roles."""

@@ -10,6 +10,7 @@ import binascii
 import json
 import uuid
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 from tidemark_protocol.ids import BrokerEpoch, LeaderEpoch, Offset, TopicId
 
@@ -31,7 +32,9 @@ class MalformedFile(ValueError):
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
-    return _encode(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+    return _encode(
+        f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()
+    )
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, Offset]:
@@ -50,7 +53,7 @@ def decode_epochs(data: bytes) -> list[tuple[LeaderEpoch, Offset]]:
         (LeaderEpoch(_natural(epoch)), Offset(_natural(start_offset)))
         for epoch, start_offset in _decode(data, 2)
     ]
-    for (epoch, start), (next_epoch, next_start) in zip(entries, entries[1:], strict=False):
+    for (epoch, start), (next_epoch, next_start) in pairwise(entries):
         if next_epoch <= epoch or next_start <= start:
             raise MalformedFile(f"epoch {next_epoch}@{next_start} after {epoch}@{start}")
     return entries

@@ -25,6 +25,14 @@ class CorruptBatch(StorageError):
         self.expected = expected
         self.found = found
 
+    def moved_to(self, position: int) -> "CorruptBatch":
+        """The same finding, told by its position in the file."""
+        return type(self)(position, self.expected, self.found)
+
+
+class CutBatch(CorruptBatch):
+    """The bytes end before the batch does, as a write that was cut short leaves them."""
+
 
 class InvalidBatch(CorruptBatch):
     """An intact batch that a producer may not send (control batch, count against offsets)."""

@@ -1,8 +1,8 @@
 """A broker's volume: whose it is, that nobody else has it open, and the logs on it.
 
-Opening goes in the order that safety asks for: filesystem (S13), lock for life (I17), identity, stop
-proof read and removed for good (S1), and only then the logs. Whether an empty volume or an unclean
-stop costs a replica its place in the ISR is the controller's decision; here it is only reported.
+Opening goes in the order that safety asks for: filesystem (S13), lock for life (I17), identity,
+stop proof read and removed for good (S1), and only then the logs. Whether an empty volume or an
+unclean stop costs a replica its place in the ISR is the controller's decision; here it is reported.
 Methods that sync may run in a worker thread; one lock keeps the checkpoint files whole.
 """
 
@@ -26,8 +26,10 @@ from tidemark_protocol.ids import (
 
 from tidemark_broker.storage import checkpoints
 from tidemark_broker.storage.disk import Disk, HeldLock
+from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
 from tidemark_broker.storage.errors import (
     DirectoryLocked,
+    DiskFull,
     ForeignVolume,
     StorageError,
     StorageFailed,
@@ -41,6 +43,7 @@ T = TypeVar("T")
 _LOG_NAME = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,10})$")
 _DELETED_SUFFIX = "-delete"
 _STRAY_SUFFIX = "-stray"
+_UNBORN_SUFFIX = "-future"
 
 
 class LogDirectory:
@@ -181,11 +184,13 @@ class LogDirectory:
         for name in self._disk.list_names(self.path):
             match = _LOG_NAME.match(name)
             path = self.path / name
+            if name.endswith(_UNBORN_SUFFIX):
+                self._disk.remove_tree(path)
             if match is None or not self._disk.is_directory(path):
                 continue
             topic, partition = match[1], int(match[2])
             topic_id = self._topic_id_of(path)
-            if topic_id is None:
+            if topic_id is None or (topic_id, partition) in self.logs:
                 self._set_aside(path)
                 continue
             at = (topic, partition)
@@ -229,7 +234,7 @@ class LogDirectory:
     ) -> PartitionLog:
         """The log, durable as an empty one; the existing one if it is there already.
 
-        Three syncs: for many partitions call it in a worker. Raises DiskFull, StorageFailed.
+        Another topic's log of the same name is set aside first. Four syncs: for many partitions call it in a worker. Raises DiskFull, StorageFailed.
         """
         with self._files_lock:
             existing = self.logs.get((topic_id, partition))
@@ -248,11 +253,12 @@ class LogDirectory:
         if self._disk.is_directory(path):
             for key, log in list(self.logs.items()):
                 if log.directory == path:
+                    log.note_removed()
                     del self.logs[key]
                     self.high_watermarks.pop(key, None)
             self._set_aside(path)
         # Made whole under a name that nothing loads: the rename is the creation.
-        unborn = path.with_name(f"{path.name}.{uuid.uuid4().hex}-future")
+        unborn = path.with_name(f"{path.name}.{uuid.uuid4().hex}{_UNBORN_SUFFIX}")
         self._disk.make_directory(unborn)
         self._disk.write_atomically(
             unborn / checkpoints.PARTITION_METADATA,
@@ -291,6 +297,7 @@ class LogDirectory:
             self.high_watermarks.pop((topic_id, partition), None)
             if log is None:
                 return
+            log.note_removed()
             name = f"{log.directory.name}.{uuid.uuid4().hex}{_DELETED_SUFFIX}"
             path = self.path / name
 
@@ -346,28 +353,28 @@ class LogDirectory:
     def _write_recovery_points(self) -> None:
         with self._files_lock:
             logs = list(self.logs.values())
-            for name, offsets in (
-                (
-                    checkpoints.RECOVERY_POINTS,
-                    {(log.topic, log.partition): log.recovery_point for log in logs},
-                ),
-                (
-                    checkpoints.LOG_STARTS,
-                    {(log.topic, log.partition): log.log_start_offset for log in logs},
-                ),
-            ):
-                data = checkpoints.encode_offsets(offsets)
-                self._guarded(f"write {name}", lambda n=name, d=data: self._write(n, d))  # type: ignore[misc]
+            recovery_points = {(log.topic, log.partition): log.recovery_point for log in logs}
+            log_starts = {(log.topic, log.partition): log.log_start_offset for log in logs}
+
+            def write() -> None:
+                for name, offsets in (
+                    (checkpoints.RECOVERY_POINTS, recovery_points),
+                    (checkpoints.LOG_STARTS, log_starts),
+                ):
+                    self._write(name, checkpoints.encode_offsets(offsets))
+
+            self._guarded("checkpoint recovery points", write)
 
     def write_clean_stop(self, broker_epoch: BrokerEpoch) -> None:
-        """Closes every log for writing, then leaves the proof, last. Raises StorageFailed."""
+        """Closes every log for writing, then leaves the proof, last.
+
+        Raises DiskFull, StorageFailed: no proof then, so the next start is unclean.
+        """
         for log in list(self.logs.values()):
             log.close()
         self._write_recovery_points()
-        self._guarded(
-            "write the stop proof",
-            lambda: self._write(checkpoints.CLEAN_STOP, checkpoints.encode_clean_stop(broker_epoch)),
-        )
+        data = checkpoints.encode_clean_stop(broker_epoch)
+        self._guarded("write the stop proof", lambda: self._write(checkpoints.CLEAN_STOP, data))
 
     def close(self) -> None:
         """Lets go of the lock; without `write_clean_stop` before, the stop is unclean."""
@@ -392,7 +399,8 @@ class LogDirectory:
         try:
             return run()
         except OSError as error:
-            raise StorageFailed(f"cannot {action} in {self.path}: {error}") from error
+            kind = DiskFull if error.errno in DISK_FULL_ERRORS else StorageFailed
+            raise kind(f"cannot {action} in {self.path}: {error}") from error
 
 
 def _lock(disk: Disk, path: Path) -> HeldLock:

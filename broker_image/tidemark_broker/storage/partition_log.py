@@ -6,7 +6,6 @@ or short one is taken back (S10). After an I/O error other than a full disk it r
 write. It knows no high watermark: the caller says up to where to read (I1 is the caller's too).
 """
 
-import errno
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -15,48 +14,37 @@ from pathlib import Path
 
 from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
 
-from tidemark_broker.storage import checkpoints
-from tidemark_broker.storage.disk import Buffer, Disk
+from tidemark_broker.storage.appending import (
+    PreparedAppend,
+    prepare_as_follower,
+    prepare_as_leader,
+)
+from tidemark_broker.storage.disk import Disk
+from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS, EpochCheckpoint
 from tidemark_broker.storage.errors import (
     CorruptBatch,
     DiskFull,
-    InvalidBatch,
-    OffsetGap,
     OffsetOutOfRange,
     StorageFailed,
-    UnsupportedCompression,
 )
 from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
-from tidemark_broker.storage.leader_epochs import LeaderEpochs
+from tidemark_broker.storage.reading import servable_bytes
 from tidemark_broker.storage.record_batch import (
-    CRC_START,
     HEADER_BYTES,
-    LENGTH_END,
-    PREFIX,
     Batch,
     check_crc,
     read_header,
-    read_records,
     split_batches,
 )
 from tidemark_broker.storage.recovery import RecoveryReport, load_segments
 from tidemark_broker.storage.segment import Segment
+from tidemark_broker.storage.settings import LogSettings
+from tidemark_broker.storage.timestamps import first_record_from
 
-_DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
+__all__ = ["AppendedRange", "LogSettings", "PartitionLog"]
+
+_FIRST_OFFSET = Offset(0)
 _MAX_READ_HINTS = 64
-
-Placed = tuple[int, Offset, int]  # size in bytes, last offset, largest timestamp
-
-
-@dataclass(frozen=True, slots=True)
-class LogSettings:
-    """Of one log; Kafka's names and defaults where it has them."""
-
-    segment_bytes: int = 1024 * 1024 * 1024  # a segment is rolled before it grows past this
-    segment_ms: int = 7 * 24 * 3600 * 1000  # by record timestamps, from the segment's first batch
-    index_interval_bytes: int = 4096  # bytes of log between two index entries
-    max_batch_bytes: int = 1_048_588  # what a producer may send; followers take what leaders have
-    allow_network_filesystem: bool = False  # for tests on odd machines; never with two brokers
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +64,7 @@ class PartitionLog:
         partition: int,
         settings: LogSettings,
         recovery_point: Offset | None = None,
-        log_start_offset: Offset = Offset(0),
+        log_start_offset: Offset = _FIRST_OFFSET,
     ) -> None:
         """Opens the log in an existing directory, recovering it from `recovery_point` on.
 
@@ -89,51 +77,40 @@ class PartitionLog:
         self.settings = settings
         self._disk = disk
         self._failure = ""
-        self._epochs_path = directory / checkpoints.LEADER_EPOCHS
-        self._epochs_to_write = False
-        self._epochs_to_sync = False
-        self._directory_to_sync = False
-        self._position_after: dict[Offset, int] = {}  # where the last reads ended
+        self._is_removed = False
+        self._read_hints: dict[Offset, tuple[Segment, int]] = {}  # where the last reads ended
         self._corrupt_offsets: set[Offset] = set()
+        # Shared with the worker that flushes, so under the lock:
         self._flush_lock = threading.Lock()
         self._truncations = 0
+        self._directory_to_sync = True
+        self._epochs_to_sync = True
         try:
             self._load(recovery_point, log_start_offset)
         except OSError as error:
             raise self._failed_by(error, "open") from error
 
     def _load(self, recovery_point: Offset | None, log_start_offset: Offset) -> None:
-        self._epochs, known = self._read_epochs()
-        stored = self._epochs.entries if known else None
+        self._checkpoint = EpochCheckpoint(self._disk, self.directory)
         loaded = load_segments(
             self._disk,
             self.directory,
             recovery_point=recovery_point,
-            epochs=self._epochs,
-            epochs_known=known,
+            epochs=self._checkpoint.epochs,
+            epochs_known=self._checkpoint.is_known,
             index_interval_bytes=self.settings.index_interval_bytes,
         )
         self._segments = loaded.segments
         self._base_offsets = [segment.base_offset for segment in self._segments]
-        self._directory_to_sync = True
         self.recovery: RecoveryReport = loaded.report
         self.log_end_offset = self._active.next_offset
         self.log_start_offset = Offset(
             min(max(log_start_offset, self._base_offsets[0]), self.log_end_offset)
         )
-        clean = self.log_end_offset if recovery_point is None else recovery_point
-        self.recovery_point = Offset(min(clean, self.log_end_offset))
-        self._epochs_to_write = self._epochs.entries != stored
-        self._epochs_to_sync = True
-        self._write_epochs()
-
-    def _read_epochs(self) -> tuple[LeaderEpochs, bool]:
-        """The checkpoint, and whether it can be believed: an empty one says nothing."""
-        try:
-            entries = checkpoints.decode_epochs(self._disk.read(self._epochs_path))
-        except (FileNotFoundError, checkpoints.MalformedFile):
-            entries = []
-        return LeaderEpochs(entries), bool(entries)
+        synced_to = self.log_end_offset if recovery_point is None else recovery_point
+        self.recovery_point = Offset(min(synced_to, self.log_end_offset))
+        self._checkpoint.is_written = False  # recovery may have completed or cut it
+        self._checkpoint.write_if_possible()
 
     # What is known
 
@@ -147,11 +124,11 @@ class PartitionLog:
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
-        return self._epochs.latest_epoch
+        return self._checkpoint.epochs.latest_epoch
 
     @property
     def epoch_entries(self) -> tuple[tuple[LeaderEpoch, Offset], ...]:
-        return self._epochs.entries
+        return self._checkpoint.epochs.entries
 
     @property
     def failure(self) -> str:
@@ -159,10 +136,10 @@ class PartitionLog:
         return self._failure
 
     def end_offset_for(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset] | None:
-        return self._epochs.end_offset_for(epoch, self.log_end_offset)
+        return self._checkpoint.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def epoch_start_offset(self, epoch: LeaderEpoch) -> Offset | None:
-        return self._epochs.start_offset_of(epoch)
+        return self._checkpoint.epochs.start_offset_of(epoch)
 
     # Leader epochs
 
@@ -172,31 +149,29 @@ class PartitionLog:
         Raises ValueError if it would contradict batches in the log (I5), DiskFull, StorageFailed.
         """
         self._ensure_writable()
-        if start_offset > self.log_end_offset or epoch < self.latest_epoch:
+        known_start = self.epoch_start_offset(epoch)
+        is_possible = (
+            epoch > self.latest_epoch and start_offset == self.log_end_offset
+            if known_start is None
+            else epoch == self.latest_epoch and start_offset >= known_start
+        )
+        if not is_possible:
             raise ValueError(
-                f"epoch {epoch} at {start_offset}: the log ends at {self.log_end_offset} "
+                f"epoch {epoch} from {start_offset}: the log ends at {self.log_end_offset} "
                 f"in epoch {self.latest_epoch}"
             )
-        self._assign(epoch, start_offset)
-
-    def _assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        before = self._epochs.entries
-        if not self._epochs.assign(epoch, start_offset):
-            return
-        self._epochs_to_write = True
+        before = self.epoch_entries
+        self._checkpoint.assign(epoch, start_offset)
         try:
             self._write_epochs()
         except OSError as error:
-            self._epochs = LeaderEpochs(before)
+            self._checkpoint.restore(before)
             raise self._failed_by(error, "write leader epochs") from error
 
     def _write_epochs(self) -> None:
-        """Not synced: a process that is killed loses nothing, and a lost kernel derives them."""
-        if self._epochs_to_write:
-            data = checkpoints.encode_epochs(self._epochs.entries)
-            self._disk.write_atomically(self._epochs_path, data, durable=False)
-            self._epochs_to_write = False
-            self._epochs_to_sync = True
+        if not self._checkpoint.is_written and self._checkpoint.write():
+            with self._flush_lock:
+                self._epochs_to_sync = True
 
     # Appending
 
@@ -205,31 +180,16 @@ class PartitionLog:
     ) -> AppendedRange:
         """Batches as `split_batches` checked them, at the log's end, in one write.
 
-        Raises InvalidBatch (nothing written), DiskFull, StorageFailed.
+        Raises InvalidBatch (nothing written), DiskFull, StorageFailed; ValueError as
+        `assign_epoch` does, and if there is no batch.
         """
         self._ensure_writable()
-        first_offset = offset = self.log_end_offset
-        buffers: list[Buffer] = []
-        placed: list[Placed] = []
-        total_bytes = 0
-        for header, data in batches:
-            if header.record_count != header.last_offset_delta + 1 or header.is_control:
-                raise InvalidBatch(
-                    total_bytes,
-                    f"{header.last_offset_delta + 1} records, no control batch",
-                    f"{header.record_count}{', control' if header.is_control else ''}",
-                )
-            buffers.append(PREFIX.pack(offset, header.size_bytes - LENGTH_END, leader_epoch))
-            buffers.append(data[PREFIX.size :])
-            offset = Offset(offset + header.record_count)
-            placed.append((header.size_bytes, Offset(offset - 1), header.max_timestamp_ms))
-            total_bytes += header.size_bytes
-        if not placed:
-            raise ValueError("nothing to append: expected at least one batch")
-        if leader_epoch != self._epochs.latest_epoch:
+        first_offset = self.log_end_offset
+        append = prepare_as_leader(batches, log_end_offset=first_offset, leader_epoch=leader_epoch)
+        if leader_epoch != self.latest_epoch:
             self.assign_epoch(leader_epoch, first_offset)
-        self._append(buffers, total_bytes, placed)
-        return AppendedRange(first_offset, Offset(offset - 1))
+        self._append(append)
+        return AppendedRange(first_offset, append.last_offset)
 
     def append_as_follower(self, data: memoryview) -> AppendedRange | None:
         """Batches as a leader stored them, offsets and epochs kept; None if there are none.
@@ -240,81 +200,61 @@ class PartitionLog:
         batches = split_batches(data, max_batch_bytes=len(data))
         if not batches:
             return None
-        expected = self.log_end_offset
-        epoch = self._epoch_of_last_batch()
-        placed: list[Placed] = []
-        new_epochs: list[tuple[LeaderEpoch, Offset]] = []
-        for header, batch in batches:
-            if header.base_offset != expected:
-                raise OffsetGap(expected, header.base_offset)
-            if header.partition_leader_epoch < max(0, epoch):  # I5
-                raise CorruptBatch(
-                    0,
-                    f"leader epoch {max(0, epoch)} or later at offset {header.base_offset}",
-                    f"{header.partition_leader_epoch}",
-                )
-            if header.partition_leader_epoch != epoch:
-                epoch = header.partition_leader_epoch
-                new_epochs.append((epoch, header.base_offset))
-            placed.append((len(batch), header.last_offset, header.max_timestamp_ms))
-            expected = header.next_offset
-        self._append_with_epochs(data, placed, new_epochs)
-        return AppendedRange(batches[0].header.base_offset, Offset(expected - 1))
-
-    def _epoch_of_last_batch(self) -> LeaderEpoch:
-        return self._epochs.epoch_at(Offset(self.log_end_offset - 1))
-
-    def _append_with_epochs(
-        self,
-        data: memoryview,
-        placed: Sequence[Placed],
-        new_epochs: Sequence[tuple[LeaderEpoch, Offset]],
-    ) -> None:
-        """Epochs are written before their batches: recovery counts on it."""
-        before = self._epochs.entries
-        for epoch, start_offset in new_epochs:
-            self._epochs_to_write |= self._epochs.assign(epoch, start_offset)
+        first_offset = self.log_end_offset
+        epochs = self._checkpoint.epochs
+        append = prepare_as_follower(
+            data,
+            batches,
+            log_end_offset=first_offset,
+            last_batch_epoch=epochs.epoch_at(Offset(first_offset - 1)),
+        )
+        before = self.epoch_entries if append.new_epochs else ()
+        for epoch, start_offset in append.new_epochs:
+            self._checkpoint.assign(epoch, start_offset)
         try:
-            self._append([data], len(data), placed)
+            self._append(append)
         except (DiskFull, StorageFailed):
-            if self._epochs.entries != before:
-                self._epochs = LeaderEpochs(before)
-                self._epochs_to_write = True  # S10: before the next append
+            if append.new_epochs:
+                self._checkpoint.restore(before)  # S10
             raise
+        return AppendedRange(first_offset, append.last_offset)
 
-    def _append(self, buffers: Sequence[Buffer], size_bytes: int, placed: Sequence[Placed]) -> None:
+    def _append(self, append: PreparedAppend) -> None:
         try:
-            self._write_epochs()
-            segment = self._segment_for(size_bytes, placed)
+            self._write_epochs()  # before their batches: recovery counts on it
+            segment = self._segment_for(append)
         except OSError as error:
             raise self._failed_by(error, "prepare an append") from error
         try:
-            position = segment.write(buffers, size_bytes)
+            position = segment.write(append.buffers, append.size_bytes)
         except OSError as error:
             self._take_back(segment)
             raise self._failed_by(error, "append") from error
-        for batch_bytes, last_offset, max_timestamp_ms in placed:
-            segment.note_batch(position, batch_bytes, last_offset, max_timestamp_ms)
-            position += batch_bytes
+        for size_bytes, last_offset, max_timestamp_ms in append.batches:
+            segment.note_batch(position, size_bytes, last_offset, max_timestamp_ms)
+            position += size_bytes
         segment.size_bytes = position
         self.log_end_offset = segment.next_offset
 
     def _take_back(self, segment: Segment) -> None:
-        """S10. The next write would overwrite the torn bytes anyway, but a reopen would see them."""
+        """S10. The next write would overwrite the torn bytes, but a restart would see them."""
         try:
             segment.file.truncate(segment.size_bytes)
         except OSError as error:
-            self._failure = f"cut a failed append off {segment.path}: {error}"
+            self._failure = f"could not cut a failed append off {segment.path}: {error}"
 
-    def _segment_for(self, size_bytes: int, placed: Sequence[Placed]) -> Segment:
+    def _segment_for(self, append: PreparedAppend) -> Segment:
         """The active segment, or a new one where Kafka would roll. Raises OSError."""
         active = self._active
         if active.size_bytes == 0:
             return active
+        _, last_offset, max_timestamp_ms = append.batches[-1]
         oldest_ms = active.first_timestamp_ms
-        is_too_large = active.size_bytes + size_bytes > self.settings.segment_bytes
-        is_too_old = oldest_ms is not None and placed[-1][2] - oldest_ms > self.settings.segment_ms
-        is_too_long = placed[-1][1] - active.base_offset > MAX_RELATIVE_OFFSET
+        is_too_large = active.size_bytes + append.size_bytes > self.settings.segment_bytes
+        is_too_old = (
+            oldest_ms is not None and max_timestamp_ms - oldest_ms > self.settings.segment_ms
+        )
+        is_too_long = last_offset - active.base_offset > MAX_RELATIVE_OFFSET
         if not (is_too_large or is_too_old or is_too_long):
             return active
         active.write_indexes()
@@ -324,13 +264,15 @@ class PartitionLog:
         return segment
 
     def _create_segment(self, base_offset: Offset) -> Segment:
-        self._directory_to_sync = True  # flush syncs the entry before the point moves past it
-        return Segment.create(
+        segment = Segment.create(
             self._disk,
             self.directory,
             base_offset,
             index_interval_bytes=self.settings.index_interval_bytes,
         )
+        with self._flush_lock:
+            self._directory_to_sync = True  # before the recovery point moves past it
+        return segment
 
     # Reading
 
@@ -347,54 +289,43 @@ class PartitionLog:
             return b""
         segment = self._segments[bisect_right(self._base_offsets, offset) - 1]
         try:
-            position = self._position_after.get(offset)
-            if position is None:
-                position = segment.position_of(offset)
-            data = segment.file.read_at(position, min(max_bytes, segment.size_bytes - position))
-            if len(data) < HEADER_BYTES:
-                data = segment.file.read_at(position, HEADER_BYTES)
-            size_bytes = read_header(data).size_bytes
-            if size_bytes > segment.size_bytes - position:
-                raise CorruptBatch(position, "a batch within its segment", f"{size_bytes} bytes")
-            if size_bytes > len(data):
-                data = segment.file.read_at(position, size_bytes)
+            position, first_offset = self._locate(segment, offset)
+            data = self._read_at_least_one_batch(segment, position, max_bytes)
         except OSError as error:
-            raise self._failed_by(error, "read") from error
-        return self._whole_batches(segment, data, position, offset, end_offset)
+            raise self._broken_by(error, "read") from error
+        size_bytes, next_offset = servable_bytes(
+            data,
+            position=position,
+            first_offset=first_offset,
+            end_offset=end_offset,
+            epochs=self._checkpoint.epochs,
+            known_corrupt=self._corrupt_offsets,
+        )
+        if len(self._read_hints) >= _MAX_READ_HINTS:
+            self._read_hints.clear()
+        self._read_hints[next_offset] = (segment, position + size_bytes)
+        return data if size_bytes == len(data) else data[:size_bytes]
 
-    def _whole_batches(
-        self, segment: Segment, data: bytes, position: int, offset: Offset, end_offset: Offset
-    ) -> bytes:
-        """Cut where the next batch is cut, not readable yet, or corrupt; corrupt first: raises."""
-        end = 0
-        expected: Offset | None = None
-        while end + HEADER_BYTES <= len(data):
-            try:
-                header = read_header(data, end)
-                base_offset = header.base_offset
-                if expected is None and not base_offset <= offset <= header.last_offset:
-                    raise CorruptBatch(position, f"offset {offset}", f"base {base_offset}")
-                if expected is not None and base_offset != expected:
-                    raise CorruptBatch(position, f"offset {expected}", f"offset {base_offset}")
-                epoch = self._epochs.epoch_at(base_offset)
-                if header.partition_leader_epoch != epoch:
-                    found = f"leader epoch {header.partition_leader_epoch}"
-                    raise CorruptBatch(position + end, f"leader epoch {epoch}", found)
-                if base_offset in self._corrupt_offsets:
-                    raise CorruptBatch(position + end, "the CRC of its header", "another one")
-            except CorruptBatch:
-                if end:
-                    break
-                raise
-            if header.last_offset >= end_offset or end + header.size_bytes > len(data):
-                break
-            end += header.size_bytes
-            expected = header.next_offset
-        if expected is not None and expected < segment.next_offset:
-            if len(self._position_after) >= _MAX_READ_HINTS:
-                self._position_after.clear()
-            self._position_after[expected] = position + end
-        return data if end == len(data) else data[:end]
+    def _locate(self, segment: Segment, offset: Offset) -> tuple[int, Offset]:
+        """Position and base offset of the batch with `offset`; a reader goes on where it ended."""
+        hint = self._read_hints.get(offset)
+        if hint is not None and hint[0] is segment:
+            return hint[1], offset
+        placed = segment.find(offset)
+        return placed.position, placed.header.base_offset
+
+    def _read_at_least_one_batch(self, segment: Segment, position: int, max_bytes: int) -> bytes:
+        available = segment.size_bytes - position
+        data = segment.file.read_at(position, min(max(max_bytes, HEADER_BYTES), available))
+        try:
+            size_bytes = read_header(data).size_bytes
+        except CorruptBatch as error:
+            raise error.moved_to(position) from error
+        if size_bytes > available:
+            raise CorruptBatch(position, f"at most {available} bytes", f"{size_bytes} bytes")
+        if size_bytes > len(data):
+            data = segment.file.read_at(position, size_bytes)
+        return data
 
     def verify(self, offset: Offset, *, max_bytes: int, end_offset: Offset) -> Offset:
         """Checks the CRC of what `read` would return; the offset after it.
@@ -421,26 +352,12 @@ class PartitionLog:
         In batches that cannot be opened here, the first offset of the batch: never too late a one.
         Raises CorruptBatch, StorageFailed.
         """
-        for segment in self._segments:
-            if segment.next_offset <= self.log_start_offset:
-                continue
-            try:
-                placed = segment.first_batch_at_or_after(timestamp_ms)
-                if placed is None:
-                    continue
-                position, header = placed
-                batch = memoryview(segment.file.read_at(position, header.size_bytes))
-            except OSError as error:
-                raise self._failed_by(error, "look up a timestamp") from error
-            check_crc(header, batch, position)
-            try:
-                for record in read_records(batch):
-                    if record.timestamp_ms >= timestamp_ms and record.offset >= self.log_start_offset:
-                        return record.offset, record.timestamp_ms
-            except UnsupportedCompression:
-                offset = max(header.base_offset, self.log_start_offset)
-                return offset, header.max_timestamp_ms
-        return None
+        try:
+            return first_record_from(
+                self._segments, timestamp_ms, log_start_offset=self.log_start_offset
+            )
+        except OSError as error:
+            raise self._broken_by(error, "look up a timestamp") from error
 
     # Truncating
 
@@ -448,7 +365,7 @@ class PartitionLog:
         """Removes batches that hold `offset` or more, and epochs that start there. Records removed.
 
         A batch is never split, so the log may end below `offset`. Checkpoint the recovery points
-        soon after. Raises StorageFailed.
+        soon after. Raises CorruptBatch (nothing changed), StorageFailed.
         """
         self._ensure_writable()
         if offset < self.log_start_offset:
@@ -457,62 +374,59 @@ class PartitionLog:
         try:
             if offset < old_end_offset:
                 self._cut_segments(offset)
-            if self._epochs.truncate_from_end(min(offset, self.log_end_offset)):
-                self._epochs_to_write = True
+            self._checkpoint.truncate_from_end(min(offset, self.log_end_offset))
             self._write_epochs_if_possible()
         except OSError as error:
             raise self._broken_by(error, "truncate") from error
         return old_end_offset - self.log_end_offset
 
     def _cut_segments(self, offset: Offset) -> None:
-        self._forget_positions(offset)
-        while len(self._segments) > 1 and self._active.base_offset >= offset:
-            self._active.retire()
-            self._segments.pop()
-            self._base_offsets.pop()
-        segment = self._active
-        if offset < segment.next_offset:
-            position = segment.position_of(offset)
-            kept = segment.file.read_at(position, HEADER_BYTES)
-            next_offset = read_header(kept).base_offset
-            segment.truncate(position, next_offset)
+        keep = bisect_right(self._base_offsets, offset)
+        segment = self._segments[keep - 1]
+        found = segment.find(offset) if offset < segment.next_offset else None
+        self._forget_from(offset)
+        for later in reversed(self._segments[keep:]):
+            later.retire()
+        del self._segments[keep:], self._base_offsets[keep:]
+        if found is not None:
+            segment.truncate(found.position, found.header.base_offset)
         self.log_end_offset = segment.next_offset
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-        with self._flush_lock:
-            self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self._lower_recovery_point(self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> int:
         """Drops everything; the log is empty and begins at `offset`. Records removed."""
         self._ensure_writable()
         removed = self.log_end_offset - self.log_start_offset
-        self._forget_positions(Offset(0))
+        self._forget_from(_FIRST_OFFSET)
         try:
             for segment in reversed(self._segments):
                 segment.retire()
             self._segments = [self._create_segment(offset)]
-            self._epochs_to_write |= self._epochs.truncate_from_end(Offset(0))
+            self._base_offsets = [offset]
+            self._checkpoint.truncate_from_end(_FIRST_OFFSET)
             self._write_epochs_if_possible()
         except OSError as error:
             raise self._broken_by(error, "truncate") from error
-        self._base_offsets = [offset]
         self.log_start_offset = self.log_end_offset = offset
-        with self._flush_lock:
-            self.recovery_point = min(self.recovery_point, offset)
+        self._lower_recovery_point(offset)
         return removed
 
-    def _forget_positions(self, offset: Offset) -> None:
+    def _forget_from(self, offset: Offset) -> None:
         with self._flush_lock:
             self._truncations += 1  # a flush under way must not move the recovery point
-        self._position_after.clear()
+        self._read_hints.clear()
         self._corrupt_offsets = {known for known in self._corrupt_offsets if known < offset}
 
+    def _lower_recovery_point(self, offset: Offset) -> None:
+        with self._flush_lock:
+            self._truncations += 1  # also one that began while the files were cut
+            self.recovery_point = min(self.recovery_point, offset)
+
     def _write_epochs_if_possible(self) -> None:
-        """A full disk must not stop a truncation; no append follows before they are written."""
-        try:
-            self._write_epochs()
-        except OSError as error:
-            if error.errno not in _DISK_FULL_ERRORS:
-                raise
+        if self._checkpoint.write_if_possible():
+            with self._flush_lock:
+                self._epochs_to_sync = True
 
     # Making durable
 
@@ -531,11 +445,13 @@ class PartitionLog:
         try:
             for segment in unsynced:
                 segment.file.sync()
-            if sync_epochs and self._disk.exists(self._epochs_path):
-                self._disk.sync_file(self._epochs_path)
+            if sync_epochs and self._checkpoint.exists:
+                self._disk.sync_file(self._checkpoint.path)
             if sync_directory or sync_epochs:
                 self._disk.sync_directory(self.directory)
         except OSError as error:
+            if self._is_removed:
+                return  # renamed away under us
             raise self._broken_by(error, "flush") from error
         with self._flush_lock:
             if self._truncations == truncations:
@@ -553,7 +469,12 @@ class PartitionLog:
         except OSError as error:
             raise self._failed_by(error, "close") from error
         self.flush()
-        self._failure = "closed"
+        self._failure = "it is closed"
+
+    def note_removed(self) -> None:
+        """Its directory is about to be renamed away: no more writes, and a flush may find nothing."""
+        self._is_removed = True
+        self._failure = self._failure or "it was removed"
 
     # Failing
 
@@ -565,7 +486,7 @@ class PartitionLog:
             )
 
     def _failed_by(self, error: OSError, action: str) -> DiskFull | StorageFailed:
-        if error.errno in _DISK_FULL_ERRORS and not self._failure:
+        if error.errno in DISK_FULL_ERRORS and not self._failure:
             return DiskFull(f"cannot {action} in {self.directory}: {error}; nothing was written")
         return self._broken_by(error, action)
 

@@ -1,9 +1,9 @@
 """Kafka's RecordBatch v2: header, CRC32C, and for those who need them, the records inside.
 
-The broker treats batches as opaque bytes: it reads the 61 header bytes, checks the CRC, and writes a
-new 16-byte prefix (base offset, length, leader epoch) before the rest, which the CRC covers from
-byte 21 on. So nothing here is done per record except in `build_batch` and `read_records`, which serve
-the HTTP door. Layout: Apache Kafka, DefaultRecordBatch and DefaultRecord.
+The broker treats batches as opaque bytes: it reads the 61 header bytes, checks the CRC, and writes
+a new 16-byte prefix (base offset, length, leader epoch) before the rest, which the CRC covers from
+byte 21 on. So nothing here is done per record except in `build_batch` and `read_records`, which
+serve the HTTP door. Layout: Apache Kafka, DefaultRecordBatch and DefaultRecord.
 """
 
 import zlib
@@ -15,7 +15,12 @@ from typing import NamedTuple, Protocol
 from crc32c import crc32c
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
-from tidemark_broker.storage.errors import CorruptBatch, InvalidBatch, UnsupportedCompression
+from tidemark_broker.storage.errors import (
+    CorruptBatch,
+    CutBatch,
+    InvalidBatch,
+    UnsupportedCompression,
+)
 
 __all__ = [
     "CRC_START",
@@ -25,6 +30,7 @@ __all__ = [
     "Batch",
     "BatchHeader",
     "CorruptBatch",
+    "CutBatch",
     "InvalidBatch",
     "NewRecord",
     "Record",
@@ -54,7 +60,7 @@ assert _HEADER.size == HEADER_BYTES
 
 
 class BatchHeader(NamedTuple):
-    """A tuple and not a frozen dataclass: it is made for every batch on the hot path (4x cheaper)."""
+    """A tuple, not a frozen dataclass: one is made for every batch on the hot path (4x cheaper)."""
 
     base_offset: Offset
     size_bytes: int  # the whole batch, with the 12 bytes before the length's count
@@ -105,6 +111,9 @@ class Record:
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
+RecordTuple = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
+
+
 class NewRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
@@ -126,7 +135,7 @@ def read_header(view: bytes | memoryview, position: int = 0) -> BatchHeader:
     Does not ask whether the whole batch is in `view`. Raises CorruptBatch.
     """
     if len(view) - position < HEADER_BYTES:
-        raise CorruptBatch(
+        raise CutBatch(
             position, f"{HEADER_BYTES} header bytes", f"{max(0, len(view) - position)} bytes"
         )
     (
@@ -182,7 +191,7 @@ def split_batches(data: memoryview, *, max_batch_bytes: int) -> list[Batch]:
                 position, f"a batch of at most {max_batch_bytes} bytes", f"{size_bytes} bytes"
             )
         if position + size_bytes > end:
-            raise CorruptBatch(position, f"{size_bytes} bytes", f"only {end - position} bytes")
+            raise CutBatch(position, f"{size_bytes} bytes", f"only {end - position} bytes")
         batch = data[position : position + size_bytes]
         if crc32c(batch[CRC_START:]) != header.crc:
             check_crc(header, batch, position)
@@ -192,13 +201,13 @@ def split_batches(data: memoryview, *, max_batch_bytes: int) -> list[Batch]:
 
 
 def build_batch(
-    records: Sequence[RecordLike | tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]],
+    records: Sequence[RecordLike | RecordTuple],
     *,
     timestamp_ms: int,
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
-) -> bytes:  # fmt: skip
+) -> bytes:
     """One uncompressed batch at base offset 0, as a producer would send it.
 
     Each record is (key, value, headers): a tuple, or anything with these attributes.

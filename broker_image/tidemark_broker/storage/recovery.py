@@ -1,7 +1,7 @@
 """Opening a log's segments: trusted up to the recovery point, verified byte by byte after it.
 
-From the segment that holds the recovery point on, every batch's CRC, offset and epoch is checked and
-the indexes are made anew; at the first invalid batch the segment is cut and all later ones are
+From the segment that holds the recovery point on, every batch's CRC, offset and epoch is checked
+and the indexes are made anew; at the first invalid batch the segment is cut and all later ones are
 removed (I10). Before that point only the shape is checked, and a segment that fails there is
 treated like one after it. Nothing is synced, and the recovery point is not moved. Kafka: LogLoader.
 
@@ -12,13 +12,13 @@ it. Where the file is missing, empty or unreadable, epochs are derived from the 
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tidemark_protocol.ids import Offset
 
 from tidemark_broker.storage.disk import Disk
-from tidemark_broker.storage.errors import CorruptBatch
+from tidemark_broker.storage.errors import CorruptBatch, CutBatch
 from tidemark_broker.storage.leader_epochs import LeaderEpochs
 from tidemark_broker.storage.record_batch import BatchHeader
 from tidemark_broker.storage.segment import Segment, log_path
@@ -86,7 +86,7 @@ def load_segments(
         expected = segment.next_offset
     end_offset = loaded.segments[-1].next_offset
     epochs.truncate_from_end(Offset(end_offset + 1))  # an epoch without batches may start there
-    loaded.report = _with_verified(loaded.report, verified)
+    loaded.report = replace(loaded.report, verified_segments=verified)
     return loaded
 
 
@@ -159,13 +159,12 @@ def _cut(
     segment = loaded.segments[-1]
     size_bytes = segment.size_bytes
     # Torn: the write stopped before the batch's own end. All else is damage, not a kill.
-    torn = index == len(base_offsets) - 1 and cut.found.startswith("only ")
+    torn = index == len(base_offsets) - 1 and isinstance(cut, CutBatch)
     _remove_from(disk, directory, base_offsets, index + 1, loaded, f"{segment.path.name}: {cut}")
     segment.truncate(cut.position, segment.next_offset)
-    loaded.report = RecoveryReport(
+    loaded.report = replace(
+        loaded.report,
         cut_bytes=loaded.report.cut_bytes + size_bytes - cut.position,
-        removed_segments=loaded.report.removed_segments,
-        reason=loaded.report.reason,
         only_a_torn_tail=torn,
     )
 
@@ -191,10 +190,4 @@ def _remove_from(
         removed_segments=len(base_offsets) - index,
         reason=reason,
         only_a_torn_tail=False,
-    )
-
-
-def _with_verified(report: RecoveryReport, verified: int) -> RecoveryReport:
-    return RecoveryReport(
-        verified, report.cut_bytes, report.removed_segments, report.reason, report.only_a_torn_tail
     )

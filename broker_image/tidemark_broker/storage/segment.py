@@ -1,8 +1,8 @@
 """One segment: a .log file of whole batches with its two indexes; and the scan over such a file.
 
-A segment is appended to, truncated, or deleted whole (I10). Headers are checked on every walk: magic,
-lengths, and that offsets continue without holes; the CRC only where asked, as it costs a read of
-everything. Indexes are hints: a batch found through one is compared with what the entry said.
+A segment is appended to, truncated, or deleted whole (I10). Headers are checked on every walk:
+magic, lengths, and that offsets continue without holes; the CRC only where asked, as it costs a
+read of everything. Indexes are hints: a batch found through one is compared with what the entry said.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from crc32c import crc32c
 from tidemark_protocol.ids import Offset
 
 from tidemark_broker.storage.disk import MAX_BUFFERS_PER_WRITE, Buffer, Disk, DiskFile
-from tidemark_broker.storage.errors import CorruptBatch
+from tidemark_broker.storage.errors import CorruptBatch, CutBatch
 from tidemark_broker.storage.indexes import MalformedIndex, OffsetIndex, TimeIndex
 from tidemark_broker.storage.record_batch import (
     CRC_START,
@@ -41,7 +41,7 @@ def scan_batches(
     verify_crc: bool,
     chunk_bytes: int = SCAN_BYTES,
 ) -> Iterator[PlacedBatch]:
-    """Batches from byte `start` to `end`, which must be a boundary; reads chunks, never a whole file.
+    """Batches from byte `start`, a boundary, to `end`; reads chunks, never a whole file.
 
     Raises CorruptBatch with the file position at the first batch that is cut, does not continue the
     offsets (I4), or, if `verify_crc`, has another CRC than its header says.
@@ -54,13 +54,13 @@ def scan_batches(
         try:
             header = read_header(chunk, position - chunk_start)
         except CorruptBatch as error:
-            raise CorruptBatch(position, error.expected, error.found) from error
+            raise error.moved_to(position) from error
         if header.base_offset != expected_offset:
             raise CorruptBatch(
                 position, f"base offset {expected_offset}", f"base offset {header.base_offset}"
             )
         if header.size_bytes > end - position:
-            raise CorruptBatch(position, f"{header.size_bytes} bytes", f"only {end - position}")
+            raise CutBatch(position, f"{header.size_bytes} bytes", f"only {end - position}")
         if verify_crc:
             _check_crc(file, position, header, chunk, chunk_start)
         yield PlacedBatch(position, header)
@@ -83,13 +83,13 @@ def _check_crc(
             break
         piece = memoryview(file.read_at(at, min(SCAN_BYTES, end - at)))
         if not piece:
-            raise CorruptBatch(position, f"{header.size_bytes} bytes", f"{at - position} bytes")
+            raise CutBatch(position, f"{header.size_bytes} bytes", f"{at - position} bytes")
     if checksum != header.crc:
         raise CorruptBatch(position, f"CRC32C {header.crc:08x}", f"{checksum:08x}")
 
 
 class Segment:
-    """Positions are bytes in the .log file. `size_bytes` is what was written in full, and counts."""
+    """Positions are bytes in the .log file; `size_bytes` is what was written in full and counts."""
 
     def __init__(
         self, disk: Disk, directory: Path, base_offset: Offset, *, index_interval_bytes: int
@@ -102,6 +102,7 @@ class Segment:
         self.file: DiskFile
         self._disk = disk
         self._index_interval_bytes = index_interval_bytes
+        self._index_was_rebuilt = False
         self._clear_indexes()
 
     @classmethod
@@ -201,7 +202,7 @@ class Segment:
             try:
                 expected = read_header(self.file.read_at(start, HEADER_BYTES)).base_offset
             except CorruptBatch as error:
-                raise CorruptBatch(start, error.expected, error.found) from error
+                raise error.moved_to(start) from error
         return scan_batches(
             self.file,
             start=start,
@@ -234,39 +235,55 @@ class Segment:
 
     # Finding
 
-    def position_of(self, offset: Offset) -> int:
-        """Where the batch that holds `offset` begins; `size_bytes` if it is the next to come."""
-        if offset >= self.next_offset:
-            return self.size_bytes
-        try:
-            return self._position_from(self._offset_index.floor(offset - self.base_offset), offset)
-        except CorruptBatch:
-            self.rebuild_indexes()
-            return self._position_from(
-                self._offset_index.floor(offset - self.base_offset), offset
-            )
+    def find(self, offset: Offset) -> PlacedBatch:
+        """The batch that holds `offset`, which must be one of this segment's.
 
-    def _position_from(self, entry: tuple[int, int] | None, offset: Offset) -> int:
+        Raises CorruptBatch if it or its neighbours are not what they should be.
+        """
+        relative_offset = offset - self.base_offset
+        try:
+            return self._find_from(self._offset_index.floor(relative_offset), offset)
+        except CorruptBatch:
+            if self._index_was_rebuilt:
+                raise
+        # Was it the index that led us astray? Asked once: this reads the whole segment.
+        self._index_was_rebuilt = True
+        self._rebuild_offset_index()
+        return self._find_from(self._offset_index.floor(relative_offset), offset)
+
+    def _find_from(self, entry: tuple[int, int] | None, offset: Offset) -> PlacedBatch:
         relative_offset, start = entry or (None, 0)
-        for position, header in self._walk(start):
-            if relative_offset is not None and position == start:
+        for placed in self._walk(start):
+            last_offset = placed.header.last_offset
+            if relative_offset is not None and placed.position == start:
                 indexed = self.base_offset + relative_offset
-                if header.last_offset != indexed:
-                    raise CorruptBatch(position, f"last offset {indexed}", f"{header.last_offset}")
-            if header.last_offset >= offset:
-                return position
+                if last_offset != indexed:
+                    raise CorruptBatch(start, f"last offset {indexed}", f"{last_offset}")
+            if last_offset >= offset:
+                return placed
         raise CorruptBatch(self.size_bytes, f"a batch with offset {offset}", "the segment's end")
 
-    def first_batch_at_or_after(self, timestamp_ms: int) -> PlacedBatch | None:
-        """The first batch whose largest timestamp is not before `timestamp_ms`."""
+    def _rebuild_offset_index(self) -> None:
+        """Changes nothing if the segment itself is corrupt: raises CorruptBatch then."""
+        fresh = Segment(
+            self._disk,
+            self.path.parent,
+            self.base_offset,
+            index_interval_bytes=self._index_interval_bytes,
+        )
+        fresh.file, fresh.size_bytes = self.file, self.size_bytes
+        fresh.rebuild_indexes()
+        self._offset_index = fresh._offset_index
+
+    def batches_reaching(self, timestamp_ms: int) -> Iterator[PlacedBatch]:
+        """Those whose largest timestamp is not before `timestamp_ms`, in offset order."""
         if timestamp_ms > self.max_timestamp_ms:
-            return None
+            return
         floor = self._time_index.floor(timestamp_ms)
-        start = 0 if floor is None else self.position_of(Offset(self.base_offset + floor))
+        start = 0 if floor is None else self.find(Offset(self.base_offset + floor)).position
         for placed in self._walk(start):
             if placed.header.max_timestamp_ms >= timestamp_ms:
-                return placed
-        return None
+                yield placed
 
     # Changing
 

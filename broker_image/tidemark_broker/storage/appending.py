@@ -1,0 +1,90 @@
+"""What an append would write, decided before anything is touched. Pure.
+
+A leader gives offsets and its epoch; a follower keeps what the leader gave and checks that it
+continues its own log (I4, I5). On the hot path of every produce and every replicated fetch.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidemark_protocol.ids import LeaderEpoch, Offset
+
+from tidemark_broker.storage.disk import Buffer
+from tidemark_broker.storage.errors import CorruptBatch, InvalidBatch, OffsetGap
+from tidemark_broker.storage.record_batch import LENGTH_END, PREFIX, Batch
+
+
+class PlacedBytes(NamedTuple):
+    size_bytes: int
+    last_offset: Offset
+    max_timestamp_ms: int
+
+
+class PreparedAppend(NamedTuple):
+    buffers: Sequence[Buffer]
+    size_bytes: int
+    batches: Sequence[PlacedBytes]
+    new_epochs: Sequence[tuple[LeaderEpoch, Offset]]
+
+    @property
+    def last_offset(self) -> Offset:
+        return self.batches[-1].last_offset
+
+
+def prepare_as_leader(
+    batches: Sequence[Batch], *, log_end_offset: Offset, leader_epoch: LeaderEpoch
+) -> PreparedAppend:
+    """Base offset and epoch go into a new prefix; the rest, which the CRC covers, is not copied.
+
+    Raises InvalidBatch, ValueError if there is no batch.
+    """
+    if not batches:
+        raise ValueError("nothing to append: expected at least one batch")
+    offset = log_end_offset
+    buffers: list[Buffer] = []
+    placed: list[PlacedBytes] = []
+    total_bytes = 0
+    for header, data in batches:
+        # Only compaction may leave fewer records than offsets, and only we write control batches.
+        if header.record_count != header.last_offset_delta + 1 or header.is_control:
+            raise InvalidBatch(
+                total_bytes,
+                f"{header.last_offset_delta + 1} records in no control batch",
+                f"{header.record_count} records, attributes {header.attributes:#x}",
+            )
+        size_bytes = header.size_bytes
+        buffers.append(PREFIX.pack(offset, size_bytes - LENGTH_END, leader_epoch))
+        buffers.append(data[PREFIX.size :])
+        offset = Offset(offset + header.record_count)
+        placed.append(PlacedBytes(size_bytes, Offset(offset - 1), header.max_timestamp_ms))
+        total_bytes += size_bytes
+    return PreparedAppend(buffers, total_bytes, placed, ())
+
+
+def prepare_as_follower(
+    data: memoryview,
+    batches: Sequence[Batch],
+    *,
+    log_end_offset: Offset,
+    last_batch_epoch: LeaderEpoch,
+) -> PreparedAppend:
+    """Raises OffsetGap, CorruptBatch. `last_batch_epoch` is -1 for an empty log."""
+    expected = log_end_offset
+    epoch = last_batch_epoch
+    placed: list[PlacedBytes] = []
+    new_epochs: list[tuple[LeaderEpoch, Offset]] = []
+    position = 0
+    for header, _ in batches:
+        if header.base_offset != expected:
+            raise OffsetGap(expected, header.base_offset)
+        if header.partition_leader_epoch < max(0, epoch):  # I5
+            found = f"{header.partition_leader_epoch}"
+            raise CorruptBatch(position, f"leader epoch {max(0, epoch)} or later", found)
+        # The first always: it may contradict an epoch that has no batches here.
+        if header.partition_leader_epoch != epoch or not placed:
+            epoch = header.partition_leader_epoch
+            new_epochs.append((epoch, expected))
+        placed.append(PlacedBytes(header.size_bytes, header.last_offset, header.max_timestamp_ms))
+        expected = header.next_offset
+        position += header.size_bytes
+    return PreparedAppend([data], len(data), placed, new_epochs)

@@ -1,0 +1,43 @@
+"""The first record at or after a timestamp: by time index, headers, then one batch's records."""
+
+from collections.abc import Iterable
+
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.storage.errors import UnsupportedCompression
+from tidemark_broker.storage.record_batch import check_crc, read_records
+from tidemark_broker.storage.segment import PlacedBatch, Segment
+
+
+def first_record_from(
+    segments: Iterable[Segment], timestamp_ms: int, *, log_start_offset: Offset
+) -> tuple[Offset, int] | None:
+    """(offset, timestamp), or None. Raises CorruptBatch, OSError.
+
+    In batches that cannot be opened here, the first offset of the batch: never too late a one.
+    """
+    for segment in segments:
+        if segment.next_offset <= log_start_offset:
+            continue
+        for placed in segment.batches_reaching(timestamp_ms):
+            found = _record_from(segment, placed, timestamp_ms, log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def _record_from(
+    segment: Segment, placed: PlacedBatch, timestamp_ms: int, log_start_offset: Offset
+) -> tuple[Offset, int] | None:
+    position, header = placed
+    if header.last_offset < log_start_offset:
+        return None
+    batch = memoryview(segment.file.read_at(position, header.size_bytes))
+    check_crc(header, batch, position)
+    try:
+        for record in read_records(batch):
+            if record.offset >= log_start_offset and record.timestamp_ms >= timestamp_ms:
+                return record.offset, record.timestamp_ms
+    except UnsupportedCompression:
+        return max(header.base_offset, log_start_offset), header.max_timestamp_ms
+    return None
