@@ -5,7 +5,7 @@ import os
 import shlex
 import time
 
-from . import config, docker, load, node_image, tools
+from . import config, docker, load, node_image, node_recipe, tools
 from .docker import Docker
 from .run import Fail, Steps, answer, say
 
@@ -68,9 +68,9 @@ def up() -> None:
 def _image_of(found: Docker) -> str:
     names = nodes(found, also_stopped=True)
     image = found.must("inspect", "--format", "{{.Config.Image}}", names[0]).strip()
-    if image not in (node_image.tag(), config.PUBLISHED_NODE):
+    if image not in (node_recipe.tag(), config.PUBLISHED_NODE):
         say(
-            f"cluster: its nodes are of {image}, the recipe is now at {node_image.tag()};"
+            f"cluster: its nodes are of {image}, the recipe is now at {node_recipe.tag()};"
             " `make cluster-down cluster` makes it anew"
         )
     return image
@@ -84,8 +84,8 @@ def _tools(found: Docker, image: str) -> None:
         steps.run()
     for tool in tools.INSTALLED:
         tools.link(tool, tools.home(tool))
-    built = node_image.go_programs() / "kube"
-    ours = image == node_image.tag() and built.exists()
+    built = node_recipe.go_programs() / "kube"
+    ours = image == node_recipe.tag() and built.exists()
     tools.link("kubectl", built if ours else tools.kubectl(found, image))
 
 
@@ -132,7 +132,7 @@ def _await_ready() -> None:
     while True:
         count, words = ready()
         if count == config.NODES:
-            return
+            break
         if time.monotonic() - began > config.NODES_READY:
             raise Fail(
                 f"cluster: expected {config.NODES} Ready nodes within {config.NODES_READY} s,"
@@ -140,6 +140,18 @@ def _await_ready() -> None:
                 " or run `make cluster-down cluster`"
             )
         time.sleep(0.5)
+    # Names and volumes are the cluster's too; some seconds after the nodes.
+    left = max(5, config.NODES_READY - (time.monotonic() - began))
+    for namespace in ("kube-system", "local-path-storage"):
+        ok, text = _kubectl(
+            "wait", "--for=condition=Available", "deployment", "--all",
+            f"--namespace={namespace}", f"--timeout={left:.0f}s", limit=left + 10,
+        )  # fmt: skip
+        if not ok:
+            raise Fail(
+                f"cluster: expected the deployments of {namespace} to be available within"
+                f" {config.NODES_READY} s, found: {text}. Look with `kubectl get pods -A`"
+            )
 
 
 def _delete(found: Docker) -> None:
