@@ -129,14 +129,14 @@ class LogDirectory:
         self.highest_broker_epoch = BrokerEpoch(numbers[0])
         self.highest_controller_epoch = ControllerEpoch(numbers[1])
 
-    def _write_identity(self) -> None:
+    def _write_identity(self, cluster_id: str = "") -> None:
         properties = {
             "version": "1",
             "node.id": str(self.broker_id),
             "directory.id": self.directory_id,
         }
-        if self.cluster_id:
-            properties["cluster.id"] = self.cluster_id
+        if cluster_id:
+            properties["cluster.id"] = cluster_id
         self._disk.write_atomically(
             self.path / checkpoints.META_PROPERTIES,
             checkpoints.encode_properties(properties),
@@ -149,8 +149,8 @@ class LogDirectory:
             return
         if self.cluster_id:
             raise ForeignVolume(self.path, f"cluster {cluster_id}", f"cluster {self.cluster_id}")
+        self._guarded("write the cluster id", lambda: self._write_identity(cluster_id))
         self.cluster_id = cluster_id
-        self._guarded("write the cluster id", self._write_identity)
 
     def note_epochs(self, broker_epoch: BrokerEpoch, controller_epoch: ControllerEpoch) -> None:
         """The highest ever seen, durable before the call returns (S16)."""
@@ -159,12 +159,12 @@ class LogDirectory:
             and controller_epoch <= self.highest_controller_epoch
         ):
             return
-        self.highest_broker_epoch = max(self.highest_broker_epoch, broker_epoch)
-        self.highest_controller_epoch = max(self.highest_controller_epoch, controller_epoch)
-        data = checkpoints.encode_highest_epochs(
-            self.highest_broker_epoch, self.highest_controller_epoch
-        )
+        highest_broker_epoch = max(self.highest_broker_epoch, broker_epoch)
+        highest_controller_epoch = max(self.highest_controller_epoch, controller_epoch)
+        data = checkpoints.encode_highest_epochs(highest_broker_epoch, highest_controller_epoch)
         self._guarded("write epochs", lambda: self._write(checkpoints.HIGHEST_EPOCHS, data))
+        self.highest_broker_epoch = highest_broker_epoch
+        self.highest_controller_epoch = highest_controller_epoch
 
     # Opening the logs
 
@@ -234,7 +234,8 @@ class LogDirectory:
     ) -> PartitionLog:
         """The log, durable as an empty one; the existing one if it is there already.
 
-        Another topic's log of the same name is set aside first. Four syncs: for many partitions call it in a worker. Raises DiskFull, StorageFailed.
+        Another topic's log of the same name is set aside first. Five syncs: for many partitions
+        call it in a worker. Raises DiskFull, StorageFailed.
         """
         with self._files_lock:
             existing = self.logs.get((topic_id, partition))
@@ -314,18 +315,24 @@ class LogDirectory:
             deleted = 0
             for name in self._disk.list_names(self.path):
                 path = self.path / name
-                if name.endswith(_DELETED_SUFFIX):
-                    if now_s - self._disk.changed_at_s(path) >= grace_s:
-                        self._disk.remove_tree(path)
-                        deleted += 1
-                elif _LOG_NAME.match(name) and self._disk.is_directory(path):
-                    for segment in self._disk.list_names(path):
-                        if segment.endswith(".deleted"):
-                            self._disk.remove(path / segment)
+                try:
+                    if name.endswith(_DELETED_SUFFIX):
+                        if now_s - self._disk.changed_at_s(path) >= grace_s:
+                            self._disk.remove_tree(path)
                             deleted += 1
+                    elif _LOG_NAME.match(name) and self._disk.is_directory(path):
+                        deleted += self._delete_retired_segments(path)
+                except FileNotFoundError:
+                    continue  # renamed by the loop meanwhile: the next pass finds it
             return deleted
 
         return self._guarded("delete removed logs", delete)
+
+    def _delete_retired_segments(self, path: Path) -> int:
+        retired = [name for name in self._disk.list_names(path) if name.endswith(".deleted")]
+        for name in retired:
+            self._disk.remove(path / name)
+        return len(retired)
 
     # Checkpoints
 

@@ -472,7 +472,7 @@ class PartitionLog:
         self._failure = "it is closed"
 
     def note_removed(self) -> None:
-        """Its directory is about to be renamed away: no more writes, and a flush may find nothing."""
+        """Its directory is being renamed away: no more writes, and a flush may find nothing."""
         self._is_removed = True
         self._failure = self._failure or "it was removed"
 

@@ -2,7 +2,7 @@
 
 A segment is appended to, truncated, or deleted whole (I10). Headers are checked on every walk:
 magic, lengths, and that offsets continue without holes; the CRC only where asked, as it costs a
-read of everything. Indexes are hints: a batch found through one is compared with what the entry said.
+read of everything. Indexes are hints: a batch found through one is compared with its entry.
 """
 
 from collections.abc import Iterator, Sequence
