@@ -1,0 +1,148 @@
+"""Watches Topics, BrokerPools and broker pods with kopf, in a thread and loop of its own.
+
+Only `on.event` handlers: kopf then writes nothing to any object. A handler passes on a key (what
+happened is read from the store in its turn) or a pod's trouble, which the controller looks into.
+What a watch misses, the sweeps of main.py find. If kopf ends for whatever reason, `on_end` is
+called, and the process has to end: it would be deaf.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import kopf
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.manifests.names import POD_SELECTOR, broker_id_of, pool_name_of
+from tidemark_operator.reconcile.work_queue import WorkKey
+from tidemark_operator.stores.object_store import BROKER_POOL, TIDEMARK_GROUP, TOPIC
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PodTrouble:
+    """A pod that was deleted or whose broker ended: reason enough to probe, no verdict."""
+
+    pool: str  # namespace/name
+    broker_id: BrokerId
+    reason: str
+
+
+class ClusterWatch:
+    """`on_key` and `on_trouble` are called in kopf's thread and must not block."""
+
+    def __init__(
+        self,
+        *,
+        namespaces: tuple[str, ...],
+        on_key: Callable[[WorkKey], None],
+        on_trouble: Callable[[PodTrouble], None],
+        on_end: Callable[[BaseException | None], None],
+    ) -> None:
+        self._namespaces = namespaces
+        self._on_key = on_key
+        self._on_trouble = on_trouble
+        self._on_end = on_end
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Blocks for `timeout_s` at most; the thread is a daemon."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            asyncio.run(
+                kopf.operator(
+                    registry=self._registry(),
+                    settings=watch_settings(),
+                    clusterwide=not self._namespaces,
+                    namespaces=self._namespaces,
+                    standalone=True,
+                    stop_flag=self._stop,
+                )
+            )
+        except BaseException as problem:  # a driver's top: whatever ended it is passed on
+            error = problem
+        self._on_end(error)
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(id="account", registry=registry)(kopf.login_with_service_account)
+        kopf.on.login(id="kubeconfig", registry=registry)(kopf.login_with_kubeconfig)
+
+        @kopf.on.event(TIDEMARK_GROUP, TOPIC.version, TOPIC.plural, registry=registry)
+        def on_topic(namespace: str | None, name: str | None, **_: Any) -> None:
+            self._on_key(WorkKey(TOPIC.kind, namespace or "", name or ""))
+
+        @kopf.on.event(TIDEMARK_GROUP, BROKER_POOL.version, BROKER_POOL.plural, registry=registry)
+        def on_pool(namespace: str | None, name: str | None, **_: Any) -> None:
+            self._on_key(WorkKey(BROKER_POOL.kind, namespace or "", name or ""))
+
+        @kopf.on.event("v1", "pods", registry=registry)
+        def on_pod(type: str | None, body: kopf.Body, namespace: str | None, **_: Any) -> None:  # noqa: A002
+            self._pass_on_pod(type, dict(body), namespace or "")
+
+        return registry
+
+    def _pass_on_pod(self, event_type: str | None, pod: dict[str, Any], namespace: str) -> None:
+        pool_name = pool_name_of(pod)
+        if pool_name is None:
+            return
+        trouble = pod_trouble(event_type, pod, namespace)
+        if trouble is not None:
+            self._on_trouble(trouble)
+        self._on_key(WorkKey(BROKER_POOL.kind, namespace, pool_name))
+
+
+def pod_trouble(event_type: str | None, pod: dict[str, Any], namespace: str) -> PodTrouble | None:
+    pool_name, broker_id = pool_name_of(pod), broker_id_of(pod)
+    if pool_name is None or broker_id is None:
+        return None
+    reason = _trouble_reason(event_type, pod)
+    if reason is None:
+        return None
+    return PodTrouble(f"{namespace}/{pool_name}", broker_id, reason)
+
+
+def _trouble_reason(event_type: str | None, pod: dict[str, Any]) -> str | None:
+    if event_type == "DELETED":
+        return "PodGone"
+    status = pod.get("status") or {}
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return "PodEnded"
+    for container in status.get("containerStatuses") or ():
+        state = container.get("state") or {}
+        restarted = container.get("restartCount", 0) > 0
+        if "terminated" in state or ("waiting" in state and restarted):
+            return "ContainerTerminated"
+    if "deletionTimestamp" in pod["metadata"]:
+        return "PodDeleted"
+    return None
+
+
+def watch_settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.scanning.disabled = True  # no watch of CRDs and namespaces: fewer rights
+    settings.peering.standalone = True  # a Lease decides who leads
+    settings.posting.enabled = False
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 330
+    settings.watching.connect_timeout = 10
+    # Bookmarks come every minute: a watch that is silent for longer is dead.
+    settings.watching.inactivity_timeout = 70
+    # Lists in pieces: decoding a large one holds the GIL, and the controller's loop with it.
+    settings.watching.chunk_size = 100
+    settings.watching.label_selectors["v1", "pods"] = POD_SELECTOR
+    settings.networking.request_timeout = 30
+    return settings
