@@ -13,7 +13,7 @@ _QUIET = ("kopf", "aiohttp.access", "asyncio")
 class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC)
-        line = {
+        line: dict[str, object] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time.microsecond // 1000:03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,

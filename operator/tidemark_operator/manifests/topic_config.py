@@ -55,6 +55,12 @@ KNOWN_CONFIGS: tuple[IntegerConfig | FixedConfig, ...] = (
     FixedConfig("unclean.leader.election.enable", "false", "unclean election is not built yet"),
 )
 KNOWN_NAMES = tuple(config.name for config in KNOWN_CONFIGS)
+# Names whose meaning is plain and whose spelling is near another name.
+_MEANT = {
+    "min.isr": "min.insync.replicas",
+    "retention": "retention.ms",
+    "retention.time.ms": "retention.ms",
+}
 _BY_NAME = {config.name: config for config in KNOWN_CONFIGS}
 
 
@@ -68,8 +74,8 @@ def config_faults(config: Mapping[str, str], replication_factor: int) -> Iterato
     wanted = config.get(MIN_INSYNC_REPLICAS, "")
     if re.fullmatch("[0-9]{1,2}", wanted) and int(wanted) > replication_factor:
         yield (
-            f"{MIN_INSYNC_REPLICAS} ({wanted}) is more than replicationFactor "
-            f"({replication_factor}): no record could ever be acknowledged"
+            f"{MIN_INSYNC_REPLICAS} is more than replicationFactor, so no record could ever be "
+            "acknowledged with acks=all"
         )
 
 
@@ -92,6 +98,8 @@ def effective_config(config: Mapping[str, str], replication_factor: int) -> dict
 
 def nearest_name(name: str) -> str:
     """The known name that the fewest edits make of `name`; case and separators count little."""
+    if name in _MEANT:
+        return _MEANT[name]
     plain = re.sub(r"[_\-\s]", ".", re.sub(r"(?<=[a-z])(?=[A-Z])", ".", name[:64])).lower()
     return min(KNOWN_NAMES, key=lambda known: (_edit_distance(plain, known), known))
 

@@ -1,0 +1,194 @@
+"""The CRD files and their Python mirror say the same, in the same words."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tidemark_operator.manifests.schemas import apply_defaults, effective, load_schema, validate
+from tidemark_operator.manifests.topic_config import (
+    KNOWN_CONFIGS,
+    KNOWN_NAMES,
+    IntegerConfig,
+    nearest_name,
+    unknown_config_sentence,
+)
+
+CRDS = Path(__file__).parents[3] / "crds"
+KINDS = ("Topic", "BrokerPool", "Broker", "PartitionSlice")
+
+
+def topic(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "tidemark.dev/v1alpha1",
+        "kind": "Topic",
+        "metadata": {"name": "orders", "namespace": "shop"},
+        "spec": spec,
+    }
+
+
+def pool(**spec: Any) -> dict[str, Any]:
+    return topic(**spec) | {"kind": "BrokerPool", "metadata": {"name": "default"}}
+
+
+def config_rules() -> list[dict[str, str]]:
+    spec = load_schema("Topic")["properties"]["spec"]
+    rules: list[dict[str, str]] = spec["properties"]["config"]["x-kubernetes-validations"]
+    return rules
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_a_schema_with_bounds(kind: str) -> None:
+    unbounded = list(_unbounded(load_schema(kind), kind))
+    assert unbounded == []
+
+
+def _unbounded(schema: dict[str, Any], path: str) -> Any:
+    kind = schema.get("type")
+    if kind == "array" and "maxItems" not in schema:
+        yield f"{path}: list without maxItems"
+    if kind == "object" and "additionalProperties" in schema and "maxProperties" not in schema:
+        yield f"{path}: map without maxProperties"
+    is_free = "." in path and "format" not in schema and "enum" not in schema
+    if kind == "string" and is_free and "maxLength" not in schema:
+        name = path.rpartition(".")[2]
+        if name not in ("apiVersion", "kind"):
+            yield f"{path}: string without maxLength"
+    for name, child in schema.get("properties", {}).items():
+        yield from _unbounded(child, f"{path}.{name}")
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), dict):
+            yield from _unbounded(schema[name], f"{path}.{name}")
+
+
+def test_each_known_config_has_the_rule_and_the_sentence_of_its_mirror() -> None:
+    by_sentence = {rule["message"]: " ".join(rule["rule"].split()) for rule in config_rules()[1:]}
+    expected = {}
+    for config in KNOWN_CONFIGS:
+        name = config.name
+        sentence = config.fault("surely wrong")
+        if isinstance(config, IntegerConfig):
+            digits = len(str(config.maximum))
+            rule = (
+                f"!('{name}' in self) || (self['{name}'].matches('^[0-9]{{1,{digits}}}$') "
+                f"&& int(self['{name}']) >= {config.minimum} "
+                f"&& int(self['{name}']) <= {config.maximum})"
+            )
+        else:
+            rule = f"!('{name}' in self) || self['{name}'] == '{config.only_value}'"
+        expected[sentence] = rule
+    assert by_sentence == expected
+
+
+def test_the_rule_about_unknown_names_lists_exactly_the_known_ones() -> None:
+    rule = config_rules()[0]
+    assert re.findall("'([^']+)'", rule["rule"]) == list(KNOWN_NAMES)
+    assert rule["message"] == f"unknown config; known names are {', '.join(KNOWN_NAMES)}"
+
+
+def test_the_table_of_misspellings_names_what_is_nearest() -> None:
+    table = dict(re.findall("'([^']+)': '([^']+)'", config_rules()[0]["messageExpression"]))
+    assert len(table) > 40
+    assert set(table.values()) == set(KNOWN_NAMES)
+    assert table == {name: nearest_name(name) for name in table}
+
+
+def test_sentences_of_the_mirror_stand_in_the_crds() -> None:
+    text = " ".join((CRDS / "topics.yaml").read_text().split())
+    old = topic(partitions=3, topicName="a")
+    new = topic(
+        partitions=2,
+        replicationFactor=5,
+        brokerPool="other",
+        commitRule="Isr",
+        flush="Always",
+        topicName="b",
+    )
+    sentences = validate(new, old)
+    assert len(sentences) == 6
+    for sentence in sentences:
+        assert sentence in text
+
+
+def test_sentences_about_pools_stand_in_the_crds() -> None:
+    text = " ".join((CRDS / "brokerpools.yaml").read_text().split())
+    sentences = validate(pool(replicas=1, storage={"size": "2Gi"}), pool(replicas=3))
+    assert len(sentences) == 2
+    for sentence in sentences:
+        assert sentence in text
+
+
+def test_an_unknown_config_is_refused_with_the_nearest_known_name() -> None:
+    assert validate(topic(config={"min.insync.replica": "2"})) == [
+        'unknown config "min.insync.replica"; the nearest known name is "min.insync.replicas"; '
+        f"known names are {', '.join(KNOWN_NAMES)}"
+    ]
+    assert '"segment.bytes"' in unknown_config_sentence("Segment_Byte")
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"min.insync.replicas": "two"}, "min.insync.replicas must be an integer from 1 to 10"),
+        ({"segment.bytes": "1"}, "segment.bytes must be an integer from 1048576 to 2147483647"),
+        (
+            {"retention.ms": "1000"},
+            'retention.ms can only be "-1" for now: retention is not built yet, everything is kept',
+        ),
+        (
+            {"min.insync.replicas": "4"},
+            "min.insync.replicas is more than replicationFactor, so no record could ever be "
+            "acknowledged with acks=all",
+        ),
+    ],
+)
+def test_values_that_do_not_work_are_refused(config: dict[str, str], sentence: str) -> None:
+    assert validate(topic(config=config)) == [sentence]
+
+
+def test_schema_errors_name_the_field() -> None:
+    assert validate(topic(partitions=0)) == ["spec.partitions: 0 is less than the minimum of 1"]
+    assert validate(topic(topicName="a b"))[0].startswith("spec.topicName: ")
+    assert validate(topic(topicName="..")) == ['topicName cannot be "." or ".."']
+
+
+def test_fields_that_the_api_server_would_prune_are_refused() -> None:
+    assert validate(topic(replicas=3)) == ['unknown field "spec.replicas"']
+
+
+def test_a_manifest_without_a_spec_is_refused() -> None:
+    manifest = topic()
+    del manifest["spec"]
+    assert validate(manifest) == ["Topic: 'spec' is a required property"]
+
+
+def test_defaults_are_those_of_the_crd() -> None:
+    assert apply_defaults(topic())["spec"] == {
+        "partitions": 1,
+        "replicationFactor": 3,
+        "brokerPool": "default",
+        "commitRule": "MinInsync",
+        "flush": "Os",
+        "deletionPolicy": "Retain",
+        "config": {},
+    }
+
+
+def test_min_insync_replicas_is_two_but_never_more_than_the_replication_factor() -> None:
+    assert effective(topic())["spec"]["config"]["min.insync.replicas"] == "2"
+    one = effective(topic(replicationFactor=1))["spec"]
+    assert one["config"]["min.insync.replicas"] == "1"
+    assert one["topicName"] == "orders"
+
+
+@pytest.mark.parametrize("path", sorted(CRDS.parent.glob("examples/*.yaml")), ids=lambda p: p.name)
+def test_every_example_is_valid(path: Path) -> None:
+    for manifest in yaml.safe_load_all(path.read_text()):
+        assert validate(manifest) == []
+
+
+def test_applying_defaults_leaves_the_manifest_as_it_was() -> None:
+    manifest = topic()
+    apply_defaults(manifest)
+    assert manifest["spec"] == {}
