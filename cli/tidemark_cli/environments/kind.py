@@ -1,6 +1,6 @@
 """The demo on a kind cluster: real pods, killed from inside and deleted by force.
 
-The cluster is up and Tidemark's chart installed before (`make demo ON=kind` sees to both). Load and
+The cluster is up and holds our images before (`make demo ON=kind` sees to both). Load and
 verifier run as a pod in a namespace of their own; leadership is followed on one watch of the
 PartitionSlices, which is the controller's durable truth.
 """
@@ -67,12 +67,8 @@ class KindEnvironment:
         self._watching: asyncio.Task[None] | None = None
 
     async def set_up(self, tell: Tell) -> None:
-        if (await self._kubectl.run("get", "crd", "topics.tidemark.dev")).exit_code != 0:
-            raise CommandFailed(
-                expected="a cluster with Tidemark's chart installed",
-                found="no resource topics.tidemark.dev there",
-                to_do="run `make demo ON=kind`, which brings up the cluster and installs it",
-            )
+        tell("helm upgrade --install tidemark charts/tidemark")
+        await self._kubectl.install_chart()
         await self._kubectl.must("create", "namespace", self.namespace)
         self._watching = asyncio.create_task(self._watch(), name="watch-slices")
         tell(f"kubectl apply -f examples/orders.yaml, in the empty namespace {self.namespace}")

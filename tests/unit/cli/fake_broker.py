@@ -1,0 +1,201 @@
+"""A hand-written fake of brokers' HTTP API: several brokers over one set of logs, on loopback."""
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+TOPIC = "orders"
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class FakeCluster:
+    """Every broker answers from the same state; `next_answers` come first, once each."""
+
+    broker_count: int = 2
+    partition_count: int = 1
+    leaders: dict[int, int] = field(default_factory=dict)
+    leader_epoch: int = 0
+    logs: dict[int, list[bytes]] = field(default_factory=dict)
+    next_answers: list[Answer] = field(default_factory=list)
+    produced_at: list[int] = field(default_factory=list)
+    replica_bytes: dict[tuple[int, int], str] = field(default_factory=dict)
+    servers: list[TestServer] = field(default_factory=list)
+
+    async def __aenter__(self) -> "FakeCluster":
+        for partition in range(self.partition_count):
+            self.leaders.setdefault(partition, partition % self.broker_count)
+            self.logs.setdefault(partition, [])
+        for broker_id in range(self.broker_count):
+            server = TestServer(self._app(broker_id), host="127.0.0.1")
+            await server.start_server()
+            self.servers.append(server)
+        return self
+
+    async def __aexit__(self, *reason: object) -> None:
+        for server in self.servers:
+            await server.close()
+
+    def url(self, broker_id: int) -> str:
+        return str(self.servers[broker_id].make_url("")).rstrip("/")
+
+    @property
+    def urls(self) -> list[str]:
+        return [self.url(broker_id) for broker_id in range(self.broker_count)]
+
+    def elect(self, partition: int, leader: int) -> None:
+        self.leaders[partition] = leader
+        self.leader_epoch += 1
+
+    async def kill(self, broker_id: int) -> None:
+        await self.servers[broker_id].close()
+
+    def topic_body(self) -> dict[str, Any]:
+        replicas = list(range(self.broker_count))
+        return {
+            "name": TOPIC,
+            "partitions": [
+                {
+                    "partition": partition,
+                    "leader": leader,
+                    "leader_epoch": self.leader_epoch,
+                    "partition_epoch": self.leader_epoch,
+                    "replicas": replicas,
+                    "in_sync_replicas": replicas,
+                }
+                for partition, leader in sorted(self.leaders.items())
+            ],
+        }
+
+    def _app(self, broker_id: int) -> web.Application:
+        partition_path = "/topics/{topic}/partitions/{partition}"
+
+        def at_leader(handler: Answer) -> Answer:
+            async def checked(request: web.Request) -> web.StreamResponse:
+                partition = int(request.match_info["partition"])
+                if self.leaders[partition] != broker_id:
+                    leader_url = self.url(self.leaders[partition])
+                    raise web.HTTPTemporaryRedirect(leader_url + request.path_qs)
+                return await handler(request)
+
+            return checked
+
+        async def produce(request: web.Request) -> web.StreamResponse:
+            self.produced_at.append(broker_id)
+            if self.next_answers:
+                return await self.next_answers.pop(0)(request)
+            body = await request.json()
+            return self.append(int(request.match_info["partition"]), body)
+
+        async def topic(request: web.Request) -> web.StreamResponse:
+            if request.match_info["topic"] != TOPIC:
+                return problem(404, "UNKNOWN_TOPIC_OR_PARTITION", outcome=None)
+            return web.json_response(self.topic_body())
+
+        async def brokers(request: web.Request) -> web.StreamResponse:
+            listed = [
+                {"broker_id": number, "http_url": url} for number, url in enumerate(self.urls)
+            ]
+            return web.json_response({"brokers": listed})
+
+        async def topics(request: web.Request) -> web.StreamResponse:
+            return web.json_response({"topics": [TOPIC]})
+
+        async def replica(request: web.Request) -> web.StreamResponse:
+            partition = int(request.match_info["partition"])
+            return web.json_response(self._replica(broker_id, partition))
+
+        app = web.Application()
+        app.router.add_get("/brokers", brokers)
+        app.router.add_get("/topics", topics)
+        app.router.add_get("/topics/{topic}", topic)
+        app.router.add_post(partition_path, at_leader(produce))
+        app.router.add_get(partition_path + "/records", at_leader(self._records))
+        app.router.add_get(partition_path + "/offsets", at_leader(self._offsets))
+        app.router.add_get(partition_path + "/replica", replica)
+        return app
+
+    def append(self, partition: int, body: dict[str, Any]) -> web.Response:
+        log = self.logs[partition]
+        offset = len(log)
+        log += [base64.b64decode(record["value"]) for record in body["records"]]
+        offsets = [{"partition": partition, "offset": offset + n} for n in range(len(log) - offset)]
+        return web.json_response({"offsets": offsets})
+
+    async def _records(self, request: web.Request) -> web.StreamResponse:
+        partition = int(request.match_info["partition"])
+        offset = int(request.query["offset"])
+        log = self.logs[partition]
+        if offset >= len(log):
+            await asyncio.sleep(min(0.02, int(request.query["max_wait_ms"]) / 1000))
+        records = [
+            {
+                "topic": TOPIC,
+                "partition": partition,
+                "offset": number,
+                "timestamp": 1,
+                "key": None,
+                "value": base64.b64encode(value).decode(),
+            }
+            for number, value in enumerate(log)
+            if number >= offset
+        ]
+        headers = {
+            "Tidemark-High-Watermark": str(len(log)),
+            "Tidemark-Next-Offset": str(max(offset, len(log))),
+        }
+        return web.json_response(records, headers=headers)
+
+    async def _offsets(self, request: web.Request) -> web.StreamResponse:
+        end = len(self.logs[int(request.match_info["partition"])])
+        return web.json_response({"beginning_offset": 0, "end_offset": end})
+
+    def _replica(self, broker_id: int, partition: int) -> dict[str, Any]:
+        end = len(self.logs[partition])
+        return {
+            "topic": TOPIC,
+            "partition": partition,
+            "broker_id": broker_id,
+            "role": "leader" if self.leaders[partition] == broker_id else "follower",
+            "log_start_offset": 0,
+            "high_watermark": end,
+            "log_end_offset": end,
+            "leader_epoch": self.leader_epoch,
+            "to_offset": end,
+            "sha256": self.replica_bytes.get((broker_id, partition), "same"),
+        }
+
+
+def problem(
+    status: int, error: str, *, outcome: str | None, retriable: bool = False
+) -> web.Response:
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "status": status,
+        "detail": f"detail of {error}",
+        "error": error,
+        "retriable": retriable,
+    }
+    if outcome is not None:
+        body["outcome"] = outcome
+    return web.json_response(body, status=status, content_type="application/problem+json")
+
+
+def answering(response: Callable[[], web.Response]) -> Answer:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return response()
+
+    return answer
+
+
+async def hang_up(request: web.Request) -> web.StreamResponse:
+    """The connection is cut after the request was read: its outcome is unknown."""
+    await request.read()
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()

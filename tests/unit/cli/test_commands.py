@@ -1,0 +1,82 @@
+"""The command line: exit codes, JSON, errors that say what to do."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tidemark_cli.arguments import parser
+from tidemark_cli.commands.apply import read_manifests
+from tidemark_cli.environments.kind import load_pod_manifest
+from tidemark_cli.failures import CommandFailed
+from tidemark_cli.key_placement import murmur2, partition_of_key
+from tidemark_cli.main import main
+
+COMMANDS = ("dev", "apply", "topics", "status", "produce", "consume", "load", "verify", "demo")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args([command, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: tidemark {command}" in capsys.readouterr().out
+
+
+def test_wrong_usage_is_exit_code_2() -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["produce"])
+    assert ended.value.code == 2
+
+
+def test_an_unreachable_server_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["produce", "orders", "x", "--server", "127.0.0.1:1"])
+    written = capsys.readouterr().err
+    assert code == 1
+    for word in ("expected:", "found:", "what to do:"):
+        assert word in written
+
+
+def test_an_error_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "--load", "/nowhere", "-o", "json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert set(error) == {"expected", "found", "toDo"}
+
+
+def test_a_load_file_of_something_else_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x").write_text("hello\n")
+    assert main(["verify", "--load", str(tmp_path / "x")]) == 2
+    assert "1 lines are no events" in capsys.readouterr().err
+
+
+def test_manifests_are_read_and_strange_ones_refused() -> None:
+    good = "apiVersion: tidemark.dev/v1alpha1\nkind: Topic\nmetadata: {name: a}\n"
+    assert [document["metadata"]["name"] for document in read_manifests(f"{good}---\n{good}")] == [
+        "a",
+        "a",
+    ]
+    for bad in ("", "a: [", "just words", "kind: Topic\n", "- 1\n"):
+        with pytest.raises(CommandFailed):
+            read_manifests(bad)
+
+
+def test_keys_are_placed_as_kafka_places_them() -> None:
+    # org.apache.kafka.common.utils.UtilsTest.testMurmur2
+    expected = {
+        b"21": -973932308,
+        b"foobar": -790332482,
+        b"a-little-bit-long-string": -985981536,
+        b"a-little-bit-longer-string": -1486304829,
+        b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+        b"abc": 479470107,
+    }
+    signed = {key: murmur2(key) - (1 << 32 if murmur2(key) >> 31 else 0) for key in expected}
+    assert signed == expected
+    assert partition_of_key(b"abc", 3) == 479470107 % 3
+
+
+def test_the_load_pod_runs_the_load_and_stays() -> None:
+    (container,) = load_pod_manifest(10.0)["spec"]["containers"]
+    assert container["image"] == "tidemark/broker:dev"
+    assert "tidemark load orders --server http://default-bootstrap:8080" in container["command"][2]

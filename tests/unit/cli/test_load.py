@@ -1,0 +1,97 @@
+"""A load run against fake brokers, and its verdict."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from tidemark_cli.client import TidemarkClient
+from tidemark_cli.load import LoadRun, LoadSettings
+from tidemark_cli.load_events import Event, LoadLedger, Read, encode_event, read_ledger
+from tidemark_cli.verify import verify
+
+from tests.unit.cli.fake_broker import TOPIC, FakeCluster, hang_up
+
+SETTINGS = LoadSettings(TOPIC, 2, "run", interval_ms=1.0, timeout_ms=2000)
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 20))
+
+
+async def load(client: TidemarkClient, records: int) -> LoadLedger:
+    """Runs until this many outcomes are known."""
+    events: list[Event] = []
+    outcomes = 0
+
+    def write(event: Event) -> None:
+        nonlocal outcomes
+        events.append(event)
+        outcomes += not isinstance(event, Read)
+        if outcomes > records:
+            load_run.stop()
+
+    load_run = LoadRun(client, SETTINGS, write)
+    await load_run.run()
+    return read_ledger(encode_event(event) for event in events)
+
+
+def test_a_quiet_run_is_found_whole_on_identical_replicas() -> None:
+    async def story() -> None:
+        async with (
+            FakeCluster(partition_count=2) as cluster,
+            TidemarkClient(cluster.urls) as client,
+        ):
+            ledger = await load(client, 40)
+            report = await verify(client, ledger, within_seconds=5)
+            assert ledger.is_finished
+            assert report.verdict.acknowledged >= 40
+            assert report.verdict.found == report.verdict.acknowledged
+            assert report.is_good
+            read = sum(len(offsets) for offsets in ledger.read.values())
+            assert read == sum(len(log) for log in cluster.logs.values())
+
+    run(story())
+
+
+def test_a_lost_answer_is_unknown_and_the_run_goes_on() -> None:
+    async def story() -> None:
+        async with (
+            FakeCluster(partition_count=2) as cluster,
+            TidemarkClient(cluster.urls) as client,
+        ):
+            cluster.next_answers = [hang_up]
+            ledger = await load(client, 20)
+            assert ledger.unknown_count == 1
+            assert (await verify(client, ledger, within_seconds=5)).is_good
+
+    run(story())
+
+
+def test_a_record_that_vanished_is_reported_lost() -> None:
+    async def story() -> None:
+        async with (
+            FakeCluster(partition_count=2) as cluster,
+            TidemarkClient(cluster.urls) as client,
+        ):
+            ledger = await load(client, 20)
+            cluster.logs[0].pop()
+            report = await verify(client, ledger, within_seconds=5)
+            assert report.verdict.lost == 1
+            assert not report.is_good
+
+    run(story())
+
+
+def test_replicas_that_differ_are_told() -> None:
+    async def story() -> None:
+        async with (
+            FakeCluster(partition_count=2) as cluster,
+            TidemarkClient(cluster.urls) as client,
+        ):
+            ledger = await load(client, 20)
+            cluster.replica_bytes[1, 0] = "other"
+            report = await verify(client, ledger, within_seconds=5)
+            assert [entry.is_identical for entry in report.replicas] == [False, True]
+            assert not report.is_good
+
+    run(story())

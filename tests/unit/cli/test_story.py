@@ -1,0 +1,130 @@
+"""The story over a fake environment: which rounds, which figures, which verdict."""
+
+import asyncio
+import io
+import time
+from dataclasses import dataclass, field
+
+import pytest
+from rich.console import Console
+from tidemark_cli import story as story_module
+from tidemark_cli.commands.demo import chosen_kinds
+from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind, Tell
+from tidemark_cli.failures import CommandFailed
+from tidemark_cli.load_events import LoadLedger
+from tidemark_cli.metadata import PartitionView, TopicView
+from tidemark_cli.narrator import Narrator
+from tidemark_cli.story import DemoReport, Round, Story, report_fields
+from tidemark_cli.verify import ReplicaComparison, Verdict, VerifyReport
+
+CLEAN = Verdict(100, 100, 0, 0, 2, 1, 0, 0, 0, (), ())
+
+
+@dataclass
+class FakeEnvironment:
+    """Each view is given once, the last one for ever."""
+
+    verdict: Verdict = CLEAN
+    views: list[TopicView] = field(default_factory=list)
+    struck: list[tuple[RoundKind, int]] = field(default_factory=list)
+    is_torn_down: bool = False
+    runtime: str = "processes"
+    opening: str = "here"
+    closing: str = ""
+    default_kinds: tuple[RoundKind, ...] = (RoundKind.KILL,)
+    possible_kinds: frozenset[RoundKind] = frozenset({RoundKind.KILL, RoundKind.STOP})
+
+    async def set_up(self, tell: Tell) -> None:
+        tell("starting")
+
+    async def start_load(self) -> None: ...
+
+    async def topic(self) -> TopicView | None:
+        return self.views.pop(0) if len(self.views) > 1 else self.views[0]
+
+    async def strike(self, kind: RoundKind, broker_id: int) -> Blow:
+        self.struck.append((kind, broker_id))
+        return Blow(time.time() * 1000, f"{kind.value} of broker {broker_id}")
+
+    async def follow_up(self, kind: RoundKind, broker_id: int) -> None: ...
+
+    async def ledger(self) -> LoadLedger:
+        now_ms = time.time() * 1000
+        return LoadLedger("run", TOPIC, 1, acknowledged_at_ms={0: [now_ms - 60, now_ms]})
+
+    async def stop_load(self) -> None: ...
+
+    async def verify(self) -> VerifyReport:
+        replicas = (ReplicaComparison(0, 100, (), ()),)
+        return VerifyReport(TOPIC, "run", self.verdict, replicas, 60.0, 1.0, 2.0)
+
+    async def tear_down(self) -> None:
+        self.is_torn_down = True
+
+
+def view(leader: int, leader_epoch: int, in_sync: tuple[int, ...] = (0, 1)) -> TopicView:
+    return TopicView(TOPIC, (PartitionView(0, leader, leader_epoch, (0, 1), in_sync),))
+
+
+FAILOVER = [view(0, 1), view(0, 1), view(0, 1), view(1, 2, (1,)), view(1, 2, (1,)), view(1, 2)]
+
+
+def tell(environment: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> tuple[DemoReport, str]:
+    monkeypatch.setattr(story_module, "QUIET_SECONDS", 0.0)
+    written = io.StringIO()
+    narrator = Narrator(Console(file=written, width=100))
+    report = asyncio.run(Story(environment, narrator).tell([RoundKind.KILL]))
+    return report, written.getvalue()
+
+
+def test_a_round_names_the_dead_and_the_new_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = FakeEnvironment(views=list(FAILOVER))
+    report, written = tell(environment, monkeypatch)
+    assert environment.struck == [(RoundKind.KILL, 0)]
+    (played,) = report.rounds
+    assert (played.kind, played.killed_broker, played.new_leader) == ("kill -9", 0, 1)
+    assert played.write_gap_ms == pytest.approx(60, abs=20)
+    assert report.is_good
+    assert environment.is_torn_down
+    assert "broker 1 leads orders-0, leader epoch 1 -> 2" in written
+    assert "PASSED" in written
+    assert "\x1b" not in written  # plain lines without a terminal
+
+
+def test_a_loss_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = Verdict(100, 99, 1, 0, 0, 0, 0, 0, 0, (), ("lost: record 7",))
+    report, written = tell(FakeEnvironment(lost, list(FAILOVER)), monkeypatch)
+    assert not report.is_good
+    assert "FAILED" in written
+    assert "lost: record 7" in written
+
+
+def test_everything_is_tidied_up_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(story_module, "RECOVERY_SECONDS", 0.02)
+    environment = FakeEnvironment(views=[view(0, 1)])
+    with pytest.raises(BaseExceptionGroup) as failed:
+        tell(environment, monkeypatch)
+    assert failed.group_contains(CommandFailed)
+    assert environment.is_torn_down
+
+
+def test_the_report_has_figures_by_kind() -> None:
+    rounds = tuple(Round("kill -9", 0, 0, 1, gap / 2, gap, gap * 10) for gap in (40.0, 60.0, 300.0))
+    report = DemoReport("processes", rounds, 1, 1, 0, 0, 0, 0, 0, 0, True, 300.0, 1.0, 2.0, 9.0)
+    fields = report_fields(report)
+    assert fields["by_kind"]["kill -9"]["write_gap_ms"] == {"p50": 60.0, "max": 300.0}
+    assert fields["rounds"][0]["killed_broker"] == 0
+
+
+def test_kinds_come_in_turn_and_impossible_ones_are_refused() -> None:
+    environment = FakeEnvironment()
+    assert chosen_kinds("kill,stop", 2, environment) == (
+        RoundKind.KILL,
+        RoundKind.STOP,
+        RoundKind.KILL,
+        RoundKind.STOP,
+    )
+    assert chosen_kinds(None, 1, environment) == (RoundKind.KILL,)
+    for names, rounds in (("delete", 1), ("nonsense", 1), ("kill", 0)):
+        with pytest.raises(CommandFailed):
+            chosen_kinds(names, rounds, environment)
