@@ -26,6 +26,7 @@ class FakeCluster:
     produced_at: list[int] = field(default_factory=list)
     replica_bytes: dict[tuple[int, int], str] = field(default_factory=dict)
     servers: list[TestServer] = field(default_factory=list)
+    urls: list[str] = field(default_factory=list)  # also of those that were killed
 
     async def __aenter__(self) -> "FakeCluster":
         for partition in range(self.partition_count):
@@ -35,6 +36,7 @@ class FakeCluster:
             server = TestServer(self._app(broker_id), host="127.0.0.1")
             await server.start_server()
             self.servers.append(server)
+            self.urls.append(str(server.make_url("")).rstrip("/"))
         return self
 
     async def __aexit__(self, *reason: object) -> None:
@@ -42,11 +44,7 @@ class FakeCluster:
             await server.close()
 
     def url(self, broker_id: int) -> str:
-        return str(self.servers[broker_id].make_url("")).rstrip("/")
-
-    @property
-    def urls(self) -> list[str]:
-        return [self.url(broker_id) for broker_id in range(self.broker_count)]
+        return self.urls[broker_id]
 
     def elect(self, partition: int, leader: int) -> None:
         self.leaders[partition] = leader
