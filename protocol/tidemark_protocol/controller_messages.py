@@ -141,11 +141,13 @@ class BrokerState:
 class TopicPush:
     """One topic with those of its partitions that changed (all, in a full push).
 
-    `is_deleted` is the only thing that means deletion; absence never does (S12)."""
+    `is_deleted` is the only thing that means deletion; absence never does (S12). `is_retained`:
+    its Topic is gone, its replicas are kept and nobody leads them; clients do not see it."""
 
     topic: TopicState
     partitions: tuple[PartitionState, ...]
     is_deleted: bool = False
+    is_retained: bool = False
 
 
 @dataclass(frozen=True, slots=True)

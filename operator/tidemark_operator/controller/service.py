@@ -1,27 +1,66 @@
 """The controller as the rest of the operator and the brokers see it (shell).
 
-STUB OF THE SIGNATURES: bodies follow.
+One `PoolController` a pool decides; here are the sessions' clock, the open polls, probes of
+suspected brokers, and the two states "leads" and "stands by". Time comes from `Clock` alone: open
+polls and sessions are looked at every tick, so a test that calls `tick` needs no real time.
+
+Invariants here: I16 (a deposed controller stops deciding at once), S18's guard, S19.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 from tidemark_protocol.controller_messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
+    Endpoints,
     HeartbeatRequest,
     HeartbeatResponse,
     RegisterRequest,
     RegisterResponse,
 )
-from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import TopicState
 
+from tidemark_operator.controller import topics
+from tidemark_operator.controller.pool_heartbeats import PoolEnvironment, PoolHeartbeats
+from tidemark_operator.controller.probe import ProbeVerdict
 from tidemark_operator.controller.settings import ControllerSettings
+from tidemark_operator.controller.slice_store import Deposed, PutOff
+from tidemark_operator.controller.slices import MalformedObject, read_broker, read_slice
+from tidemark_operator.controller.topics import NoLiveReplica, SliceMissing, TopicUnknown
 from tidemark_operator.controller.views import BrokerView, Change, TopicView
-from tidemark_operator.stores.object_store import ObjectStore
+from tidemark_operator.stores.object_store import (
+    BROKER,
+    PARTITION_SLICE,
+    ObjectStore,
+    StoreError,
+)
 
-__all__ = ["BrokerView", "Change", "ControllerService", "ControllerSettings", "TopicView"]
+__all__ = [
+    "BrokerView",
+    "Change",
+    "Clock",
+    "ControllerService",
+    "ControllerSettings",
+    "NoLiveReplica",
+    "NotLeading",
+    "Probe",
+    "ProbeVerdict",
+    "SliceMissing",
+    "TopicUnknown",
+    "TopicView",
+]
+
+logger = logging.getLogger(__name__)
+
+MAX_POOLS = 1000
+MAX_TASKS = 10_000
+
+Result = TypeVar("Result")
 
 
 class Clock(Protocol):
@@ -33,17 +72,11 @@ class Clock(Protocol):
 class Probe(Protocol):
     """probe.HttpProbe in production."""
 
+    async def __call__(self, endpoints: Endpoints, incarnation: str) -> ProbeVerdict: ...
+
 
 class NotLeading(Exception):
     """This controller does not lead (any more): ask the leading one."""
-
-
-class SliceMissing(Exception):
-    """A topic id that once had slices lacks some (S12): restore them, or delete the topic."""
-
-
-class TopicUnknown(Exception):
-    """No slices of that topic id here: create_topic first."""
 
 
 class ControllerService:
@@ -55,56 +88,182 @@ class ControllerService:
         clock: Clock,
         probe: Probe,
         on_change: Callable[[Change], None],
-    ) -> None: ...
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._environment = PoolEnvironment(
+            store, settings, clock.now_ms, probe, tasks=self, on_change=on_change
+        )
+        self._controller_epoch: ControllerEpoch | None = None  # None: stands by
+        self._leader_address = ""
+        self._highest_seen = ControllerEpoch(NO_EPOCH)
+        self._pools: dict[str, PoolHeartbeats] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._ticker: asyncio.Task[None] | None = None
+        self._last_tick_ms: int | None = None
+        self._balance_due_ms = 0
 
     async def take_over(self, controller_epoch: ControllerEpoch) -> None:
         """Reads Broker and PartitionSlice objects by quorum list, then decides. Starts the ticks.
 
         Raises StoreError when the store cannot be read."""
-        raise NotImplementedError
+        await self.load(controller_epoch)
+        self._ticker = asyncio.create_task(self._run_ticks(), name="controller ticks")
+
+    async def load(self, controller_epoch: ControllerEpoch) -> None:
+        """take_over without ticks, for those who call `tick` themselves."""
+        await self.step_down()
+        brokers = await self._store.list(BROKER, None)
+        slices = await self._store.list(PARTITION_SLICE, None)
+        for item in brokers:
+            self._load_broker(item, controller_epoch)
+        for item in slices:
+            try:
+                value = read_slice(item)
+            except MalformedObject as error:
+                # Shown as a missing slice of its topic (S12); the other topics go on.
+                logger.error("slice unreadable", extra={"error": str(error)})
+                continue
+            pool = self._pool(value.pool, controller_epoch)
+            pool.decisions.load_slice(value)
+        now_ms = self._clock.now_ms()
+        for pool in self._pools.values():
+            pool.start(now_ms)
+        self._balance_due_ms = now_ms + self._settings.balance_interval_ms
+        self._last_tick_ms = None
+        self._controller_epoch = controller_epoch
+        logger.info(
+            "controller leads",
+            extra={"controller_epoch": controller_epoch, "slices": len(slices)},
+        )
 
     async def step_down(self) -> None:
         """No more decisions; every open poll is answered NOT_CONTROLLER; state is forgotten."""
-        raise NotImplementedError
+        self._stand_by()
+        tasks = [task for task in (*self._tasks, self._ticker) if task is not None]
+        self._ticker = None
+        tasks = [task for task in tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
     def is_leading(self) -> bool:
-        raise NotImplementedError
+        return self._controller_epoch is not None
+
+    @property
+    def controller_epoch(self) -> ControllerEpoch:
+        """-1 while standing by."""
+        epoch = self._controller_epoch
+        return ControllerEpoch(NO_EPOCH) if epoch is None else epoch
+
+    @property
+    def leader_address(self) -> str:
+        return self._leader_address
 
     def set_leader_address(self, address: str) -> None:
         """host:port that NOT_CONTROLLER answers name while this one stands by ("": unknown)."""
-        raise NotImplementedError
+        self._leader_address = address
 
     # Brokers' requests. They never raise for what a broker sent; errors are in the answers.
 
     async def register(self, request: RegisterRequest) -> RegisterResponse:
-        raise NotImplementedError
+        self._note_seen(request.highest_controller_epoch)
+        epoch = self._controller_epoch
+        if epoch is None or request.highest_controller_epoch > epoch:
+            return RegisterResponse(
+                ErrorCode.NOT_CONTROLLER, controller_address=self._leader_address
+            )
+        namespace, _, name = request.pool.partition("/")
+        if not namespace or not name or len(request.pool) > 320:
+            return RegisterResponse(
+                ErrorCode.INVALID_REGISTRATION,
+                f"pool: expected namespace/name, found {request.pool[:320]!r}",
+            )
+        if request.pool not in self._pools and len(self._pools) >= MAX_POOLS:
+            return RegisterResponse(
+                ErrorCode.POLICY_VIOLATION, f"more than {MAX_POOLS} pools: remove some"
+            )
+        pool = self._pool(request.pool, epoch)
+        try:
+            response = await self.decide(pool.decisions.register(request))
+        except (NotLeading, Deposed):
+            return RegisterResponse(
+                ErrorCode.NOT_CONTROLLER, controller_address=self._leader_address
+            )
+        pool.answer_ready()
+        return response
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         """Long poll. Cancel it when its connection broke: that closes the poll and suspects."""
-        raise NotImplementedError
+        self._note_seen(request.applied_controller_epoch)
+        epoch = self._controller_epoch
+        if epoch is None or request.applied_controller_epoch > epoch:
+            return HeartbeatResponse(
+                ErrorCode.NOT_CONTROLLER, controller_address=self._leader_address
+            )
+        pool = self._pools.get(request.pool)
+        if pool is None:
+            return HeartbeatResponse(
+                ErrorCode.BROKER_ID_NOT_REGISTERED,
+                f"no broker of pool {request.pool} is registered: register",
+                epoch,
+            )
+        try:
+            return await pool.heartbeat(request)
+        except (NotLeading, Deposed):
+            return HeartbeatResponse(
+                ErrorCode.NOT_CONTROLLER, controller_address=self._leader_address
+            )
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        raise NotImplementedError
+        epoch = self._controller_epoch
+        pool = self._pools.get(request.pool)
+        if epoch is None:
+            return AlterPartitionResponse(ErrorCode.NOT_CONTROLLER)
+        if pool is None:
+            return AlterPartitionResponse(
+                ErrorCode.STALE_BROKER_EPOCH, "register first", controller_epoch=epoch
+            )
+        try:
+            return await self.decide(pool.decisions.alter_partition(request))
+        except (NotLeading, Deposed):
+            return AlterPartitionResponse(ErrorCode.NOT_CONTROLLER)
 
     # Reconcilers' calls. All raise NotLeading; writes raise StoreError (retry later).
 
     def highest_broker_controller_epoch(self) -> ControllerEpoch:
         """Highest controller epoch that any broker reported to this process (S16); -1: none."""
-        raise NotImplementedError
+        return self._highest_seen
+
+    def pools(self) -> tuple[str, ...]:
+        return tuple(sorted(self._pools))
 
     def brokers(self, pool: str) -> tuple[BrokerView, ...]:
-        raise NotImplementedError
+        self._check_leading()
+        found = self._pools.get(pool)
+        return found.decisions.state.broker_views() if found is not None else ()
 
     def topic(self, pool: str, topic_id: TopicId) -> TopicView | None:
-        raise NotImplementedError
+        self._check_leading()
+        found = self._pools.get(pool)
+        return found.decisions.topic_view(topic_id) if found is not None else None
 
     def topics(self, pool: str) -> tuple[TopicView, ...]:
-        raise NotImplementedError
+        self._check_leading()
+        found = self._pools.get(pool)
+        if found is None:
+            return ()
+        views = (found.decisions.topic_view(topic_id) for topic_id in found.decisions.topic_ids())
+        return tuple(view for view in views if view is not None)
 
     def retained_topic(self, pool: str, topic: str) -> TopicId | None:
         """The topic id that a Topic of this topicName must adopt (pass it to create_topic)."""
-        raise NotImplementedError
+        for view in self.topics(pool):
+            if view.is_retained and view.topic.topic == topic:
+                return view.topic.topic_id
+        return None
 
     async def create_topic(
         self,
@@ -121,25 +280,152 @@ class ControllerService:
         `object_name`: metadata.name of the Topic (slices are named after it), default its
         topicName. `had_slices`: the Topic's status says that slices were made once; then missing
         ones raise SliceMissing (S12), also without it when a broker holds replicas of the id.
+        Raises NoLiveReplica when a partition would have no live broker to begin with.
         """
-        raise NotImplementedError
+        decisions = self._pool(pool, self._check_leading()).decisions
+        await self._decide_for_reconciler(
+            topics.create(
+                decisions,
+                topic,
+                assignments,
+                object_name=object_name or topic.topic,
+                deletion_policy=deletion_policy,
+                had_slices=had_slices,
+            )
+        )
 
     async def update_topic(
-        self, pool: str, topic: TopicState, *, deletion_policy: str = "Retain"
+        self, pool: str, topic: TopicState, *, deletion_policy: str | None = None
     ) -> None:
-        """New config (min ISR by compare-and-set with the eligible leaders, S6). Idempotent."""
-        raise NotImplementedError
+        """New config (min ISR by compare-and-set with the eligible leaders, S6), and deletion
+        policy unless None. Idempotent. Raises TopicUnknown, SliceMissing."""
+        decisions = self._pool(pool, self._check_leading()).decisions
+        await self._decide_for_reconciler(
+            topics.update(decisions, topic, deletion_policy=deletion_policy)
+        )
 
     async def add_partitions(
         self, pool: str, topic_id: TopicId, assignments: tuple[tuple[BrokerId, ...], ...]
     ) -> None:
-        """`assignments` of the new partitions only."""
-        raise NotImplementedError
+        """`assignments` of the new partitions only. Raises TopicUnknown, NoLiveReplica."""
+        decisions = self._pool(pool, self._check_leading()).decisions
+        await self._decide_for_reconciler(topics.add_partitions(decisions, topic_id, assignments))
 
     async def delete_topic(self, pool: str, topic_id: TopicId, *, retain: bool) -> None:
         """Brokers stop serving it; slices are deleted, or kept marked retained. Idempotent."""
-        raise NotImplementedError
+        decisions = self._pool(pool, self._check_leading()).decisions
+        await self._decide_for_reconciler(topics.delete(decisions, topic_id, retain=retain))
 
     def suspect(self, pool: str, broker_id: BrokerId, reason: str) -> None:
         """Pod deleted or terminated: probe now, fence if refused. Never waits."""
-        raise NotImplementedError
+        found = self._pools.get(pool)
+        if self._controller_epoch is not None and found is not None:
+            found.suspect(broker_id, reason)
+
+    # Time.
+
+    async def tick(self) -> None:
+        """Sessions, poll deadlines, what was put off. What a tick comes late by is our stall."""
+        now_ms = self._clock.now_ms()
+        last_ms = self._last_tick_ms
+        self._last_tick_ms = now_ms
+        late_ms = 0 if last_ms is None else now_ms - last_ms - self._settings.tick_interval_ms
+        is_balance_due = now_ms >= self._balance_due_ms
+        if is_balance_due:
+            self._balance_due_ms = now_ms + self._settings.balance_interval_ms
+        # Every tick is a little late; only a missed one is a stall.
+        stall_ms = late_ms if late_ms > self._settings.tick_interval_ms else 0
+        for pool in tuple(self._pools.values()):
+            pool.tick(now_ms, stall_ms=stall_ms)
+            if is_balance_due:
+                self.spawn(pool.decisions.balance(), f"balance {pool.decisions.state.pool}")
+        # Decisions of this tick go on as tasks of their own: a slow store must not hold back the
+        # next tick, which answers polls.
+        await asyncio.sleep(0)
+
+    async def drained(self) -> None:
+        """Returns when no decision is under way (tests, and an orderly end)."""
+        while tasks := [task for task in self._tasks if task is not asyncio.current_task()]:
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run_ticks(self) -> None:
+        while self._controller_epoch is not None:
+            try:
+                await self.tick()
+            except Exception:  # the driver: without ticks nobody is ever fenced
+                logger.exception("tick failed")
+            await asyncio.sleep(self._settings.tick_interval_ms / 1000)
+
+    # Inside.
+
+    def _check_leading(self) -> ControllerEpoch:
+        if self._controller_epoch is None:
+            raise NotLeading("this controller stands by: ask the leading one")
+        return self._controller_epoch
+
+    def _pool(self, pool: str, controller_epoch: ControllerEpoch) -> PoolHeartbeats:
+        found = self._pools.get(pool)
+        if found is None:
+            found = PoolHeartbeats(pool, controller_epoch, self._environment)
+            self._pools[pool] = found
+        return found
+
+    def _load_broker(self, item: dict[str, Any], controller_epoch: ControllerEpoch) -> None:
+        try:
+            record = read_broker(item)
+        except MalformedObject as error:
+            # Its registration writes it anew; until then its entries are kept (S12).
+            logger.error("broker unreadable", extra={"error": str(error)})
+            return
+        spec = item.get("spec", {})
+        pool = self._pool(record.pool if record else str(spec.get("pool")), controller_epoch)
+        broker_id = record.broker_id if record else BrokerId(int(spec.get("brokerId", NO_EPOCH)))
+        pool.decisions.slice_store.remember_broker(broker_id, item)
+        if record is not None:
+            pool.decisions.state.brokers[broker_id] = record
+
+    def _note_seen(self, controller_epoch: ControllerEpoch) -> None:
+        self._highest_seen = max(self._highest_seen, controller_epoch)
+
+    def _stand_by(self) -> None:
+        self._controller_epoch = None
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            pool.stop(self._leader_address)
+
+    async def decide(self, decision: Coroutine[Any, Any, Result]) -> Result:
+        """Runs it to its end, whatever becomes of the caller. Raises NotLeading when we step down
+        meanwhile."""
+        task = self.spawn(decision, "decision")
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise NotLeading("stepped down while deciding") from None
+            raise
+
+    async def _decide_for_reconciler(self, decision: Coroutine[Any, Any, None]) -> None:
+        try:
+            await self.decide(decision)
+        except PutOff as error:
+            raise StoreError(f"{error}: try again") from error
+        except Deposed as error:
+            raise NotLeading(str(error)) from error
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Result], name: str) -> "asyncio.Task[Result]":
+        if len(self._tasks) >= MAX_TASKS:
+            coroutine.close()
+            raise NotLeading(f"{MAX_TASKS} decisions under way: overloaded")
+        task = asyncio.create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._note_done)
+        return task
+
+    def _note_done(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Deposed):
+            logger.error("deposed: standing by", extra={"error": str(error)})
+            self._stand_by()
+        elif error is not None and task.get_name() != "decision":
+            logger.error("controller task failed", exc_info=error, extra={"task": task.get_name()})

@@ -10,7 +10,8 @@ from tidemark_protocol.partition_state import PartitionState, TopicState
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something a reconciler may want to look at. `name`: broker id or topic id, as text."""
+    """Something a reconciler may want to look at. `name`: the broker id as
+    text, or metadata.name of the Topic object."""
 
     kind: Literal["broker", "topic"]
     pool: str
@@ -35,6 +36,8 @@ class BrokerView:
 class TopicView:
     topic: TopicState
     partitions: tuple[PartitionState, ...]  # in order; those of unreadable slices are left out
+    object_name: str  # metadata.name of its Topic
+    deletion_policy: str  # Retain | Delete, as the slices hold it
     is_retained: bool  # kept after deletion of its Topic, not served
     missing_slices: tuple[str, ...] = ()  # object names that should exist and do not (S12)
     notices: tuple[str, ...] = ()  # sentences for a condition, e.g. an election by S14

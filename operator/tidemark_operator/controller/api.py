@@ -1,0 +1,160 @@
+"""The controller's HTTP API: brokers' three messages, health, metrics and status (shell).
+
+A broken connection cancels its handler at once (`handler_cancellation`): that is how a killed
+broker is noticed within milliseconds. Bodies are bounded; anything malformed is a 400 that says
+where. /v1/status shows the same JSON in local mode and on Kubernetes.
+"""
+
+import asyncio
+import socket
+from typing import TypeVar
+
+from aiohttp import web
+from tidemark_protocol.controller_messages import (
+    ALTER_PARTITION_PATH,
+    HEARTBEAT_PATH,
+    MAX_MESSAGE_BYTES,
+    REGISTER_PATH,
+    AlterPartitionRequest,
+    HeartbeatRequest,
+    MalformedMessage,
+    RegisterRequest,
+    decode,
+    encode,
+)
+from tidemark_protocol.partition_state import Member, PartitionState
+
+from tidemark_operator.controller.metrics import CONTENT_TYPE, exposition
+from tidemark_operator.controller.service import ControllerService
+from tidemark_operator.controller.views import BrokerView, TopicView
+
+STATUS_PATH = "/v1/status"
+
+Request = TypeVar("Request")
+
+
+def create_app(service: ControllerService) -> web.Application:
+    app = web.Application(client_max_size=MAX_MESSAGE_BYTES)
+
+    async def register(request: web.Request) -> web.Response:
+        return _json(await service.register(await _read(request, RegisterRequest)))
+
+    async def heartbeat(request: web.Request) -> web.Response:
+        return _json(await service.heartbeat(await _read(request, HeartbeatRequest)))
+
+    async def alter_partition(request: web.Request) -> web.Response:
+        return _json(await service.alter_partition(await _read(request, AlterPartitionRequest)))
+
+    async def health(_: web.Request) -> web.Response:
+        return _json({"leads": service.is_leading, "controllerEpoch": service.controller_epoch})
+
+    async def status(_: web.Request) -> web.Response:
+        return _json(status_of(service))
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=exposition(service), headers={"Content-Type": CONTENT_TYPE})
+
+    app.router.add_post(REGISTER_PATH, register)
+    app.router.add_post(HEARTBEAT_PATH, heartbeat)
+    app.router.add_post(ALTER_PARTITION_PATH, alter_partition)
+    app.router.add_get("/healthz", health)
+    app.router.add_get("/readyz", health)  # a standby is ready too: it answers NOT_CONTROLLER
+    app.router.add_get("/metrics", metrics)
+    app.router.add_get(STATUS_PATH, status)
+    return app
+
+
+async def serve(service: ControllerService, listening: socket.socket) -> web.AppRunner:
+    """Serves on a socket that is bound already; `cleanup()` of the answer ends it."""
+    runner = web.AppRunner(
+        create_app(service),
+        handler_cancellation=True,
+        access_log=None,
+        shutdown_timeout=1.0,
+        keepalive_timeout=75.0,
+    )
+    await runner.setup()
+    await web.SockSite(runner, listening, backlog=1024).start()
+    return runner
+
+
+def status_of(service: ControllerService) -> dict[str, object]:
+    return {
+        "leads": service.is_leading,
+        "controllerEpoch": service.controller_epoch,
+        "leaderAddress": service.leader_address,
+        "pools": [
+            {
+                "pool": pool,
+                "brokers": [_broker_json(view) for view in service.brokers(pool)],
+                "topics": [_topic_json(view) for view in service.topics(pool)],
+            }
+            for pool in (service.pools() if service.is_leading else ())
+        ],
+    }
+
+
+async def _read(request: web.Request, kind: type[Request]) -> Request:
+    try:
+        async with asyncio.timeout(30):  # a body that trickles in is no request
+            body = await request.read()
+        return decode(body, kind)
+    except MalformedMessage as error:
+        raise web.HTTPBadRequest(text=str(error)) from error
+    except TimeoutError as error:
+        raise web.HTTPRequestTimeout(text="the body did not arrive within 30 s") from error
+
+
+def _json(value: object) -> web.Response:
+    return web.Response(body=encode(value), content_type="application/json")
+
+
+def _broker_json(view: BrokerView) -> dict[str, object]:
+    return {
+        "brokerId": view.broker_id,
+        "brokerEpoch": view.broker_epoch,
+        "state": view.state,
+        "rack": view.rack,
+        "host": view.endpoints.host,
+        "kafkaPort": view.endpoints.kafka_port,
+        "httpPort": view.endpoints.http_port,
+        "advertisedHttpUrl": view.endpoints.advertised_http_url,
+        "incarnation": view.incarnation,
+    }
+
+
+def _topic_json(view: TopicView) -> dict[str, object]:
+    topic = view.topic
+    return {
+        "topic": topic.topic,
+        "topicId": topic.topic_id,
+        "objectName": view.object_name,
+        "partitionCount": topic.partition_count,
+        "replicationFactor": topic.replication_factor,
+        "commitRule": topic.commit_rule,
+        "flush": topic.flush,
+        "deletionPolicy": view.deletion_policy,
+        "retained": view.is_retained,
+        "config": topic.config,
+        "missingSlices": view.missing_slices,
+        "notices": view.notices,
+        "partitions": [_partition_json(state) for state in view.partitions],
+    }
+
+
+def _partition_json(state: PartitionState) -> dict[str, object]:
+    return {
+        "partition": state.partition,
+        "replicas": state.replicas,
+        "leader": state.leader,
+        "leaderBrokerEpoch": state.leader_broker_epoch,
+        "leaderEpoch": state.leader_epoch,
+        "isr": [_member_json(member) for member in state.in_sync_replicas],
+        "eligibleLeaders": [_member_json(member) for member in state.eligible_leaders],
+        "partitionEpoch": state.partition_epoch,
+        "minIsr": state.min_insync_replicas,
+    }
+
+
+def _member_json(member: Member) -> dict[str, int]:
+    return {"id": member.broker_id, "epoch": member.broker_epoch}

@@ -1,0 +1,103 @@
+"""The metadata image of one pool: what brokers are told, in full or as what changed since.
+
+Only durable state goes in. A version is one step of one controller's image; pushes are ordered by
+(controller epoch, image version) (S25). Deleted topics stay as explicit entries, since absence
+never means deletion (S12); a successor does not know those of its predecessor.
+"""
+
+from dataclasses import dataclass, field
+
+from tidemark_protocol.controller_messages import BrokerState, MetadataPush, TopicPush
+from tidemark_protocol.ids import ControllerEpoch, TopicId
+from tidemark_protocol.partition_state import PartitionState, TopicState
+
+
+@dataclass(slots=True)
+class _Topic:
+    state: TopicState
+    is_retained: bool
+    version: int
+    partitions: dict[int, PartitionState] = field(default_factory=dict)
+    versions: dict[int, int] = field(default_factory=dict)
+    hidden: set[int] = field(default_factory=set)
+
+
+class MetadataImage:
+    def __init__(self, controller_epoch: ControllerEpoch, *, deleted_kept: int) -> None:
+        self.controller_epoch = controller_epoch
+        self.version = 1
+        self._deleted_kept = deleted_kept
+        self._brokers: tuple[BrokerState, ...] = ()
+        self._topics: dict[TopicId, _Topic] = {}
+        self._deleted: dict[TopicId, tuple[TopicState, int]] = {}
+
+    def set_brokers(self, brokers: tuple[BrokerState, ...]) -> None:
+        if brokers != self._brokers:
+            self._brokers = brokers
+            self.version += 1
+
+    def set_partitions(
+        self, state: TopicState, partitions: tuple[PartitionState, ...], *, is_retained: bool
+    ) -> None:
+        """Partitions of one topic as they are durable now; others of the topic stay. Unhides."""
+        topic = self._topics.get(state.topic_id)
+        version = self.version + 1
+        if topic is None:
+            topic = self._topics[state.topic_id] = _Topic(state, is_retained, version)
+            self.version = version
+        if topic.state != state or topic.is_retained != is_retained:
+            topic.state, topic.is_retained, topic.version = state, is_retained, version
+            self.version = version
+        for partition in partitions:
+            number = partition.partition
+            if topic.partitions.get(number) != partition or number in topic.hidden:
+                topic.hidden.discard(number)
+                topic.partitions[number] = partition
+                topic.versions[number] = version
+                self.version = version
+
+    def hide(self, topic_id: TopicId, partitions: tuple[int, ...]) -> None:
+        """Their last write has an unknown outcome: nobody is told anything of them (S3)."""
+        topic = self._topics.get(topic_id)
+        if topic is not None:
+            topic.hidden.update(number for number in partitions if number in topic.partitions)
+
+    def delete(self, topic_id: TopicId) -> None:
+        topic = self._topics.pop(topic_id, None)
+        if topic is None:
+            return
+        self.version += 1
+        self._deleted[topic_id] = (topic.state, self.version)
+        while len(self._deleted) > self._deleted_kept:
+            del self._deleted[next(iter(self._deleted))]
+
+    def was_deleted(self, topic_id: TopicId) -> bool:
+        return topic_id in self._deleted
+
+    def push_for(
+        self, applied_controller_epoch: ControllerEpoch, applied_version: int
+    ) -> MetadataPush | None:
+        """What a broker that applied that much lacks; None: nothing."""
+        is_full = (
+            applied_controller_epoch != self.controller_epoch
+            or not 0 < applied_version <= self.version
+        )
+        if not is_full and applied_version == self.version:
+            return None
+        since = 0 if is_full else applied_version
+        topics = [
+            TopicPush(state, (), is_deleted=True)
+            for state, version in self._deleted.values()
+            if version > since
+        ]
+        for topic in self._topics.values():
+            partitions = tuple(
+                topic.partitions[number]
+                for number in sorted(topic.partitions)
+                if topic.versions[number] > since and number not in topic.hidden
+            )
+            if partitions or topic.version > since:
+                topics.append(TopicPush(topic.state, partitions, is_retained=topic.is_retained))
+        return MetadataPush(
+            self.controller_epoch, self.version, is_full, self._brokers, tuple(topics)
+        )

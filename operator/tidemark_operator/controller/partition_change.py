@@ -1,0 +1,89 @@
+"""One legal change of a partition: epochs, ISR and eligible leaders together (I12, I13, I14).
+
+Every change of leader or ISR goes through `changed`, whoever asked for it. It also tidies: void
+entries go, valid ones of live brokers are written under their present epoch (S2).
+"""
+
+from dataclasses import dataclass, replace
+
+from tidemark_protocol.ids import (
+    NO_BROKER,
+    NO_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+)
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+
+from tidemark_operator.controller.standing import Replica, Standings
+
+COMMIT_RULE_ISR = "Isr"
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Who is to lead: a grant, also to the same broker, raises the leader epoch."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+NOBODY = Leadership(NO_BROKER, BrokerEpoch(NO_EPOCH))
+
+
+def changed(
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    *,
+    in_sync_replicas: tuple[Member, ...],
+    leadership: Leadership | None = None,
+) -> PartitionState:
+    """The partition with that ISR and, unless None, that leadership; the same value if nothing
+    of leader, ISR and eligible leaders differs."""
+    replica = (topic.topic_id, partition.partition)
+    in_sync = tuple(standings.renewed(member) for member in in_sync_replicas)
+    eligible = eligible_leaders(topic, partition, standings, in_sync_replicas=in_sync)
+    next_state = replace(partition, in_sync_replicas=in_sync, eligible_leaders=eligible)
+    if leadership is not None:
+        next_state = replace(
+            next_state,
+            leader=leadership.broker_id,
+            leader_broker_epoch=leadership.broker_epoch,
+            leader_epoch=LeaderEpoch(partition.leader_epoch + 1),  # I14: also to the same or none
+        )
+    if next_state == partition:
+        return partition
+    assert not next_state.has_leader or next_state.leader in next_state.in_sync_ids, (  # I12
+        f"partition {replica}: leader {next_state.leader} not in {next_state.in_sync_replicas}"
+    )
+    return raised(next_state)
+
+
+def raised(partition: PartitionState) -> PartitionState:
+    return replace(partition, partition_epoch=PartitionEpoch(partition.partition_epoch + 1))
+
+
+def eligible_leaders(
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    *,
+    in_sync_replicas: tuple[Member, ...],
+) -> tuple[Member, ...]:
+    """(old eligible + old ISR) - new ISR - void - non-replicas, while the new ISR is below min
+    ISR; with commitRule Isr there are never any (I13, S15; KIP-966)."""
+    if topic.commit_rule == COMMIT_RULE_ISR:
+        return ()
+    if len(in_sync_replicas) >= partition.min_insync_replicas:
+        return ()
+    replica: Replica = (topic.topic_id, partition.partition)
+    in_sync = {member.broker_id for member in in_sync_replicas}
+    kept: dict[BrokerId, Member] = {}
+    for member in (*partition.eligible_leaders, *partition.in_sync_replicas):
+        if member.broker_id in in_sync or member.broker_id not in partition.replicas:
+            continue
+        if standings.is_valid(member, replica):
+            kept[member.broker_id] = standings.renewed(member)
+    return tuple(sorted(kept.values()))

@@ -1,0 +1,68 @@
+"""The open long polls of one pool's brokers, and what their state proves (S19).
+
+A poll is open, or was answered a moment ago, or its connection broke. Only a poll that is closed
+lets a refused probe fence: a process that holds its poll open lives, whoever refuses our probe.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from tidemark_protocol.controller_messages import HeartbeatResponse
+from tidemark_protocol.ids import BrokerEpoch, BrokerId
+
+# Between an answer and the next poll: longer than any round trip we should see, and far below a
+# session. A process killed in just that gap is fenced this much later.
+ANSWERED_GRACE_MS = 200
+
+
+@dataclass(slots=True)
+class OpenPoll:
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    applied_version: int
+    wants_to_stop: bool
+    deadline_ms: int
+    answer: asyncio.Future[HeartbeatResponse]
+
+
+class Polls:
+    def __init__(self) -> None:
+        self._open: dict[BrokerId, OpenPoll] = {}
+        self._answered_at_ms: dict[BrokerId, int] = {}
+        self._broken: set[BrokerId] = set()
+
+    def open(self, poll: OpenPoll) -> OpenPoll | None:
+        """The older poll of the same broker, if any: to be answered at once."""
+        older = self._open.get(poll.broker_id)
+        self._open[poll.broker_id] = poll
+        self._broken.discard(poll.broker_id)
+        return older
+
+    def opened(self) -> tuple[OpenPoll, ...]:
+        return tuple(self._open.values())
+
+    def of(self, broker_id: BrokerId) -> OpenPoll | None:
+        return self._open.get(broker_id)
+
+    def answer(self, poll: OpenPoll, response: HeartbeatResponse, now_ms: int) -> None:
+        if self._open.get(poll.broker_id) is poll:
+            del self._open[poll.broker_id]
+        self._answered_at_ms[poll.broker_id] = now_ms
+        if not poll.answer.done():
+            poll.answer.set_result(response)
+
+    def note_broken(self, poll: OpenPoll) -> bool:
+        """It ended without an answer; False for a poll that a newer one had replaced."""
+        if self._open.get(poll.broker_id) is not poll:
+            return False
+        del self._open[poll.broker_id]
+        self._broken.add(poll.broker_id)
+        return True
+
+    def is_closed(self, broker_id: BrokerId, now_ms: int) -> bool:
+        if broker_id in self._open:
+            return False
+        if broker_id in self._broken:
+            return True
+        answered_at_ms = self._answered_at_ms.get(broker_id)
+        return answered_at_ms is None or now_ms - answered_at_ms >= ANSWERED_GRACE_MS

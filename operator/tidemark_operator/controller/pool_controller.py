@@ -1,0 +1,455 @@
+"""Decisions about one pool, one at a time (shell).
+
+Each public coroutine is one decision: it takes the pool's lock, so it sees the durable outcome of
+the one before, decides by the pure core, writes the slices it touches concurrently, and lets
+brokers see the result only once it is stored. Run them to the end: a caller whose connection broke
+must not tear one (service.py shields them).
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from tidemark_protocol.controller_messages import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    HeartbeatRequest,
+    InSyncAnswer,
+    InSyncProposal,
+    RegisterRequest,
+    RegisterResponse,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId
+
+from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
+from tidemark_operator.controller.image import MetadataImage
+from tidemark_operator.controller.in_sync_replicas import judged
+from tidemark_operator.controller.pool_state import BrokerNotes, PoolState
+from tidemark_operator.controller.registration import (
+    Accepted,
+    RegistrationRefused,
+    decided,
+    lost_replicas,
+    report_of,
+)
+from tidemark_operator.controller.sessions import Sessions
+from tidemark_operator.controller.settings import ControllerSettings
+from tidemark_operator.controller.slice_store import Decide, PutOff, SliceStore
+from tidemark_operator.controller.slices import PartitionSlice
+from tidemark_operator.controller.standing import Standing
+from tidemark_operator.controller.views import Change, TopicView
+from tidemark_operator.stores.object_store import ObjectStore
+
+logger = logging.getLogger(__name__)
+
+
+class PoolController:
+    def __init__(
+        self,
+        pool: str,
+        controller_epoch: ControllerEpoch,
+        store: ObjectStore,
+        *,
+        settings: ControllerSettings,
+        now_ms: Callable[[], int],
+        on_image: Callable[[], None],
+        on_change: Callable[[Change], None],
+    ) -> None:
+        """`on_image`: something new may be told to this pool's brokers."""
+        self.state = PoolState(pool, controller_epoch)
+        self.sessions = Sessions(settings)
+        self.image = MetadataImage(controller_epoch, deleted_kept=settings.deleted_topics_kept)
+        self.lock = asyncio.Lock()
+        # A decision was put off, or a take-over happened: the next tick looks at everything.
+        self.is_dirty = True
+        self._unsaved_brokers: set[BrokerId] = set()
+        self._settings = settings
+        self._now_ms = now_ms
+        self._on_image = on_image
+        self._on_change = on_change
+        self.slice_store = SliceStore(
+            store,
+            settings,
+            controller_epoch,
+            on_durable=self._slice_is_durable,
+            on_unknown=self._slice_is_unknown,
+            on_vanished=self.forget_slice,
+        )
+
+    # Decisions.
+
+    async def register(self, request: RegisterRequest) -> RegisterResponse:
+        async with self.lock:
+            stored = self.state.brokers.get(request.broker_id)
+            outcome = decided(
+                request,
+                stored=stored,
+                highest_epoch=self.state.highest_broker_epoch(),
+                cluster_id=self.state.cluster_id() or request.cluster_id or str(uuid.uuid4()),
+                controller_epoch=self.state.controller_epoch,
+            )
+            if isinstance(outcome, RegistrationRefused):
+                return RegisterResponse(outcome.error, outcome.message)
+            try:
+                await self._admit(request, stored, outcome)
+            except PutOff as error:
+                self.is_dirty = True
+                return RegisterResponse(ErrorCode.REQUEST_TIMED_OUT, f"{error}: register again")
+        record = outcome.record
+        return RegisterResponse(
+            ErrorCode.NONE,
+            controller_epoch=self.state.controller_epoch,
+            broker_epoch=record.broker_epoch,
+            cluster_id=record.cluster_id,
+            is_clean=outcome.is_clean,
+            session_timeout_ms=self._settings.session_timeout_ms,
+            heartbeat_interval_ms=self._settings.heartbeat_interval_ms,
+        )
+
+    async def activate(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        """Unfences: first the record, then elections that may choose it."""
+        async with self.lock:
+            record = self._current(broker_id, broker_epoch)
+            if record is None or record.is_live:
+                return
+            await self._save_broker(replace(record, state=BrokerLifeState.ACTIVE))
+            self.sessions.contact(broker_id, self._now_ms())
+            self.image.set_brokers(self.state.broker_states())
+            await self.settle()
+            logger.info("broker active", extra=self._fields(broker_id))
+
+    async def drain(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        """Controlled shutdown: it leads nothing and is in no ISR once this is done."""
+        async with self.lock:
+            record = self._current(broker_id, broker_epoch)
+            notes = self.state.notes_of(broker_id)
+            if record is None or not record.is_live or notes.drained_at_version is not None:
+                return
+            self.state.brokers[broker_id] = replace(record, state=BrokerLifeState.DRAINING)
+            if await self._settle_and_save([broker_id]):
+                # Set once (KAFKA-14292): who must have applied what.
+                notes.drained_at_version = self.image.version
+                notes.drained_at_ms = self._now_ms()
+            logger.info("broker draining", extra=self._fields(broker_id))
+        self._on_image()
+
+    async def fence(self, lives: Iterable[tuple[BrokerId, BrokerEpoch]], reason: str) -> None:
+        """As one event, so that nobody elects a broker that is being fenced too."""
+        async with self.lock:
+            fenced = []
+            for broker_id, broker_epoch in lives:
+                record = self._current(broker_id, broker_epoch)
+                if record is None or not record.is_live:
+                    continue
+                self.state.brokers[broker_id] = replace(record, state=BrokerLifeState.FENCED)
+                self.sessions.end(broker_id)
+                fenced.append(broker_id)
+                logger.info("broker fenced", extra={**self._fields(broker_id), "reason": reason})
+            if fenced:
+                await self._settle_and_save(fenced)
+
+    async def storage_failed(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        """Nothing of this life proves anything any more; the next start is unclean (S8)."""
+        async with self.lock:
+            record = self._current(broker_id, broker_epoch)
+            if record is None or record.clean_since > broker_epoch:
+                return
+            failed = replace(
+                record,
+                state=BrokerLifeState.FENCED,
+                clean_since=BrokerEpoch(broker_epoch + 1),
+            )
+            await self._save_broker(failed)
+            self.sessions.end(broker_id)
+            await self._settle_and_save([])
+            logger.error("broker storage failed", extra=self._fields(broker_id))
+
+    async def note_failed_replicas(self, request: HeartbeatRequest) -> None:
+        async with self.lock:
+            if self._current(request.broker_id, request.broker_epoch) is None:
+                return
+            failed = frozenset((r.topic_id, r.partition) for r in request.failed_replicas)
+            notes = self.state.notes_of(request.broker_id)
+            if notes.failed_replicas != failed:
+                notes.failed_replicas = failed
+                await self.settle()
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        async with self.lock:
+            record = self._current(request.broker_id, request.broker_epoch)
+            if record is None:
+                return AlterPartitionResponse(
+                    ErrorCode.STALE_BROKER_EPOCH,
+                    f"broker {request.broker_id}: epoch {request.broker_epoch} is not its"
+                    " registered one: register again",
+                    self.state.controller_epoch,
+                )
+            answers, by_slice = self._sorted_by_slice(request.proposals)
+            judgements = (
+                self._judge_slice(self.state.slices[name], request.broker_id, proposals)
+                for name, proposals in by_slice.items()
+            )
+            for judged_slice in await asyncio.gather(*judgements):
+                answers.extend(judged_slice)
+        return AlterPartitionResponse(
+            ErrorCode.NONE,
+            controller_epoch=self.state.controller_epoch,
+            answers=tuple(answers),
+        )
+
+    async def settle_again(self) -> None:
+        """What an earlier decision could not finish; writes nothing when all is as it should be."""
+        async with self.lock:
+            if self.is_dirty:
+                self.is_dirty = False
+                await self._settle_and_save(sorted(self._unsaved_brokers))
+
+    async def balance(self) -> None:
+        """Leadership back to preferred replicas where that evens it out (L5)."""
+        async with self.lock:
+            standings = self.state.standings()
+            counts = self.state.leader_counts()
+            wanted = {
+                name: self.state.balanced_slice(value, standings, counts)
+                for name, value in self.state.slices.items()
+            }
+            await self._write(
+                {
+                    name: self._decide_again(value, balanced)
+                    for name, value, balanced in self._differing(wanted)
+                }
+            )
+
+    # What decisions are made of. Callers hold the lock.
+
+    def forget_slice(self, value: PartitionSlice) -> None:
+        """It is gone from the store: nothing is decided about it and brokers keep what they have
+        (S12); its topic shows it as missing."""
+        self.state.slices.pop(value.name, None)
+        logger.error("slice is missing", extra={"slice": value.name, "topic": value.topic.topic})
+        self._on_change(Change("topic", self.state.pool, value.object_name))
+
+    def topic_view(self, topic_id: TopicId) -> TopicView | None:
+        return self.state.topic_view(topic_id, self.slice_store.unsettled)
+
+    def topic_ids(self) -> tuple[TopicId, ...]:
+        names = {value.topic.topic_id: value.name for value in self.state.slices.values()}
+        return tuple(sorted(names, key=lambda topic_id: names[topic_id]))
+
+    def load_slice(self, value: PartitionSlice) -> None:
+        self._slice_is_durable(value)
+
+    def _current(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRecord | None:
+        record = self.state.brokers.get(broker_id)
+        return record if record is not None and record.broker_epoch == broker_epoch else None
+
+    async def _admit(
+        self, request: RegisterRequest, stored: BrokerRecord | None, outcome: Accepted
+    ) -> None:
+        """First the old life is fenced and what this start disproves is struck out, then the new
+        epoch is stored, then its report counts (S2, S9)."""
+        broker_id, record = request.broker_id, outcome.record
+        report = report_of(request)
+        notes = BrokerNotes(
+            lost_replicas=lost_replicas(report, self.state.assigned(), request),
+            lost_below=record.broker_epoch,
+        )
+        if outcome.is_same_life:
+            known = self.state.notes_of(broker_id)
+            known.lost_replicas, known.lost_below = notes.lost_replicas, notes.lost_below
+            known.applied_version = -1
+        elif stored is not None:
+            leaving = Standing(
+                broker_id,
+                stored.broker_epoch,
+                record.clean_since,
+                is_live=False,
+                lost_replicas=notes.lost_replicas,
+                lost_below=notes.lost_below,
+            )
+            if not await self.settle(leaving):
+                raise PutOff(f"broker {broker_id}: its former life could not be fenced yet")
+        if not outcome.is_same_life:
+            await self._save_broker(record)
+            self.state.notes[broker_id] = notes
+            self.sessions.end(broker_id)
+            logger.info(
+                "broker registered", extra={**self._fields(broker_id), "clean": outcome.is_clean}
+            )
+        known = self.state.notes_of(broker_id)
+        known.report, known.reported_at_ms = report, self._now_ms()
+        self.image.set_brokers(self.state.broker_states())
+        await self.settle()  # the report may be the last one that an election waited for (S14)
+
+    async def settle(self, *overriding: Standing) -> bool:
+        """Every slice as it should be, given how brokers stand. False: put off to a tick."""
+        standings = self.state.standings(*overriding)
+        counts = self.state.leader_counts()
+        wanted = {
+            name: self.state.settled_slice(value, standings, counts)
+            for name, value in self.state.slices.items()
+        }
+
+        def again(value: PartitionSlice) -> PartitionSlice:
+            return self.state.settled_slice(value, standings, self.state.leader_counts())
+
+        decisions: dict[str, Decide] = {}
+        unsettled = self.slice_store.unsettled
+        for name, value in self.state.slices.items():
+            if name in unsettled:
+                decisions[name] = again
+            elif wanted[name] is not value:
+                decisions[name] = _first_then(value, wanted[name], again)
+        return await self._write(decisions)
+
+    async def _settle_and_save(self, broker_ids: Iterable[BrokerId]) -> bool:
+        """Slices and Broker objects at once: the objects only tell people what happened, and a
+        successor gives every broker a session anyway."""
+        is_settled, *_ = await asyncio.gather(
+            self.settle(), *(self._save_quietly(broker_id) for broker_id in broker_ids)
+        )
+        self.image.set_brokers(self.state.broker_states())
+        for broker_id in broker_ids:
+            self._on_change(Change("broker", self.state.pool, str(broker_id)))
+        self._on_image()
+        return bool(is_settled)
+
+    async def _write(self, decisions: Mapping[str, Decide]) -> bool:
+        async def write(name: str) -> bool:
+            try:
+                await self.slice_store.change(self.state.slices[name], decisions[name])
+            except PutOff as error:
+                self.is_dirty = True
+                logger.warning("decision put off", extra={"slice": name, "error": str(error)})
+                return False
+            return True
+
+        return all(await asyncio.gather(*(write(name) for name in decisions)))
+
+    async def _save_broker(self, record: BrokerRecord) -> None:
+        stamped = replace(record, controller_epoch=self.state.controller_epoch)
+        await self.slice_store.write_broker(stamped)
+        self.state.brokers[record.broker_id] = stamped
+        self._unsaved_brokers.discard(record.broker_id)
+        self._on_change(Change("broker", self.state.pool, str(record.broker_id)))
+
+    async def _save_quietly(self, broker_id: BrokerId) -> None:
+        try:
+            await self._save_broker(self.state.brokers[broker_id])
+        except PutOff as error:
+            self.is_dirty = True
+            self._unsaved_brokers.add(broker_id)
+            logger.warning("broker not saved", extra={"broker_id": broker_id, "error": str(error)})
+
+    def _sorted_by_slice(
+        self, proposals: tuple[InSyncProposal, ...]
+    ) -> tuple[list[InSyncAnswer], dict[str, list[InSyncProposal]]]:
+        places = {
+            (value.topic.topic_id, state.partition): value.name
+            for value, state in self.state.served_partitions()
+        }
+        topics = {topic_id for topic_id, _ in places}
+        unknown: list[InSyncAnswer] = []
+        by_slice: dict[str, list[InSyncProposal]] = {}
+        for proposal in proposals:
+            name = places.get((proposal.topic_id, proposal.partition))
+            if name is not None:
+                by_slice.setdefault(name, []).append(proposal)
+                continue
+            is_known_topic = proposal.topic_id in topics
+            error = (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if is_known_topic
+                else ErrorCode.UNKNOWN_TOPIC_ID
+            )
+            unknown.append(InSyncAnswer(proposal.topic_id, proposal.partition, error))
+        return unknown, by_slice
+
+    async def _judge_slice(
+        self, value: PartitionSlice, sender: BrokerId, proposals: list[InSyncProposal]
+    ) -> list[InSyncAnswer]:
+        """Answers from what is stored; none at all if that could not be settled (the leader asks
+        again): an unreadable slice gives no answers (S3)."""
+        answers: list[InSyncAnswer] = []
+
+        def decide(stored: PartitionSlice) -> PartitionSlice:
+            answers.clear()
+            standings = self.state.standings()
+            partitions = {state.partition: state for state in stored.partitions}
+            for proposal in proposals:
+                verdict = judged(
+                    stored.topic,
+                    partitions[proposal.partition],
+                    standings,
+                    sender=sender,
+                    proposal=proposal,
+                )
+                partitions[proposal.partition] = verdict.partition
+                answers.append(
+                    InSyncAnswer(
+                        proposal.topic_id, proposal.partition, verdict.error, verdict.partition
+                    )
+                )
+            return stored.with_partitions(tuple(partitions[n] for n in stored.numbers))
+
+        try:
+            written = await self.slice_store.change(value, decide)
+        except PutOff:
+            self.is_dirty = True
+            return []
+        return answers if written is not None else []
+
+    def _differing(
+        self, wanted: dict[str, PartitionSlice]
+    ) -> list[tuple[str, PartitionSlice, PartitionSlice]]:
+        return [
+            (name, self.state.slices[name], value)
+            for name, value in wanted.items()
+            if value is not self.state.slices[name]
+        ]
+
+    def _decide_again(self, value: PartitionSlice, wanted: PartitionSlice) -> Decide:
+        def unchanged(stored: PartitionSlice) -> PartitionSlice:
+            return stored  # balancing is no matter of safety: the next pass looks again
+
+        return _first_then(value, wanted, unchanged)
+
+    def _slice_is_durable(self, value: PartitionSlice) -> None:
+        self.state.note_durable(value, self._now_ms())
+        topic_slices = self.state.topic_slices(value.topic.topic_id)
+        count = max(each.topic.partition_count for each in topic_slices)
+        self.image.set_partitions(
+            replace(value.topic, partition_count=count),
+            value.partitions,
+            is_retained=value.is_retained,
+        )
+        self._on_change(Change("topic", self.state.pool, value.object_name))
+        self._on_image()
+
+    def _slice_is_unknown(self, value: PartitionSlice) -> None:
+        self.image.hide(value.topic.topic_id, value.numbers)
+
+    def _fields(self, broker_id: BrokerId) -> dict[str, object]:
+        record = self.state.brokers[broker_id]
+        return {
+            "pool": self.state.pool,
+            "broker_id": broker_id,
+            "broker_epoch": record.broker_epoch,
+            "controller_epoch": self.state.controller_epoch,
+        }
+
+    def delete_from_image(self, topic_id: TopicId) -> None:
+        self.image.delete(topic_id)
+        self._on_image()
+
+
+def _first_then(
+    known: PartitionSlice,
+    wanted: PartitionSlice,
+    again: Decide,
+) -> Decide:
+    """What was decided together with the other slices, as long as the slice is still that."""
+    return lambda stored: wanted if stored is known else again(stored)

@@ -1,0 +1,296 @@
+"""Heartbeats of one pool: long polls, suspicion and probes, session expiry, leave to stop (shell).
+
+What a heartbeat asks for is decided by `PoolController`; here is who is answered when. A poll is
+answered at the heartbeat interval, or at once when this broker's image changed, it may stop, or a
+newer poll of the same broker arrived.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from tidemark_protocol.controller_messages import (
+    Endpoints,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId, ControllerEpoch
+
+from tidemark_operator.controller.broker_record import BrokerRecord
+from tidemark_operator.controller.polls import OpenPoll, Polls
+from tidemark_operator.controller.pool_controller import PoolController
+from tidemark_operator.controller.probe import ProbeVerdict
+from tidemark_operator.controller.settings import ControllerSettings
+from tidemark_operator.controller.slice_store import PutOff
+from tidemark_operator.controller.views import Change
+from tidemark_operator.stores.object_store import ObjectStore
+
+logger = logging.getLogger(__name__)
+
+PROBE_PAUSE_MS = 100  # between probes of one suspicion
+
+
+class Tasks(Protocol):
+    """Decisions that end whatever becomes of their caller, and other named tasks."""
+
+    async def decide(self, decision: Coroutine[Any, Any, None]) -> None: ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PoolEnvironment:
+    """What every pool of one controller shares."""
+
+    store: ObjectStore
+    settings: ControllerSettings
+    now_ms: Callable[[], int]
+    probe: Callable[[Endpoints, str], Awaitable[ProbeVerdict]]
+    tasks: Tasks
+    on_change: Callable[[Change], None]
+
+
+class PoolHeartbeats:
+    def __init__(
+        self, pool: str, controller_epoch: ControllerEpoch, environment: PoolEnvironment
+    ) -> None:
+        self.decisions = PoolController(
+            pool,
+            controller_epoch,
+            environment.store,
+            settings=environment.settings,
+            now_ms=environment.now_ms,
+            on_image=self.answer_ready,
+            on_change=environment.on_change,
+        )
+        self.polls = Polls()
+        self._settings = environment.settings
+        self._now_ms = environment.now_ms
+        self._probe = environment.probe
+        self._tasks = environment.tasks
+        self._probed: set[BrokerId] = set()
+        self._stopped_at: str | None = None
+
+    def start(self, now_ms: int) -> None:
+        """After take-over every live broker gets one full session."""
+        live = [r.broker_id for r in self.decisions.state.brokers.values() if r.is_live]
+        self.decisions.sessions.grant_all(live, now_ms)
+        self.decisions.image.set_brokers(self.decisions.state.broker_states())
+
+    def stop(self, leader_address: str) -> None:
+        self._stopped_at = leader_address
+        now_ms = self._now_ms()
+        for poll in self.polls.opened():
+            self.polls.answer(poll, self._not_controller(), now_ms)
+
+    def tick(self, now_ms: int, *, stall_ms: int) -> None:
+        sessions, state = self.decisions.sessions, self.decisions.state
+        if stall_ms:
+            sessions.extend(stall_ms, now_ms)
+        expiry = sessions.expire(now_ms, pool_size=len(state.brokers))
+        if expiry.held_back:
+            logger.error(
+                "more than half of the pool is silent: waiting one more session before fencing",
+                extra={"pool": state.pool, "broker_ids": list(expiry.held_back)},
+            )
+        if expiry.expired:
+            lives = [(i, state.brokers[i].broker_epoch) for i in expiry.expired]
+            self._tasks.spawn(self.decisions.fence(lives, "session timeout"), f"fence {state.pool}")
+        if self.decisions.is_dirty and not self.decisions.lock.locked():
+            self._tasks.spawn(self.decisions.settle_again(), f"settle {state.pool}")
+        for poll in self.polls.opened():
+            if now_ms >= poll.deadline_ms:
+                self._answer(poll, self._response(poll), now_ms)
+        self.answer_ready()
+
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        refusal = self._check(request)
+        if refusal is not None:
+            return refusal
+        broker_id = request.broker_id
+        if self.decisions.state.brokers[broker_id].is_live:
+            self.decisions.sessions.contact(broker_id, self._now_ms())
+        notes = self.decisions.state.notes_of(broker_id)
+        notes.applied_controller_epoch = request.applied_controller_epoch
+        notes.applied_version = request.applied_image_version
+        poll = OpenPoll(
+            broker_id,
+            request.broker_epoch,
+            request.applied_image_version,
+            request.wants_to_stop,
+            self._now_ms() + self._settings.heartbeat_interval_ms,
+            asyncio.get_running_loop().create_future(),
+        )
+        older = self.polls.open(poll)
+        if older is not None:
+            answer = replace(self._response(older), push=None)  # the newer poll brings it
+            self.polls.answer(older, answer, self._now_ms())
+        for suspected in request.suspects[: len(self.decisions.state.brokers)]:
+            self.suspect(suspected, f"reported by broker {broker_id}")
+        try:
+            await self._grant_wishes(request)
+            self.answer_ready()
+            return await poll.answer
+        except BaseException as error:
+            if self.polls.note_broken(poll) and isinstance(error, asyncio.CancelledError):
+                self.suspect(broker_id, "its poll's connection broke")
+            raise
+
+    def suspect(self, broker_id: BrokerId, reason: str) -> None:
+        record = self.decisions.state.brokers.get(broker_id)
+        if record is None or not record.is_live or broker_id in self._probed:
+            return
+        self._probed.add(broker_id)
+        self._tasks.spawn(self._probe_until_clear(record, reason), f"probe broker {broker_id}")
+
+    def answer_ready(self) -> None:
+        """Answers every open poll that has something new to hear."""
+        if self._stopped_at is not None:
+            return
+        now_ms = self._now_ms()
+        for poll in self.polls.opened():
+            response = self._response(poll)
+            may_stop_is_news = (
+                response.may_stop
+                and not self.decisions.state.notes_of(poll.broker_id).was_told_to_stop
+            )
+            if response.push is not None or may_stop_is_news or response.error:
+                self._answer(poll, response, now_ms)
+
+    def _answer(self, poll: OpenPoll, response: HeartbeatResponse, now_ms: int) -> None:
+        if response.may_stop:
+            self.decisions.state.notes_of(poll.broker_id).was_told_to_stop = True
+        self.polls.answer(poll, response, now_ms)
+
+    def _check(self, request: HeartbeatRequest) -> HeartbeatResponse | None:
+        epoch = self.decisions.state.controller_epoch
+        if self._stopped_at is not None:
+            return self._not_controller()
+        record = self.decisions.state.brokers.get(request.broker_id)
+        if record is None:
+            return HeartbeatResponse(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, "register first", controller_epoch=epoch
+            )
+        if (record.broker_epoch, record.incarnation) != (
+            request.broker_epoch,
+            request.incarnation,
+        ):
+            return HeartbeatResponse(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"broker {request.broker_id}: expected epoch {record.broker_epoch}, found"
+                f" {request.broker_epoch}: another process registered under this id",
+                epoch,
+            )
+        return None
+
+    async def _grant_wishes(self, request: HeartbeatRequest) -> None:
+        """State changes that the heartbeat asks for. One that cannot be stored now is tried again
+        by the next heartbeat."""
+        try:
+            await self._decide_wishes(request)
+        except PutOff as error:
+            logger.warning(
+                "heartbeat's wish put off",
+                extra={"broker_id": request.broker_id, "error": str(error)},
+            )
+
+    async def _decide_wishes(self, request: HeartbeatRequest) -> None:
+        broker_id, broker_epoch = request.broker_id, request.broker_epoch
+        record = self.decisions.state.brokers[broker_id]
+        notes = self.decisions.state.notes_of(broker_id)
+        failed = frozenset((r.topic_id, r.partition) for r in request.failed_replicas)
+        if request.storage_failed:
+            await self._tasks.decide(self.decisions.storage_failed(broker_id, broker_epoch))
+            return
+        if failed != notes.failed_replicas:
+            await self._tasks.decide(self.decisions.note_failed_replicas(request))
+        if request.wants_to_stop:
+            if record.is_live and notes.drained_at_version is None:
+                await self._tasks.decide(self.decisions.drain(broker_id, broker_epoch))
+        elif request.wants_to_serve and not record.is_live:
+            await self._tasks.decide(self.decisions.activate(broker_id, broker_epoch))
+        if request.held_epochs:
+            logger.error(
+                "a broker holds epochs above the slices': restored from a backup?",
+                extra={"broker_id": broker_id, "held": len(request.held_epochs)},
+            )
+
+    def _response(self, poll: OpenPoll) -> HeartbeatResponse:
+        state = self.decisions.state
+        record = state.brokers.get(poll.broker_id)
+        if record is None or record.broker_epoch != poll.broker_epoch:
+            return HeartbeatResponse(
+                ErrorCode.STALE_BROKER_EPOCH,
+                "another process registered under this broker id",
+                state.controller_epoch,
+            )
+        if record.is_live and not record.is_stopping and state.wants_report_from(poll.broker_id):
+            return HeartbeatResponse(
+                ErrorCode.BROKER_ID_NOT_REGISTERED,
+                "register again: a partition without a leader needs a fresh report (S14)",
+                state.controller_epoch,
+            )
+        notes = state.notes_of(poll.broker_id)
+        push = self.decisions.image.push_for(notes.applied_controller_epoch, poll.applied_version)
+        return HeartbeatResponse(
+            ErrorCode.NONE,
+            controller_epoch=state.controller_epoch,
+            is_fenced=not record.is_live,
+            may_stop=poll.wants_to_stop and self._may_stop(record),
+            push=push,
+        )
+
+    def _may_stop(self, record: BrokerRecord) -> bool:
+        state = self.decisions.state
+        notes = state.notes_of(record.broker_id)
+        if not record.is_live:
+            return True  # it leads nothing and is in no ISR already
+        if notes.drained_at_version is None:
+            return False
+        if self._now_ms() - notes.drained_at_ms >= self._settings.stop_acknowledgement_ms:
+            return True
+        return all(
+            other.applied_controller_epoch == state.controller_epoch
+            and other.applied_version >= notes.drained_at_version
+            for other in (state.notes_of(i) for i, r in state.brokers.items() if r.is_live)
+        )
+
+    async def _probe_until_clear(self, suspected: BrokerRecord, reason: str) -> None:
+        """Until it answers, polls again, is fenced, or a session has passed (which then fences)."""
+        broker_id, broker_epoch = suspected.broker_id, suspected.broker_epoch
+        deadline_ms = self._now_ms() + self._settings.session_timeout_ms
+        try:
+            while self._now_ms() < deadline_ms:
+                verdict = await self._probe(suspected.endpoints, suspected.incarnation)
+                record = self.decisions.state.brokers.get(broker_id)
+                if record is None or record.broker_epoch != broker_epoch or not record.is_live:
+                    return
+                is_closed = self.polls.is_closed(broker_id, self._now_ms())
+                logger.info(
+                    "broker probed",
+                    extra={
+                        "broker_id": broker_id,
+                        "broker_epoch": broker_epoch,
+                        "reason": reason,
+                        "verdict": verdict.value,
+                        "poll_closed": is_closed,
+                    },
+                )
+                if verdict is ProbeVerdict.REFUSED and is_closed:  # S19
+                    await self.decisions.fence(
+                        [(broker_id, broker_epoch)], f"{reason}, probe refused"
+                    )
+                    return
+                if verdict is ProbeVerdict.ALIVE or self.polls.of(broker_id) is not None:
+                    return
+                await asyncio.sleep(PROBE_PAUSE_MS / 1000)
+        finally:
+            self._probed.discard(broker_id)
+
+    def _not_controller(self) -> HeartbeatResponse:
+        return HeartbeatResponse(
+            ErrorCode.NOT_CONTROLLER, controller_address=self._stopped_at or ""
+        )

@@ -1,0 +1,51 @@
+"""Asking a suspected broker whether it lives: HTTP GET /healthz at its own address (S19).
+
+Never a Service, never a name. Connection refused, or an answer of another incarnation, is a
+refusal; no answer in time, or any other failure, is no verdict.
+"""
+
+import asyncio
+from enum import Enum
+
+import aiohttp
+import msgspec
+from tidemark_protocol.controller_messages import Endpoints
+
+MAX_HEALTH_BYTES = 64 * 1024
+
+
+class ProbeVerdict(Enum):
+    ALIVE = "alive"
+    REFUSED = "refused"
+    NO_ANSWER = "no answer"
+
+
+class HttpProbe:
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+
+    async def __call__(self, endpoints: Endpoints, incarnation: str) -> ProbeVerdict:
+        host = f"[{endpoints.host}]" if ":" in endpoints.host else endpoints.host
+        url = f"http://{host}:{endpoints.http_port}/healthz"
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                # A connection of its own: a pooled one would say how things were.
+                async with (
+                    aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as http,
+                    http.get(url) as response,
+                ):
+                    body = b""
+                    async for chunk in response.content.iter_any():
+                        body += chunk
+                        if len(body) > MAX_HEALTH_BYTES:
+                            return ProbeVerdict.NO_ANSWER
+        except aiohttp.ClientConnectorError as error:
+            is_refused = isinstance(error.os_error, ConnectionRefusedError)
+            return ProbeVerdict.REFUSED if is_refused else ProbeVerdict.NO_ANSWER
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            return ProbeVerdict.NO_ANSWER
+        try:
+            found = msgspec.json.decode(body, type=dict[str, object]).get("incarnation")
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            return ProbeVerdict.NO_ANSWER
+        return ProbeVerdict.ALIVE if found == incarnation else ProbeVerdict.REFUSED

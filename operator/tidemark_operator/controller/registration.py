@@ -1,0 +1,121 @@
+"""A broker process registers: which epoch it gets, and what its entries still prove (S2, S9).
+
+The verdict and the epoch are one compare-and-set of the Broker object, durable before the broker
+hears of them. Of the two proofs of the architecture only the clean stop is known here; the
+killed-process proof (boot stamp, S1, S7) comes later, so a killed process starts unclean.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark_protocol.controller_messages import RegisterRequest, ReplicaReport
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, ControllerEpoch, TopicId
+from tidemark_protocol.partition_state import PartitionState
+
+from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
+from tidemark_operator.controller.standing import Replica
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    record: BrokerRecord
+    is_clean: bool
+    is_same_life: bool  # the very process again: its answer was lost, or it was asked to report
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationRefused:
+    error: ErrorCode
+    message: str
+
+
+def decided(
+    request: RegisterRequest,
+    *,
+    stored: BrokerRecord | None,
+    highest_epoch: BrokerEpoch,
+    cluster_id: str,
+    controller_epoch: ControllerEpoch,
+) -> Accepted | RegistrationRefused:
+    """`highest_epoch`: of all Broker objects of the pool. `cluster_id`: the pool's."""
+    if request.cluster_id and request.cluster_id != cluster_id:
+        return RegistrationRefused(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"broker {request.broker_id}: its volume belongs to cluster {request.cluster_id},"
+            f" pool {request.pool} is cluster {cluster_id}: give it the right volume or an"
+            " empty one",
+        )
+    problem = _problem(request)
+    if problem:
+        return RegistrationRefused(ErrorCode.INVALID_REGISTRATION, problem)
+    if stored is not None and stored.incarnation == request.incarnation:
+        is_clean = stored.clean_since < stored.broker_epoch
+        return Accepted(stored, is_clean=is_clean, is_same_life=True)
+    epoch = BrokerEpoch(1 + max(highest_epoch, request.highest_broker_epoch, 0))
+    is_clean = stored is not None and is_clean_start(request, stored)
+    record = BrokerRecord(
+        pool=request.pool,
+        broker_id=request.broker_id,
+        broker_epoch=epoch,
+        clean_since=stored.clean_since if stored is not None and is_clean else epoch,
+        controller_epoch=controller_epoch,
+        state=BrokerLifeState.STARTING,
+        incarnation=request.incarnation,
+        endpoints=request.endpoints,
+        rack=request.rack,
+        storage=request.storage,
+        cluster_id=cluster_id,
+    )
+    return Accepted(record, is_clean=is_clean, is_same_life=False)
+
+
+def _problem(request: RegisterRequest) -> str:
+    if not 0 <= request.broker_id <= 1_000_000:
+        return f"broker id: expected 0 to 1000000, found {request.broker_id}"
+    if not request.incarnation:
+        return "incarnation: expected the UUID of this process, found nothing"
+    texts = (
+        ("incarnation", request.incarnation, 64),
+        ("endpoints.host", request.endpoints.host, 253),
+        ("endpoints.advertised_http_url", request.endpoints.advertised_http_url, 512),
+        ("rack", request.rack, 253),
+        ("storage.directory_id", request.storage.directory_id, 64),
+        ("storage.claim_uid", request.storage.claim_uid, 64),
+        ("storage.pod_uid", request.storage.pod_uid, 64),
+        ("storage.boot_id", request.storage.boot_id, 64),
+    )
+    for name, text, limit in texts:
+        if len(text) > limit:
+            return f"{name}: expected at most {limit} characters, found {len(text)}"
+    return ""
+
+
+def is_clean_start(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    return (
+        request.clean_stop_epoch != NO_EPOCH
+        and request.clean_stop_epoch == stored.broker_epoch
+        and stored.clean_since <= stored.broker_epoch  # else its storage failed in that life (S8)
+        and request.storage.directory_id == stored.storage.directory_id
+    )
+
+
+def report_of(request: RegisterRequest) -> dict[Replica, ReplicaReport]:
+    return {(report.topic_id, report.partition): report for report in request.replicas}
+
+
+def lost_replicas(
+    report: Mapping[Replica, ReplicaReport],
+    assigned: Mapping[TopicId, tuple[PartitionState, ...]],
+    request: RegisterRequest,
+) -> frozenset[Replica]:
+    """Assigned here but not found on disk, failed, or behind their own checkpoint (S9)."""
+    lost = set()
+    for topic_id, partitions in assigned.items():
+        for partition in partitions:
+            if request.broker_id not in partition.replicas:
+                continue
+            found = report.get((topic_id, partition.partition))
+            if found is None or found.failed or found.log_end_offset < found.high_watermark:
+                lost.add((topic_id, partition.partition))
+    return frozenset(lost)

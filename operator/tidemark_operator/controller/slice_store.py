@@ -1,0 +1,231 @@
+"""Durable writes of one pool's slices and Broker objects (shell).
+
+Each write is one compare-and-set. What its outcome means is settled here: a slice whose write has
+no known outcome, or met somebody else's, is unreadable until a quorum read says what is stored
+(S3); then the caller's decision is made anew from that. Bounded: after `write_attempts` the
+decision is put off, and the slice stays unreadable until a later decision settles it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidemark_protocol.ids import BrokerId, ControllerEpoch
+
+from tidemark_operator.controller.broker_record import BrokerRecord
+from tidemark_operator.controller.settings import ControllerSettings
+from tidemark_operator.controller.slices import (
+    PartitionSlice,
+    broker_object,
+    broker_object_name,
+    read_broker,
+    read_slice,
+    slice_object,
+    split_pool,
+)
+from tidemark_operator.stores.object_store import (
+    BROKER,
+    PARTITION_SLICE,
+    AlreadyExists,
+    Object,
+    ObjectStore,
+    StoreError,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Deposed(Exception):
+    """The store holds the write of a later controller: stop deciding."""
+
+
+class PutOff(Exception):
+    """A write could not be done within its attempts; whatever was decided is decided again."""
+
+
+Decide = Callable[[PartitionSlice], PartitionSlice]
+
+
+class SliceStore:
+    """One pool's. `on_durable` hears of every slice value that is known to be stored, `on_unknown`
+    of every slice that nothing may be said of any more, `on_vanished` of one deleted by others."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        settings: ControllerSettings,
+        controller_epoch: ControllerEpoch,
+        *,
+        on_durable: Callable[[PartitionSlice], None],
+        on_unknown: Callable[[PartitionSlice], None],
+        on_vanished: Callable[[PartitionSlice], None],
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._controller_epoch = controller_epoch
+        self._on_durable = on_durable
+        self._on_unknown = on_unknown
+        self._on_vanished = on_vanished
+        self._unsettled: set[str] = set()
+        self._broker_objects: dict[BrokerId, Object] = {}
+
+    @property
+    def unsettled(self) -> frozenset[str]:
+        return frozenset(self._unsettled)
+
+    async def change(self, value: PartitionSlice, decide: Decide) -> PartitionSlice | None:
+        """Applies `decide` to what is stored; what is stored then. `value`: as last known.
+
+        `decide` returning its argument means nothing to write. None: deleted by others.
+        Raises PutOff, Deposed."""
+        current: PartitionSlice | None = value
+        for attempt in range(self._settings.write_attempts):
+            try:
+                if value.name in self._unsettled:
+                    if attempt:
+                        await asyncio.sleep(self._settings.settle_retry_ms / 1000)
+                    current = await self._reread(value)
+                if current is None:
+                    return None
+                wanted = decide(current)
+                if wanted is current:
+                    return current
+                return await self._replace(current, wanted)
+            except StoreError as error:
+                # Conflict: read again, decide again. OutcomeUnknown, and any error that does not
+                # promise that nothing was written: the same (S3).
+                logger.warning("slice write not settled", extra=_fields(value, error))
+                self._unsettle(value)
+        raise PutOff(f"slice {value.name}: not settled in {self._settings.write_attempts} attempts")
+
+    async def create(self, value: PartitionSlice) -> PartitionSlice:
+        """Raises AlreadyExists when the name is taken by another topic, PutOff."""
+        stamped = _stamped(value, self._controller_epoch)
+        for attempt in range(self._settings.write_attempts):
+            try:
+                if attempt:
+                    await asyncio.sleep(self._settings.settle_retry_ms / 1000)
+                    stored = await self._read(value)
+                    if stored is not None:  # an earlier attempt of ours landed
+                        return self._accepted_as_ours(stored, value)
+                created = await self._store.create(PARTITION_SLICE, slice_object(stamped))
+                return self._durable(read_slice(created))
+            except AlreadyExists:
+                stored = await self._read(value)
+                if stored is not None:
+                    return self._accepted_as_ours(stored, value)
+            except StoreError as error:
+                logger.warning("slice not created yet", extra=_fields(value, error))
+        raise PutOff(f"slice {value.name}: not created in {self._settings.write_attempts} attempts")
+
+    async def delete(self, value: PartitionSlice) -> None:
+        """Raises StoreError: then it may or may not be gone, and is unreadable."""
+        namespace, _ = split_pool(value.pool)
+        try:
+            await self._store.delete(PARTITION_SLICE, namespace, value.name, uid=value.uid or None)
+        except StoreError:
+            self._unsettle(value)
+            raise
+        self._unsettled.discard(value.name)
+
+    def remember_broker(self, broker_id: BrokerId, item: Object) -> None:
+        self._broker_objects[broker_id] = item
+
+    async def write_broker(self, record: BrokerRecord) -> None:
+        """Returns once the record is stored. Raises PutOff, Deposed.
+
+        Only the controller writes broker epochs, and only one life of a broker registers at a
+        time, so a record read back that is not ours is either older or a later controller's."""
+        for attempt in range(self._settings.write_attempts):
+            try:
+                if attempt:
+                    await asyncio.sleep(self._settings.settle_retry_ms / 1000)
+                    if await self._reread_broker(record):
+                        return
+                stored = self._broker_objects.get(record.broker_id)
+                item = broker_object(record, stored)
+                if stored is None:
+                    written = await self._store.create(BROKER, item)
+                else:
+                    written = await self._store.replace(BROKER, item)
+                self._broker_objects[record.broker_id] = written
+                return
+            except StoreError as error:
+                logger.warning(
+                    "broker write not settled",
+                    extra={"broker_id": record.broker_id, "error": str(error)},
+                )
+        raise PutOff(f"broker {record.broker_id}: its object could not be written")
+
+    async def _replace(self, current: PartitionSlice, wanted: PartitionSlice) -> PartitionSlice:
+        stamped = _stamped(wanted, self._controller_epoch)
+        try:
+            item = await self._store.replace(PARTITION_SLICE, slice_object(stamped))
+        except BaseException:  # also when cancelled: it may have been written (S3)
+            self._unsettle(current)
+            raise
+        return self._durable(read_slice(item))
+
+    async def _reread(self, value: PartitionSlice) -> PartitionSlice | None:
+        stored = await self._read(value)
+        if stored is None or stored.topic.topic_id != value.topic.topic_id:
+            self._unsettled.discard(value.name)
+            self._on_vanished(value)
+            return None
+        return self._durable(stored)
+
+    async def _read(self, value: PartitionSlice) -> PartitionSlice | None:
+        namespace, _ = split_pool(value.pool)
+        item = await self._store.get(PARTITION_SLICE, namespace, value.name)
+        if item is None:
+            return None
+        stored = read_slice(item)
+        if stored.controller_epoch > self._controller_epoch:  # I16
+            raise Deposed(
+                f"slice {value.name} was written by controller epoch {stored.controller_epoch},"
+                f" ours is {self._controller_epoch}"
+            )
+        return stored
+
+    async def _reread_broker(self, record: BrokerRecord) -> bool:
+        """Whether the record is what is stored already."""
+        namespace, _ = split_pool(record.pool)
+        item = await self._store.get(BROKER, namespace, broker_object_name(record))
+        if item is None:
+            self._broker_objects.pop(record.broker_id, None)
+            return False
+        self._broker_objects[record.broker_id] = item
+        stored = read_broker(item)
+        if stored is not None and stored.controller_epoch > self._controller_epoch:
+            raise Deposed(
+                f"broker {record.broker_id} was written by controller epoch"
+                f" {stored.controller_epoch}, ours is {self._controller_epoch}"
+            )
+        return stored == record
+
+    def _accepted_as_ours(self, stored: PartitionSlice, value: PartitionSlice) -> PartitionSlice:
+        if stored.topic.topic_id != value.topic.topic_id:
+            raise AlreadyExists(
+                f"slice {value.name}: expected topic id {value.topic.topic_id}, found"
+                f" {stored.topic.topic_id} (topic {stored.topic.topic},"
+                f" retained: {stored.is_retained}): adopt that id or delete those slices"
+            )
+        return self._durable(stored)
+
+    def _durable(self, value: PartitionSlice) -> PartitionSlice:
+        self._unsettled.discard(value.name)
+        self._on_durable(value)
+        return value
+
+    def _unsettle(self, value: PartitionSlice) -> None:
+        self._unsettled.add(value.name)
+        self._on_unknown(value)
+
+
+def _stamped(value: PartitionSlice, controller_epoch: ControllerEpoch) -> PartitionSlice:
+    return replace(value, controller_epoch=controller_epoch)
+
+
+def _fields(value: PartitionSlice, error: Exception) -> dict[str, str]:
+    return {"slice": value.name, "topic": value.topic.topic, "error": str(error)}

@@ -1,0 +1,260 @@
+"""PartitionSlice and Broker objects as values, and back (the object's JSON is in the CRDs).
+
+Pure. Reading is strict about what decides (epochs, members) and raises MalformedObject with the
+place; fields that others wrote into an object are kept when it is written again.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidemark_protocol.controller_messages import Endpoints, StorageIdentity
+from tidemark_protocol.ids import (
+    NO_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+
+from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
+from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE, Object
+
+PARTITIONS_PER_SLICE = 128
+
+POOL_LABEL = "tidemark.dev/pool"
+BROKER_ID_LABEL = "tidemark.dev/broker-id"
+
+
+class MalformedObject(Exception):
+    """An object whose fields are not what this controller writes; the text names the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSlice:
+    pool: str  # namespace/name
+    name: str
+    topic: TopicState
+    deletion_policy: str
+    is_retained: bool
+    controller_epoch: ControllerEpoch
+    partitions: tuple[PartitionState, ...]
+    resource_version: str = ""
+    uid: str = ""
+
+    @property
+    def object_name(self) -> str:
+        """metadata.name of the Topic."""
+        return self.name.rpartition("-")[0]
+
+    @property
+    def index(self) -> int:
+        return int(self.name.rpartition("-")[2])
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(state.partition for state in self.partitions)
+
+    def with_partitions(self, partitions: tuple[PartitionState, ...]) -> "PartitionSlice":
+        return self if partitions == self.partitions else replace(self, partitions=partitions)
+
+
+def slice_name(object_name: str, index: int) -> str:
+    return f"{object_name}-{index}"
+
+
+def split_pool(pool: str) -> tuple[str, str]:
+    """(namespace, name) of "namespace/name"."""
+    namespace, _, name = pool.partition("/")
+    return namespace, name
+
+
+def labels_of(pool: str) -> dict[str, str]:
+    name = split_pool(pool)[1]
+    return {
+        "app.kubernetes.io/name": "tidemark",
+        "app.kubernetes.io/managed-by": "tidemark-operator",
+        "app.kubernetes.io/instance": name,
+        POOL_LABEL: name,
+    }
+
+
+def slice_object(value: PartitionSlice) -> Object:
+    """No owner reference: slices outlive their Topic under Retain (S4)."""
+    namespace, _ = split_pool(value.pool)
+    metadata: dict[str, Any] = {
+        "namespace": namespace,
+        "name": value.name,
+        "labels": labels_of(value.pool),
+    }
+    if value.resource_version:
+        metadata["resourceVersion"] = value.resource_version
+        metadata["uid"] = value.uid
+    topic = value.topic
+    return {
+        "apiVersion": PARTITION_SLICE.api_version,
+        "kind": PARTITION_SLICE.kind,
+        "metadata": metadata,
+        "pool": value.pool,
+        "topicObject": value.object_name,
+        "topicName": topic.topic,
+        "topicId": topic.topic_id,
+        "deletionPolicy": value.deletion_policy,
+        "retained": value.is_retained,
+        "config": dict(topic.config),
+        "commitRule": topic.commit_rule,
+        "flush": topic.flush,
+        "replicationFactor": topic.replication_factor,
+        "partitionCount": topic.partition_count,
+        "controllerEpoch": value.controller_epoch,
+        "partitions": [_partition_json(state) for state in value.partitions],
+    }
+
+
+def read_slice(item: Object) -> PartitionSlice:
+    metadata = item["metadata"]
+    place = f"PartitionSlice {metadata.get('namespace')}/{metadata.get('name')}"
+    try:
+        topic = TopicState(
+            topic=item["topicName"],
+            topic_id=TopicId(item["topicId"]),
+            partition_count=int(item["partitionCount"]),
+            replication_factor=int(item["replicationFactor"]),
+            commit_rule=item["commitRule"],
+            flush=item["flush"],
+            config=dict(item.get("config", {})),
+        )
+        return PartitionSlice(
+            pool=item["pool"],
+            name=metadata["name"],
+            topic=topic,
+            deletion_policy=item["deletionPolicy"],
+            is_retained=bool(item.get("retained", False)),
+            controller_epoch=ControllerEpoch(int(item["controllerEpoch"])),
+            partitions=tuple(_read_partition(state) for state in item["partitions"]),
+            resource_version=metadata["resourceVersion"],
+            uid=metadata.get("uid", ""),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedObject(f"{place}: {type(error).__name__} {error}") from error
+
+
+def broker_object_name(record: BrokerRecord) -> str:
+    return f"{split_pool(record.pool)[1]}-{record.broker_id}"
+
+
+def broker_object(record: BrokerRecord, stored: Object | None) -> Object:
+    """`stored`: the object as it is, whose other fields and resource version are kept."""
+    namespace, _ = split_pool(record.pool)
+    base: Object = dict(stored) if stored is not None else {}
+    metadata = dict(base.get("metadata", {}))
+    metadata.update(namespace=namespace, name=broker_object_name(record))
+    labels = {**labels_of(record.pool), "app.kubernetes.io/component": "broker"}
+    labels[BROKER_ID_LABEL] = str(record.broker_id)
+    metadata["labels"] = {**metadata.get("labels", {}), **labels}
+    base.update(apiVersion=BROKER.api_version, kind=BROKER.kind, metadata=metadata)
+    base["spec"] = {**base.get("spec", {}), "pool": record.pool, "brokerId": record.broker_id}
+    base["status"] = {**base.get("status", {}), **_broker_status(record)}
+    return base
+
+
+def read_broker(item: Object) -> BrokerRecord | None:
+    """None: made by somebody else, and no broker of that id has registered yet."""
+    metadata, spec, status = item["metadata"], item.get("spec", {}), item.get("status", {})
+    if int(status.get("brokerEpoch", NO_EPOCH)) == NO_EPOCH:
+        return None
+    place = f"Broker {metadata.get('namespace')}/{metadata.get('name')}"
+    try:
+        endpoints, storage = status["endpoints"], status.get("storage", {})
+        return BrokerRecord(
+            pool=spec["pool"],
+            broker_id=BrokerId(int(spec["brokerId"])),
+            broker_epoch=BrokerEpoch(int(status["brokerEpoch"])),
+            clean_since=BrokerEpoch(int(status["cleanSince"])),
+            controller_epoch=ControllerEpoch(int(status["controllerEpoch"])),
+            state=BrokerLifeState(status["state"]),
+            incarnation=status["incarnation"],
+            endpoints=Endpoints(
+                endpoints["host"],
+                int(endpoints["kafkaPort"]),
+                int(endpoints["httpPort"]),
+                endpoints["advertisedHttpUrl"],
+            ),
+            rack=status.get("rack", ""),
+            storage=StorageIdentity(
+                storage.get("directoryId", ""),
+                storage.get("claimUid", ""),
+                storage.get("podUid", ""),
+                storage.get("bootId", ""),
+            ),
+            cluster_id=status.get("clusterId", ""),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedObject(f"{place}: {type(error).__name__} {error}") from error
+
+
+def _broker_status(record: BrokerRecord) -> dict[str, Any]:
+    endpoints, storage = record.endpoints, record.storage
+    return {
+        "state": record.state.value,
+        "brokerEpoch": record.broker_epoch,
+        "cleanSince": record.clean_since,
+        "controllerEpoch": record.controller_epoch,
+        "incarnation": record.incarnation,
+        "endpoints": {
+            "host": endpoints.host,
+            "kafkaPort": endpoints.kafka_port,
+            "httpPort": endpoints.http_port,
+            "advertisedHttpUrl": endpoints.advertised_http_url,
+        },
+        "rack": record.rack,
+        "storage": {
+            "directoryId": storage.directory_id,
+            "claimUid": storage.claim_uid,
+            "podUid": storage.pod_uid,
+            "bootId": storage.boot_id,
+        },
+        "clusterId": record.cluster_id,
+    }
+
+
+def _partition_json(state: PartitionState) -> dict[str, Any]:
+    return {
+        "partition": state.partition,
+        "replicas": list(state.replicas),
+        "adding": list(state.adding_replicas),
+        "removing": list(state.removing_replicas),
+        "leader": state.leader,
+        "leaderBrokerEpoch": state.leader_broker_epoch,
+        "leaderEpoch": state.leader_epoch,
+        "isr": [_member_json(member) for member in state.in_sync_replicas],
+        "eligibleLeaders": [_member_json(member) for member in state.eligible_leaders],
+        "partitionEpoch": state.partition_epoch,
+        "minIsr": state.min_insync_replicas,
+    }
+
+
+def _read_partition(item: dict[str, Any]) -> PartitionState:
+    return PartitionState(
+        partition=int(item["partition"]),
+        replicas=tuple(BrokerId(int(number)) for number in item["replicas"]),
+        leader=BrokerId(int(item["leader"])),
+        leader_broker_epoch=BrokerEpoch(int(item["leaderBrokerEpoch"])),
+        leader_epoch=LeaderEpoch(int(item["leaderEpoch"])),
+        in_sync_replicas=tuple(_read_member(member) for member in item["isr"]),
+        eligible_leaders=tuple(_read_member(member) for member in item["eligibleLeaders"]),
+        partition_epoch=PartitionEpoch(int(item["partitionEpoch"])),
+        min_insync_replicas=int(item["minIsr"]),
+        adding_replicas=tuple(BrokerId(int(number)) for number in item.get("adding", [])),
+        removing_replicas=tuple(BrokerId(int(number)) for number in item.get("removing", [])),
+    )
+
+
+def _member_json(member: Member) -> dict[str, int]:
+    return {"id": member.broker_id, "epoch": member.broker_epoch}
+
+
+def _read_member(item: dict[str, Any]) -> Member:
+    return Member(BrokerId(int(item["id"])), BrokerEpoch(int(item["epoch"])))

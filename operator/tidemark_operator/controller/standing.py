@@ -1,0 +1,66 @@
+"""What an entry of an ISR or of the eligible leaders still proves, and who may lead (S2, S9).
+
+A `Standing` is one broker as elections and ISR changes see it at one instant. Pure values.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
+from tidemark_protocol.partition_state import Member
+
+Replica = tuple[TopicId, int]  # topic id, partition
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    clean_since: BrokerEpoch
+    is_live: bool
+    is_stopping: bool = False
+    # Missing in the last registration's report, or behind their own checkpoint (S9): entries of
+    # epochs below `lost_below` are void for them. Joining anew, under the new epoch, is not.
+    lost_replicas: frozenset[Replica] = frozenset()
+    lost_below: BrokerEpoch = BrokerEpoch(-1)
+    # Reported failed by the running broker: void and not to be led from, whatever the epoch.
+    failed_replicas: frozenset[Replica] = frozenset()
+
+
+class Standings:
+    """All brokers of a pool. A broker without a record is not live; its entries are kept, since
+    absence is no proof of loss (S12): its registration will say."""
+
+    def __init__(self, standings: Mapping[BrokerId, Standing]) -> None:
+        self._standings = standings
+
+    def of(self, broker_id: BrokerId) -> Standing | None:
+        return self._standings.get(broker_id)
+
+    def is_valid(self, member: Member, replica: Replica) -> bool:
+        standing = self._standings.get(member.broker_id)
+        if standing is None:
+            return True
+        if member.broker_epoch < standing.clean_since:  # S2
+            return False
+        if replica in standing.failed_replicas:
+            return False
+        return not (member.broker_epoch < standing.lost_below and replica in standing.lost_replicas)
+
+    def is_active(self, broker_id: BrokerId, replica: Replica) -> bool:
+        """May lead and may be in the ISR: live, not stopping, this replica not failed."""
+        standing = self._standings.get(broker_id)
+        return (
+            standing is not None
+            and standing.is_live
+            and not standing.is_stopping
+            and replica not in standing.failed_replicas
+        )
+
+    def renewed(self, member: Member) -> Member:
+        """A valid entry under its broker's present epoch. Only of live brokers: their epoch is
+        durable, so no later, unclean registration can be given the same one."""
+        standing = self._standings.get(member.broker_id)
+        if standing is None or not standing.is_live:
+            return member
+        return Member(member.broker_id, standing.broker_epoch)

@@ -1,0 +1,289 @@
+"""Making, changing, retaining and deleting the slices of one topic (shell).
+
+Each is idempotent and may be cut short anywhere: slices are made one after the other and each says
+how many partitions there were up to it, so what an interruption leaves is a shorter topic, never
+one that looks as if a slice were missing (S12). Callers hold no lock; each takes the pool's.
+"""
+
+from dataclasses import replace
+
+from tidemark_protocol.ids import (
+    NO_BROKER,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+
+from tidemark_operator.controller.min_insync import effective_min_insync, with_min_insync
+from tidemark_operator.controller.partition_change import NOBODY, changed
+from tidemark_operator.controller.pool_controller import PoolController
+from tidemark_operator.controller.slice_store import Decide
+from tidemark_operator.controller.slices import (
+    PARTITIONS_PER_SLICE,
+    PartitionSlice,
+    slice_name,
+)
+
+Assignments = tuple[tuple[BrokerId, ...], ...]
+
+
+class SliceMissing(Exception):
+    """A topic id that once had slices lacks some (S12): restore them, or delete the topic."""
+
+
+class TopicUnknown(Exception):
+    """No slices of that topic id here: create_topic first."""
+
+
+class NoLiveReplica(Exception):
+    """A new partition would have no live broker: wait for one, or place it elsewhere."""
+
+
+async def create(
+    pool: PoolController,
+    topic: TopicState,
+    assignments: Assignments,
+    *,
+    object_name: str,
+    deletion_policy: str,
+    had_slices: bool,
+) -> None:
+    async with pool.lock:
+        slices = pool.state.topic_slices(topic.topic_id)
+        if not slices:
+            _check_never_had_slices(pool, topic, len(assignments), had_slices)
+        _check_complete(slices)
+        for value in slices:
+            if value.is_retained:
+                await _adopt(pool, value, topic, object_name, deletion_policy)
+        done = sum(len(value.partitions) for value in slices)
+        if slices:
+            object_name = slices[0].object_name
+        await _append(
+            pool,
+            topic,
+            assignments[done:],
+            first=done,
+            object_name=object_name,
+            deletion_policy=deletion_policy,
+        )
+        if slices and any(value.is_retained for value in slices):
+            await pool.settle()  # adopted partitions have no leader yet
+
+
+async def update(pool: PoolController, topic: TopicState, *, deletion_policy: str | None) -> None:
+    """Config, and with it effective min ISR (S6). commitRule and flush are immutable."""
+    async with pool.lock:
+        slices = pool.state.topic_slices(topic.topic_id)
+        if not slices:
+            raise TopicUnknown(f"topic {topic.topic} ({topic.topic_id}) has no slices")
+        for value in slices:
+            await _change(pool, value, _updating(pool, topic, deletion_policy))
+
+
+async def add_partitions(pool: PoolController, topic_id: TopicId, assignments: Assignments) -> None:
+    async with pool.lock:
+        slices = pool.state.topic_slices(topic_id)
+        if not slices:
+            raise TopicUnknown(f"topic id {topic_id} has no slices")
+        _check_complete(slices)
+        last = slices[-1]
+        await _append(
+            pool,
+            last.topic,
+            assignments,
+            first=sum(len(value.partitions) for value in slices),
+            object_name=last.object_name,
+            deletion_policy=last.deletion_policy,
+        )
+
+
+async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool) -> None:
+    async with pool.lock:
+        for value in pool.state.topic_slices(topic_id):
+            if retain:
+                await _change(pool, value, _retaining(pool))
+                continue
+            await pool.slice_store.delete(value)
+            pool.state.slices.pop(value.name, None)
+        if not retain:
+            pool.state.notices.pop(topic_id, None)
+            for replica in [r for r in pool.state.leaderless_since_ms if r[0] == topic_id]:
+                del pool.state.leaderless_since_ms[replica]
+            pool.delete_from_image(topic_id)
+
+
+def _check_never_had_slices(
+    pool: PoolController, topic: TopicState, count: int, had_slices: bool
+) -> None:
+    if had_slices or pool.state.is_reported(topic.topic_id, range(count)):
+        raise SliceMissing(
+            f"topic {topic.topic}: its slices are gone but it had some once (topic id"
+            f" {topic.topic_id}): restore its PartitionSlice objects, or delete the Topic and"
+            " apply it anew, which makes an empty topic"
+        )
+
+
+def _check_complete(slices: list[PartitionSlice]) -> None:
+    if not slices:
+        return
+    present = {value.index for value in slices}
+    last = max(value.topic.partition_count for value in slices)
+    missing = sorted(set(range(-(-last // PARTITIONS_PER_SLICE))) - present)
+    if missing:
+        names = ", ".join(slice_name(slices[0].object_name, index) for index in missing)
+        raise SliceMissing(
+            f"topic {slices[0].topic.topic}: PartitionSlice {names} existed once and is gone:"
+            " restore it"
+        )
+
+
+async def _append(
+    pool: PoolController,
+    topic: TopicState,
+    assignments: Assignments,
+    *,
+    first: int,
+    object_name: str,
+    deletion_policy: str,
+) -> None:
+    """New partitions: the last slice is filled up, then slices are added, then all say the same
+    partition count."""
+    made = [
+        _new_partition(pool, topic, first + index, replicas)
+        for index, replicas in enumerate(assignments)
+    ]
+    while made:
+        index = first // PARTITIONS_PER_SLICE
+        room = PARTITIONS_PER_SLICE - first % PARTITIONS_PER_SLICE
+        part, made = tuple(made[:room]), made[room:]
+        first += len(part)
+        upto = replace(topic, partition_count=first)
+        existing = pool.state.slices.get(slice_name(object_name, index))
+        if existing is not None and existing.topic.topic_id == topic.topic_id:
+            await _change(pool, existing, _appending(upto, part))
+            continue
+        await pool.slice_store.create(
+            PartitionSlice(
+                pool=pool.state.pool,
+                name=slice_name(object_name, index),
+                topic=upto,
+                deletion_policy=deletion_policy,
+                is_retained=False,
+                controller_epoch=pool.state.controller_epoch,
+                partitions=part,
+            )
+        )
+    for value in pool.state.topic_slices(topic.topic_id):
+        await _change(pool, value, _counting(first))
+
+
+def _new_partition(
+    pool: PoolController, topic: TopicState, number: int, replicas: tuple[BrokerId, ...]
+) -> PartitionState:
+    """Kafka's start: ISR = the active replicas, the first of them leads, epochs 0."""
+    standings = pool.state.standings()
+    in_sync = tuple(
+        Member(broker_id, pool.state.brokers[broker_id].broker_epoch)
+        for broker_id in replicas
+        if standings.is_active(broker_id, (topic.topic_id, number))
+    )
+    if not in_sync:
+        raise NoLiveReplica(
+            f"topic {topic.topic} partition {number}: none of brokers {list(replicas)} is active"
+        )
+    return PartitionState(
+        partition=number,
+        replicas=replicas,
+        leader=in_sync[0].broker_id,
+        leader_broker_epoch=in_sync[0].broker_epoch,
+        leader_epoch=LeaderEpoch(0),
+        in_sync_replicas=in_sync,
+        eligible_leaders=(),
+        partition_epoch=PartitionEpoch(0),
+        min_insync_replicas=effective_min_insync(topic),
+    )
+
+
+async def _change(pool: PoolController, value: PartitionSlice, decide: Decide) -> None:
+    if await pool.slice_store.change(value, decide) is None:
+        raise SliceMissing(f"PartitionSlice {value.name} is gone: restore it (S12)")
+
+
+async def _adopt(
+    pool: PoolController,
+    value: PartitionSlice,
+    topic: TopicState,
+    object_name: str,
+    deletion_policy: str,
+) -> None:
+    """A Topic of that name was applied again: same id, epochs and data; void entries stay void."""
+    if object_name != value.object_name:
+        raise SliceMissing(
+            f"topic {topic.topic}: its retained slices are those of a Topic object named"
+            f" {value.object_name}: give the Topic that name"
+        )
+    updating = _updating(pool, topic, deletion_policy)
+    await _change(pool, value, lambda stored: replace(updating(stored), is_retained=False))
+
+
+def _updating(pool: PoolController, topic: TopicState, deletion_policy: str | None) -> Decide:
+    def decide(stored: PartitionSlice) -> PartitionSlice:
+        wanted = replace(stored.topic, config=dict(topic.config))
+        policy = deletion_policy or stored.deletion_policy
+        if wanted == stored.topic and policy == stored.deletion_policy:
+            return stored
+        standings = pool.state.standings()
+        min_insync = effective_min_insync(wanted)
+        partitions = tuple(
+            with_min_insync(wanted, state, standings, min_insync) for state in stored.partitions
+        )
+        return replace(stored, topic=wanted, deletion_policy=policy, partitions=partitions)
+
+    return decide
+
+
+def _appending(topic: TopicState, part: tuple[PartitionState, ...]) -> Decide:
+    def decide(stored: PartitionSlice) -> PartitionSlice:
+        present = set(stored.numbers)
+        added = tuple(state for state in part if state.partition not in present)
+        if not added:
+            return stored
+        return replace(
+            stored,
+            topic=replace(stored.topic, partition_count=topic.partition_count),
+            partitions=stored.partitions + added,
+        )
+
+    return decide
+
+
+def _counting(count: int) -> Decide:
+    def decide(stored: PartitionSlice) -> PartitionSlice:
+        if stored.topic.partition_count == count:
+            return stored
+        return replace(stored, topic=replace(stored.topic, partition_count=count))
+
+    return decide
+
+
+def _retaining(pool: PoolController) -> Decide:
+    def decide(stored: PartitionSlice) -> PartitionSlice:
+        if stored.is_retained:
+            return stored
+        standings = pool.state.standings()
+        partitions = tuple(
+            changed(
+                stored.topic,
+                state,
+                standings,
+                in_sync_replicas=state.in_sync_replicas,
+                leadership=NOBODY if state.leader != NO_BROKER else None,
+            )
+            for state in stored.partitions
+        )
+        return replace(stored, is_retained=True, partitions=partitions)
+
+    return decide
