@@ -45,7 +45,12 @@ class FetchRoute:
         )
         # Only from here on: a parked fetch holds no bytes.
         with self._admission.bytes_reserved(len(result.data) * ANSWER_BYTES_PER_LOG_BYTE):
-            fetched = await renderer.render(result.data, offset)
+            try:
+                fetched = await renderer.render(result.data, offset)
+            except HttpProblem as problem:
+                if problem.error is ErrorCode.CORRUPT_MESSAGE:
+                    self._view.crc_failures.note("fetch")
+                raise
         return Answer(
             200,
             fetched.body,

@@ -1,0 +1,260 @@
+"""Topics, brokers, offsets, replicas, health: shapes that clients and the controller rely on."""
+
+import asyncio
+import hashlib
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tidemark_broker.http import documents
+from tidemark_broker.runtime.results import FollowerSnapshot, PartitionSnapshot
+from tidemark_broker.storage.record_batch import build_batch
+from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
+
+from tests.unit.http.fake_broker import NOW_MS, ORDERS_ID, FakeBroker, Response, fake_broker
+
+
+def get(broker: FakeBroker, target: str, method: str = "GET") -> Response:
+    async def bounded() -> Any:
+        async with asyncio.timeout(2):
+            return await broker.client.request(method, target)
+
+    response = asyncio.run(bounded())
+    assert isinstance(response, Response)
+    return response
+
+
+def test_health_names_the_life_that_answers() -> None:
+    response = get(fake_broker(), "/healthz")
+    assert response.json() == {"brokerId": 0, "incarnation": "5f3c", "pool": "shop/default"}
+
+
+def test_readiness_says_why_not() -> None:
+    assert get(fake_broker(), "/readyz").status == 200
+    response = get(fake_broker(is_ready=(False, "no session with the controller")), "/readyz")
+    assert response.status == 503
+    assert response.json() == {"ready": False, "reason": "no session with the controller"}
+
+
+def test_topics_and_one_topic() -> None:
+    broker = fake_broker(leaders=(0, -1), config={"min.insync.replicas": "2"})
+    assert get(broker, "/topics").json() == {"topics": ["orders"]}
+    topic = get(broker, "/topics/orders").json()
+    assert (topic["name"], topic["topic_id"], topic["partition_count"]) == ("orders", ORDERS_ID, 2)
+    assert topic["config"] == {"min.insync.replicas": "2"}
+    assert topic["partitions"][0] == {
+        "partition": 0,
+        "leader": 0,
+        "leader_epoch": 4,
+        "partition_epoch": 7,
+        "replicas": [0, 1, 2],
+        "in_sync_replicas": [0, 1, 2],
+        "eligible_leaders": [],
+        "min_insync_replicas": 2,
+    }
+    assert topic["partitions"][1]["leader"] == -1
+
+
+def test_brokers_with_their_addresses() -> None:
+    body = get(fake_broker(), "/brokers").json()
+    assert body["pool"] == "shop/default"
+    assert [broker["broker_id"] for broker in body["brokers"]] == [0, 1, 2]
+    assert body["brokers"][1]["http_url"] == "http://broker-1.example:8080"
+
+
+def test_offsets_of_a_partition() -> None:
+    broker = fake_broker()
+    broker.partitions.append(0, build_batch([(None, b"a", ())], timestamp_ms=NOW_MS))
+    assert get(broker, "/topics/orders/partitions/0/offsets").json() == {
+        "beginning_offset": 0,
+        "end_offset": 1,
+        "log_end_offset": 1,
+        "leader_epoch": 4,
+    }
+
+
+def test_offsets_are_the_leaders_to_say() -> None:
+    response = get(fake_broker(leaders=(1,)), "/topics/orders/partitions/0/offsets")
+    assert response.status == 307
+    assert response.headers["location"] == (
+        "http://broker-1.example:8080/topics/orders/partitions/0/offsets"
+    )
+
+
+def test_a_replica_tells_its_own_digest_whatever_its_role() -> None:
+    broker = fake_broker(leaders=(1,))
+    broker.partitions.append(0, build_batch([(None, b"a", ())], timestamp_ms=NOW_MS))
+    replica = get(broker, "/topics/orders/partitions/0/replica?to_offset=1").json()
+    expected = hashlib.sha256(broker.partitions.batches[0][0][1]).hexdigest()
+    assert (replica["broker_id"], replica["role"]) == (0, "follower")
+    assert (replica["to_offset"], replica["sha256"]) == (1, expected)
+    assert get(broker, "/topics/orders/partitions/0/replica").json()["sha256"] is None
+
+
+def test_no_replica_here_is_404() -> None:
+    response = get(fake_broker(), "/topics/orders/partitions/0/replica")
+    assert (response.status, response.json()["error"]) == (404, "REPLICA_NOT_AVAILABLE")
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status"),
+    [
+        ("GET", "/topics/nope", 404),
+        ("GET", "/topics/nope/partitions/0/offsets", 404),
+        ("GET", "/topics/orders/partitions/9/replica", 404),
+        ("GET", "/topics/orders/partitions/x/offsets", 404),
+        ("GET", "/topics/orders/partitions/0/replica?to_offset=-1", 400),
+        ("GET", "/topics/orders/partitions/0/replica?to_offset=x", 400),
+        ("GET", "/nope", 404),
+        ("GET", "/docs", 404),
+        ("DELETE", "/topics/orders", 405),
+        ("PUT", "/topics/orders/partitions/0/records", 405),
+        ("POST", "/healthz", 405),
+    ],
+)
+def test_whatever_is_refused_is_a_problem(method: str, target: str, status: int) -> None:
+    response = get(fake_broker(), target, method)
+    assert response.status == status
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = documents.ProblemDocument.model_validate(response.json())
+    assert problem.status == status
+
+
+def test_every_route_is_documented() -> None:
+    schema = get(fake_broker(), "/openapi.json").json()
+    assert schema["openapi"].startswith("3.1")
+    found = {(method, path) for path, item in schema["paths"].items() for method in item}
+    partition = "/topics/{topic}/partitions/{partition}"
+    assert found == {
+        ("get", "/topics"), ("get", "/topics/{topic}"), ("post", "/topics/{topic}"),
+        ("post", partition), ("get", f"{partition}/records"), ("get", f"{partition}/offsets"),
+        ("get", f"{partition}/replica"), ("get", "/brokers"), ("get", "/healthz"),
+        ("get", "/readyz"), ("get", "/metrics"),
+    }  # fmt: skip
+    produce = schema["paths"][partition]["post"]
+    assert set(produce["requestBody"]["content"]) == {
+        "application/vnd.kafka.json.v2+json",
+        "application/vnd.kafka.binary.v2+json",
+        "application/json",
+    }
+    assert "application/problem+json" in produce["responses"]["503"]["content"]
+    assert "ProblemDocument" in schema["components"]["schemas"]
+
+
+def test_hot_answers_are_what_the_document_says() -> None:
+    broker = fake_broker()
+
+    async def scenario() -> tuple[Response, Response, Response]:
+        target = "/topics/orders/partitions/0"
+        good = await broker.client.post(target, {"records": [{"value": 1, "key": "k"}]})
+        bad = await broker.client.post(target, {"records": []})
+        return good, bad, await broker.client.get(f"{target}/records")
+
+    good, bad, records = asyncio.run(scenario())
+    documents.ProduceAnswerDocument.model_validate(good.json())
+    documents.ProblemDocument.model_validate(bad.json())
+    for record in records.json():
+        assert set(record) == set(documents.FetchedDocument.model_fields)
+
+
+# ---- /metrics
+
+
+def snapshot(**changes: Any) -> PartitionSnapshot:
+    given: dict[str, Any] = {
+        "topic": "orders",
+        "topic_id": ORDERS_ID,
+        "partition": 1,
+        "is_leader": True,
+        "leader_epoch": LeaderEpoch(4),
+        "epoch_start_offset": Offset(90),
+        "log_start_offset": Offset(10),
+        "high_watermark": Offset(99),
+        "log_end_offset": Offset(101),
+        "size_bytes": 4096,
+        "replicas": (BrokerId(0), BrokerId(1), BrokerId(2)),
+        "in_sync": (BrokerId(0), BrokerId(1)),
+        "min_insync": 2,
+        "followers": (
+            FollowerSnapshot(BrokerId(1), 2, 40, True),
+            FollowerSnapshot(BrokerId(2), 101, -1, False),
+        ),
+        "isr_shrinks": 3,
+        "isr_expands": 2,
+        "truncated_records": 5,
+        "committed_truncated_records": 0,
+    }
+    known = {name: value for name, value in given.items() if name in PartitionSnapshot.__slots__}
+    return PartitionSnapshot(**(known | changes))
+
+
+def scrape(broker: FakeBroker) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    response = get(broker, "/metrics")
+    assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    samples = {}
+    for family in text_string_to_metric_families(response.body.decode()):
+        for sample in family.samples:
+            key = (sample.name, frozenset(sample.labels.items()))
+            assert key not in samples
+            samples[key] = sample.value
+    return samples
+
+
+def test_metrics_of_a_led_partition_carry_the_audits_names_and_labels() -> None:
+    broker = fake_broker()
+    broker.partitions.snapshots = (snapshot(),)
+    samples = scrape(broker)
+    labels = {("topic", "orders"), ("topic_id", ORDERS_ID), ("partition", "1"), ("broker", "0")}
+    expected = {
+        "partition_replicas": 3,
+        "partition_in_sync_replicas": 2,
+        "partition_min_in_sync_replicas": 2,
+        "partition_isr_shrinks_total": 3,
+        "partition_isr_expands_total": 2,
+        "replica_log_start_offset": 10,
+        "replica_log_end_offset": 101,
+        "replica_high_watermark_offset": 99,
+        "replica_leader_epoch": 4,
+        "replica_leader_epoch_start_offset": 90,
+        "replica_is_leader": 1,
+        "replica_size_bytes": 4096,
+        "replica_truncated_records_total": 5,
+        "replica_committed_truncated_records_total": 0,
+    }
+    found = {name: samples[(f"tidemark_{name}", frozenset(labels))] for name in expected}
+    assert found == expected
+    followers = {
+        (name, follower): samples[
+            (f"tidemark_follower_{name}", frozenset(labels | {("follower", follower)}))
+        ]
+        for name in ("lag_records", "caught_up_age_seconds", "in_sync")
+        for follower in ("1", "2")
+    }
+    assert followers == {
+        ("lag_records", "1"): 2,
+        ("caught_up_age_seconds", "1"): 0.04,
+        ("in_sync", "1"): 1,
+        ("lag_records", "2"): 101,
+        ("caught_up_age_seconds", "2"): -1,
+        ("in_sync", "2"): 0,
+    }
+
+
+def test_a_follower_says_nothing_of_the_partition_only_of_its_replica() -> None:
+    broker = fake_broker()
+    broker.partitions.snapshots = (snapshot(is_leader=False, followers=()),)
+    names = {name for name, _ in scrape(broker)}
+    assert "tidemark_replica_log_end_offset" in names
+    assert not any(name.startswith("tidemark_partition_") for name in names)
+    assert not any(name.startswith("tidemark_follower_") for name in names)
+
+
+def test_requests_and_the_process_are_counted() -> None:
+    broker = fake_broker()
+    asyncio.run(broker.client.post("/topics/orders", {"records": [{"value": 1}]}))
+    samples = scrape(broker)
+    counted = frozenset({("route", "produce_topic"), ("status", "200")})
+    assert samples[("tidemark_http_requests_total", counted)] == 1
+    inf = frozenset({("route", "produce_topic"), ("le", "+Inf")})
+    assert samples[("tidemark_http_request_duration_seconds_bucket", inf)] == 1
+    assert samples[("process_resident_memory_bytes", frozenset())] > 1_000_000
