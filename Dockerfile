@@ -7,11 +7,12 @@ FROM $BASE AS python
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates python3 tini \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log \
-    && useradd --uid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin tidemark
+    && useradd --uid 10001 --no-create-home --home-dir /nonexistent \
+        --shell /usr/sbin/nologin tidemark
 
 FROM python AS dependencies
 COPY build/images/wheels /wheels
-# Bytecode by hash, unchecked: the file system is read-only when it runs, and no layer's dates count.
+# Bytecode by hash, unchecked: its file system will be read-only, and no layer's dates count.
 RUN python3 -m venv --without-pip /opt/tidemark \
     && PYTHONPATH="$(echo /wheels/pip-*.whl)" /opt/tidemark/bin/python -m pip install \
         --quiet --no-index --find-links /wheels --no-deps --no-compile --require-hashes \
@@ -21,7 +22,8 @@ RUN python3 -m venv --without-pip /opt/tidemark \
 FROM dependencies AS distribution
 COPY build/images/dist /dist
 RUN PYTHONPATH="$(echo /wheels/pip-*.whl)" /opt/tidemark/bin/python -m pip install \
-        --quiet --no-index --no-deps --no-compile --root /own /dist/*.whl \
+        --quiet --no-index --no-deps --no-compile --no-warn-script-location \
+        --root /own /dist/*.whl \
     && python3 -m compileall -q --invalidation-mode unchecked-hash -s /own /own/opt/tidemark/lib
 
 # A change of ours makes one thin layer, the last: it is all that a new deployment has to move.

@@ -190,16 +190,15 @@ def usable() -> tuple[bool, str]:
         ok, why = docker.startable()
         if not ok:
             return False, f"not usable: no Docker answers ({text}); {why}"
-    if tools.missing():
-        missing = " and ".join(tools.missing())
-        return False, f"not usable at once: {missing} not built yet (`make cluster` does it)"
+    # A minute of Go, which is no reason to do without a cluster.
+    first = f" ({' and '.join(tools.missing())} will be built first)" if tools.missing() else ""
     image, where = node_image.at_hand(found)
     if image:
-        return True, f"usable: {image} is at hand, {where}"
+        return True, f"usable: {image} is at hand, {where}{first}"
     if found:
         ok, why = node_image.registry_answers(found)
         if ok:
-            return True, f"usable: a registry has {config.PUBLISHED_NODE.split('@')[0]}"
+            return True, f"usable: a registry has {config.PUBLISHED_NODE.split('@')[0]}{first}"
         where += f", and no registry within {config.REGISTRY_ANSWERS} s ({why[:100]})"
     return False, f"not usable at once: {where} (`hack/kind/cluster image` makes one)"
 
