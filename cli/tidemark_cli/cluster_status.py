@@ -23,6 +23,7 @@ class BrokerRow:
     broker_epoch: int = -1
     http_url: str = ""
     rack: str = ""
+    pool: str = ""
     pid: int | None = None  # local mode only
 
 
@@ -43,14 +44,26 @@ class ClusterStatus:
 
 
 def read_status(body: Any) -> ClusterStatus:
-    """The controller's GET /v1/status."""
-    if not isinstance(body, Mapping) or "brokers" not in body:
-        raise UnreadableAnswer(f"expected a status with 'brokers', found {str(body)[:200]}")
-    brokers = tuple(_read_broker(broker) for broker in body["brokers"])
-    return ClusterStatus(
-        brokers=tuple(sorted(brokers, key=lambda row: row.broker_id)),
-        topics=_read_topics(body),
-    )
+    """The controller's GET /v1/status: all pools that it serves."""
+    pools = body.get("pools") if isinstance(body, Mapping) else None
+    if not isinstance(pools, list):
+        raise UnreadableAnswer(f"expected a status with 'pools', found {str(body)[:200]}")
+    try:
+        return ClusterStatus(
+            brokers=tuple(
+                _read_broker(str(pool["pool"]), broker)
+                for pool in pools
+                for broker in pool["brokers"]
+            ),
+            topics=tuple(
+                TopicView(str(topic["topic"]), tuple(map(read_partition, topic["partitions"])))
+                for pool in pools
+                for topic in pool["topics"]
+                if not topic.get("retained")
+            ),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnreadableAnswer(f"expected a controller's status, found no {error}") from error
 
 
 def status_of_objects(
@@ -67,6 +80,7 @@ def status_of_objects(
                 broker_epoch=int(status.get("brokerEpoch", -1)),
                 http_url=_endpoint_url(status.get("endpoints") or {}),
                 rack=str(status.get("rack", "")),
+                pool=str(broker["spec"].get("pool", "")),
             )
         )
     by_topic: dict[str, list[PartitionView]] = {}
@@ -84,42 +98,18 @@ def status_of_objects(
     )
 
 
-def _read_broker(body: Mapping[str, Any]) -> BrokerRow:
-    endpoints = body.get("endpoints") or body
+def _read_broker(pool: str, body: Mapping[str, Any]) -> BrokerRow:
     pid = body.get("pid")
     return BrokerRow(
-        broker_id=int(_any(body, "broker_id", "brokerId", "id", default=-1)),
-        state=str(_any(body, "state", default="")),
-        broker_epoch=int(_any(body, "broker_epoch", "brokerEpoch", default=-1)),
-        http_url=_endpoint_url(endpoints),
-        rack=str(_any(body, "rack", default="")),
+        broker_id=int(body["brokerId"]),
+        state=str(body["state"]),
+        broker_epoch=int(body.get("brokerEpoch", -1)),
+        http_url=_endpoint_url(body),
+        rack=str(body.get("rack", "")),
+        pool=pool,
         pid=int(pid) if pid else None,
     )
 
 
 def _endpoint_url(endpoints: Mapping[str, Any]) -> str:
-    url = _any(endpoints, "advertised_http_url", "advertisedHttpUrl", "http_url", "httpUrl", "url")
-    return str(url or "").rstrip("/")
-
-
-def _read_topics(body: Mapping[str, Any]) -> tuple[TopicView, ...]:
-    topics = []
-    for topic in body.get("topics") or ():
-        nested = topic.get("topic")
-        name = nested.get("topic") if isinstance(nested, Mapping) else nested or topic.get("name")
-        partitions = topic.get("partitions")
-        if not isinstance(partitions, list):
-            partitions = _partitions_of(body, str(name))
-        topics.append(
-            TopicView(str(name), tuple(read_partition(partition) for partition in partitions))
-        )
-    return tuple(topics)
-
-
-def _partitions_of(body: Mapping[str, Any], topic: str) -> list[Any]:
-    listed = body.get("partitions") or []
-    return [entry for entry in listed if isinstance(entry, Mapping) and entry.get("topic") == topic]
-
-
-def _any(fields: Mapping[str, Any], *names: str, default: Any = None) -> Any:
-    return next((fields[name] for name in names if fields.get(name) is not None), default)
+    return str(endpoints.get("advertisedHttpUrl") or "").rstrip("/")

@@ -93,7 +93,7 @@ def test_brokers_without_an_address_are_left_out() -> None:
 
 def test_objects_and_the_controllers_status_give_the_same_picture() -> None:
     expected = ClusterStatus(
-        (BrokerRow(0, "Active", 7, "http://a:8080", "r1"),),
+        (BrokerRow(0, "Active", 7, "http://a:8080", "r1", "default/default"),),
         (TopicView("orders", (PartitionView(0, 0, 3, (0, 1), (0,), 9),)),),
     )
     endpoints = {"host": "10.0.0.1", "advertisedHttpUrl": "http://a:8080"}
@@ -124,17 +124,32 @@ def test_objects_and_the_controllers_status_give_the_same_picture() -> None:
     )
     status = read_status(
         {
-            "brokers": [
+            "leads": True,
+            "pools": [
                 {
-                    "broker_id": 0,
-                    "state": "Active",
-                    "broker_epoch": 7,
-                    "endpoints": {"advertised_http_url": "http://a:8080"},
-                    "rack": "r1",
+                    "pool": "default/default",
+                    "brokers": [
+                        {
+                            "brokerId": 0,
+                            "state": "Active",
+                            "brokerEpoch": 7,
+                            "advertisedHttpUrl": "http://a:8080",
+                            "rack": "r1",
+                        }
+                    ],
+                    "topics": [
+                        {"topic": "orders", "retained": False, "partitions": [partition]},
+                        {"topic": "old", "retained": True, "partitions": []},
+                    ],
                 }
             ],
-            "topics": [{"topic": {"topic": "orders"}, "partitions": [partition]}],
         }
     )
     assert objects == expected
     assert status == expected
+
+
+@pytest.mark.parametrize("body", [None, {}, {"pools": [{}]}, {"pools": [{"pool": 1}]}, "x"])
+def test_a_strange_status_is_refused(body: object) -> None:
+    with pytest.raises(UnreadableAnswer):
+        read_status(body)
