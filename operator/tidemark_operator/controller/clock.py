@@ -1,0 +1,19 @@
+"""The system's clocks behind the `Clock` and `LeaseClock` seams."""
+
+import time
+from datetime import UTC, datetime
+
+
+class MonotonicClock:
+    def now_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class LeaseSystemClock:
+    """CLOCK_BOOTTIME: a holder that slept must not believe that its lease slept too (S21)."""
+
+    def now_ms(self) -> int:
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+    def wall_time(self) -> str:
+        return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,270 @@
+"""Who leads: one Lease object, in both stores, and the controller epoch that comes with it (S16).
+
+The holder renews; a standby takes the Lease only when it *observed* no renewal for a whole
+duration on its own clock (never by the written time, S21), when the holder released it, or when the
+holder is known to be terminated (S19). Every acquisition, also by the same identity, writes a
+controller epoch above every one ever seen before anything is decided. A holder that could not renew
+for most of the duration stops leading by itself. The Lease is about liveness: what keeps two
+controllers from harm is the compare-and-set of every slice.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidemark_protocol.ids import NO_EPOCH, ControllerEpoch
+
+from tidemark_operator.stores.object_store import (
+    BROKER,
+    LEASE,
+    PARTITION_SLICE,
+    Object,
+    ObjectStore,
+    StoreError,
+)
+
+logger = logging.getLogger(__name__)
+
+CONTROLLER_EPOCH_ANNOTATION = "tidemark.dev/controller-epoch"
+CONTROLLER_ADDRESS_ANNOTATION = "tidemark.dev/controller-address"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettings:
+    namespace: str
+    name: str = "tidemark-controller"
+    duration_ms: int = 4000  # a standby waits this long for a renewal
+    renew_interval_ms: int = 1000
+    retry_interval_ms: int = 500
+    # The holder stops by itself this long after it sent its last successful renewal: before any
+    # standby's duration can have passed.
+    give_up_after_ms: int = 3000
+
+
+class LeaseClock(Protocol):
+    def now_ms(self) -> int:
+        """CLOCK_BOOTTIME: goes on while the machine sleeps (S21)."""
+        ...
+
+    def wall_time(self) -> str:
+        """RFC 3339 with microseconds, for people only."""
+        ...
+
+
+class Leader(Protocol):
+    """What leads: `ControllerService`, or a wiring around it and the reconcilers."""
+
+    @property
+    def is_leading(self) -> bool: ...
+
+    async def take_over(self, controller_epoch: ControllerEpoch) -> None: ...
+
+    async def step_down(self) -> None: ...
+
+    def set_leader_address(self, address: str) -> None: ...
+
+    def highest_broker_controller_epoch(self) -> ControllerEpoch: ...
+
+
+async def nobody_is_terminated(identity: str) -> bool:
+    return False
+
+
+class ControllerLease:
+    def __init__(
+        self,
+        store: ObjectStore,
+        identity: str,
+        address: str,
+        *,
+        leader: Leader,
+        clock: LeaseClock,
+        settings: LeaseSettings,
+        is_holder_terminated: Callable[[str], Awaitable[bool]] = nobody_is_terminated,
+    ) -> None:
+        """`address`: host:port of this one's controller API."""
+        self._store = store
+        self._identity = identity
+        self._address = address
+        self._leader = leader
+        self._clock = clock
+        self._settings = settings
+        self._is_holder_terminated = is_holder_terminated
+        self._held: Object | None = None  # the Lease as we last wrote it
+        self._renewed_at_ms = 0
+        self._observed_version = ""
+        self._observed_at_ms = 0
+
+    @property
+    def is_held(self) -> bool:
+        return self._held is not None
+
+    async def run(self) -> None:
+        """Until cancelled; then steps down and releases, so that a standby takes over at once."""
+        try:
+            while True:
+                pause_ms = await self.step()
+                await asyncio.sleep(pause_ms / 1000)
+        finally:
+            await self._leader.step_down()
+            await self.release()
+
+    async def step(self) -> int:
+        """One look or renewal; milliseconds until the next one is due. Never raises StoreError."""
+        try:
+            async with asyncio.timeout(self._settings.give_up_after_ms / 1000):
+                if self._held is None:
+                    return await self._try_to_acquire()
+                return await self._renew(self._held)
+        except (StoreError, TimeoutError) as error:
+            logger.warning("lease not reached", extra={"error": str(error)})
+        if self._held is not None and self._has_run_out():
+            await self._lose("no renewal succeeded in time")
+        return self._settings.retry_interval_ms
+
+    async def release(self) -> None:
+        """Empties the holder; the epoch stays."""
+        held, self._held = self._held, None
+        if held is None:
+            return
+        try:
+            await self._store.replace(LEASE, self._lease(held, held["spec"], holder=""))
+        except StoreError as error:
+            logger.warning("lease not released", extra={"error": str(error)})
+
+    async def _try_to_acquire(self) -> int:
+        now_ms = self._clock.now_ms()
+        stored = await self._store.get(LEASE, self._settings.namespace, self._settings.name)
+        if stored is not None:
+            self._observe(stored, now_ms)
+            if not await self._may_take(stored, now_ms):
+                return self._settings.retry_interval_ms
+        epoch = await self._next_epoch(stored)
+        spec = stored["spec"] if stored is not None else {}
+        wanted = self._lease(
+            stored, {**spec, "leaseTransitions": _transitions(stored) + 1}, self._identity, epoch
+        )
+        sent_at_ms = self._clock.now_ms()
+        if stored is None:
+            self._held = await self._store.create(LEASE, wanted)
+        else:
+            self._held = await self._store.replace(LEASE, wanted)
+        self._renewed_at_ms = sent_at_ms
+        logger.info("lease acquired", extra={"controller_epoch": epoch})
+        self._leader.set_leader_address(self._address)
+        try:
+            await self._leader.take_over(epoch)
+        except (StoreError, TimeoutError):
+            await self._lose("taking over failed")
+            await self.release()
+            raise
+        return self._settings.renew_interval_ms
+
+    async def _renew(self, held: Object) -> int:
+        if self._has_run_out():
+            await self._lose("no renewal succeeded in time")
+            return self._settings.retry_interval_ms
+        if not self._leader.is_leading:  # it found a later controller's write
+            await self._lose("deposed")
+            return self._settings.retry_interval_ms
+        sent_at_ms = self._clock.now_ms()
+        wanted = self._lease(held, held["spec"], self._identity)
+        try:
+            self._held = await self._store.replace(LEASE, wanted)
+        except StoreError:
+            stored = await self._store.get(LEASE, self._settings.namespace, self._settings.name)
+            if not self._is_ours(stored):
+                await self._lose("somebody else holds the lease")
+                return self._settings.retry_interval_ms
+            self._held = stored  # the write may have happened: go on from what is stored
+            return self._settings.retry_interval_ms
+        self._renewed_at_ms = sent_at_ms
+        return self._settings.renew_interval_ms
+
+    def _observe(self, stored: Object, now_ms: int) -> None:
+        """A renewal is a new resource version, seen by us."""
+        version = stored["metadata"]["resourceVersion"]
+        if version != self._observed_version:
+            self._observed_version = version
+            self._observed_at_ms = now_ms
+        annotations = stored["metadata"].get("annotations", {})
+        if stored["spec"].get("holderIdentity"):
+            self._leader.set_leader_address(annotations.get(CONTROLLER_ADDRESS_ANNOTATION, ""))
+
+    async def _may_take(self, stored: Object, now_ms: int) -> bool:
+        holder = stored["spec"].get("holderIdentity") or ""
+        if not holder or holder == self._identity:
+            return True  # released, or our own former life
+        if now_ms - self._observed_at_ms >= self._settings.duration_ms:
+            return True
+        return await self._is_holder_terminated(holder)
+
+    async def _next_epoch(self, stored: Object | None) -> ControllerEpoch:
+        """1 + the highest ever seen anywhere: a Lease may have been deleted or restored (S16)."""
+        seen = [0, _transitions(stored), self._leader.highest_broker_controller_epoch()]
+        if stored is not None:
+            seen.append(_epoch_of(stored))
+        for item in await self._store.list(BROKER, None):
+            seen.append(int(item.get("status", {}).get("controllerEpoch", NO_EPOCH)))
+        for item in await self._store.list(PARTITION_SLICE, None):
+            seen.append(int(item.get("controllerEpoch", NO_EPOCH)))
+        return ControllerEpoch(1 + max(seen))
+
+    def _lease(
+        self,
+        base: Object | None,
+        spec: dict[str, Any],
+        holder: str,
+        epoch: ControllerEpoch | None = None,
+    ) -> Object:
+        metadata = dict(base["metadata"]) if base is not None else {}
+        metadata.update(namespace=self._settings.namespace, name=self._settings.name)
+        annotations = dict(metadata.get("annotations", {}))
+        if epoch is not None:
+            annotations[CONTROLLER_EPOCH_ANNOTATION] = str(epoch)
+            annotations[CONTROLLER_ADDRESS_ANNOTATION] = self._address
+        metadata["annotations"] = annotations
+        wall_time = self._clock.wall_time()
+        times = {"renewTime": wall_time}
+        if epoch is not None:
+            times["acquireTime"] = wall_time
+        return {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.kind,
+            "metadata": metadata,
+            "spec": {
+                **spec,
+                **times,
+                "holderIdentity": holder,
+                "leaseDurationSeconds": -(-self._settings.duration_ms // 1000),
+            },
+        }
+
+    def _is_ours(self, stored: Object | None) -> bool:
+        return (
+            stored is not None
+            and self._held is not None
+            and stored["spec"].get("holderIdentity") == self._identity
+            and _epoch_of(stored) == _epoch_of(self._held)
+        )
+
+    def _has_run_out(self) -> bool:
+        return self._clock.now_ms() - self._renewed_at_ms >= self._settings.give_up_after_ms
+
+    async def _lose(self, reason: str) -> None:
+        logger.warning("leadership lost", extra={"reason": reason})
+        self._held = None
+        self._observed_version = ""
+        self._leader.set_leader_address("")
+        await self._leader.step_down()
+
+
+def _transitions(stored: Object | None) -> int:
+    return int(stored["spec"].get("leaseTransitions") or 0) if stored is not None else 0
+
+
+def _epoch_of(stored: Object) -> int:
+    text = stored["metadata"].get("annotations", {}).get(CONTROLLER_EPOCH_ANNOTATION, "")
+    return int(text) if text.isdecimal() else NO_EPOCH
