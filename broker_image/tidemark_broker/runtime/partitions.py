@@ -315,6 +315,7 @@ class Partitions:
         key = (proposal.topic_id, proposal.partition)
         if found.state is not None and self.metadata.apply_partition(key[0], found.state):
             self._apply_partition(key, now_ms)
+            self.listeners.metadata_applied()
         replica = self._hosted.by_id.get(key)
         if replica is not None:
             replica.on_answer(proposal, found, now_ms)

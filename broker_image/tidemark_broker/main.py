@@ -1,0 +1,69 @@
+"""`tidemark-broker`: settings, logging, event loop. Wiring only; see runtime/broker.py."""
+
+import asyncio
+import json
+import logging
+import sys
+
+import uvloop
+
+from tidemark_broker.runtime.broker import EXIT_CRASHED, Broker
+from tidemark_broker.runtime.settings import BrokerSettings, parse_settings
+
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: constant message, fields beside it."""
+
+    def __init__(self, broker_id: int) -> None:
+        super().__init__()
+        self._broker_id = broker_id
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            "broker_id": self._broker_id,
+        }
+        for name, value in vars(record).items():
+            if name not in _STANDARD_FIELDS:
+                line[name] = value
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def _set_up_logging(settings: BrokerSettings) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    if settings.log_format == "json":
+        handler.setFormatter(JsonFormatter(settings.broker_id))
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+async def _run(settings: BrokerSettings) -> int:
+    return await Broker(settings).run()
+
+
+def main() -> None:
+    settings = parse_settings(sys.argv[1:])
+    _set_up_logging(settings)
+    # A thread that runs Python would else keep the loop waiting 5 ms at each of its wakes.
+    sys.setswitchinterval(0.0005)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            code = runner.run(_run(settings))
+        except BaseExceptionGroup:
+            logging.getLogger(__name__).exception("the broker crashed")
+            code = EXIT_CRASHED
+    logging.shutdown()
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

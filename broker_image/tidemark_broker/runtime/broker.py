@@ -1,0 +1,424 @@
+"""One broker process from lock to exit: wires everything, decides nothing about replication.
+
+Start: HTTP (health at once), lock of the log directory, logs, register, Kafka listener, serve.
+SIGTERM: controlled shutdown, with a limit; then flush, checkpoints, the proof of a clean stop,
+exit 0. A second signal does not wait for the controller. A storage failure or a lost identity
+ends the process without a proof (S8), with a code that makes its runtime start it again.
+"""
+
+import asyncio
+import gc
+import logging
+import signal
+import time
+import uuid
+from collections.abc import Coroutine
+from typing import Any
+
+from tidemark_protocol.controller_messages import Endpoints, RegisterRequest, StorageIdentity
+
+from tidemark_broker.runtime.controller_client import ControllerClient
+from tidemark_broker.runtime.controller_session import (
+    ControllerSession,
+    RegistrationRefusedForGood,
+    SessionCallbacks,
+    replica_reports,
+)
+from tidemark_broker.runtime.disk_probe import DiskProbe
+from tidemark_broker.runtime.flusher import GroupFlusher
+from tidemark_broker.runtime.kafka_listener import KafkaListener
+from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.runtime.replica_fetcher import ReplicaFetchers
+from tidemark_broker.runtime.replica_fetches import ReplicaFetches
+from tidemark_broker.runtime.settings import BrokerSettings
+from tidemark_broker.storage.disk import OsDisk
+from tidemark_broker.storage.errors import DirectoryLocked, StorageError
+from tidemark_broker.storage.log_directory import LogDirectory
+from tidemark_broker.storage.partition_log import LogSettings
+
+EXIT_CLEAN = 0
+EXIT_CRASHED = 70
+EXIT_STORAGE_FAILED = 74
+EXIT_STALE = 75  # start again: another life of this broker registered
+EXIT_REFUSED = 78  # wrong volume or cluster: a human has to look
+
+LOCK_RETRY_SECONDS = 0.1
+TICK_SECONDS = 0.25
+STALL_MS = 250  # a tick later than this was a stall of our own (S21)
+STORAGE_FAILURE_LIMIT_SECONDS = 5.0
+REMOVED_LOG_GRACE_SECONDS = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class Broker:
+    def __init__(self, settings: BrokerSettings) -> None:
+        self.settings = settings
+        self.incarnation = str(uuid.uuid4())
+        self.exit_code = EXIT_CLEAN
+        self.directory: LogDirectory | None = None
+        self.session: ControllerSession | None = None
+        self.kafka_port = settings.kafka_port
+        self.http_port = settings.http_port
+        self._not_ready = "starting"
+        self._loop = asyncio.get_running_loop()
+        self.partitions = Partitions(settings.broker_id, scheduler=self._loop)
+        self._stop = asyncio.Event()  # an end was asked for, in whatever way
+        self._hurry = asyncio.Event()
+        self._http_stop = asyncio.Event()
+        self._http_up = asyncio.Event()
+        self._storage_error: Exception | None = None
+        self._stale = ""
+        self._tasks: asyncio.TaskGroup | None = None
+        self._background: list[asyncio.Task[None]] = []
+        self._probe: DiskProbe | None = None
+        self._flusher: GroupFlusher | None = None
+        self._fetchers: ReplicaFetchers | None = None
+
+    def is_ready(self) -> tuple[bool, str]:
+        if self._not_ready:
+            return False, self._not_ready
+        session = self.session
+        if session is None or session.is_fenced:
+            return False, "Fenced: " + (session.problem if session else "not registered")
+        return True, ""
+
+    # ---- life
+
+    async def run(self) -> int:
+        """Returns the exit code."""
+        self._loop.set_exception_handler(self._on_loop_error)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._on_signal)
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            http = tasks.create_task(self._serve_http(), name="http")
+            try:
+                await self._live()
+            finally:
+                for task in self._background:
+                    task.cancel()
+                self._http_stop.set()
+            await http
+        return self.exit_code
+
+    async def _live(self) -> None:
+        if not await self._until_stop(self._http_up.wait()):
+            return
+        directory = await self._open_directory()
+        if directory is None:
+            return
+        self.directory = directory
+        client = ControllerClient(self.settings.controllers)
+        await client.start()
+        try:
+            await self._serve(directory, client)
+        finally:
+            await client.close()
+            directory.close()
+
+    async def _serve(self, directory: LogDirectory, client: ControllerClient) -> None:
+        self._wire(directory, client)
+        listener = await self._start_listener(directory)
+        assert self.session is not None
+        try:
+            self._not_ready = "Starting: registering with the controller"
+            try:
+                if not await self._until_stop(self.session.register()):
+                    return
+            except RegistrationRefusedForGood as error:
+                _log.error("registration refused", extra={"reason": str(error)})
+                self.exit_code = EXIT_REFUSED
+                return
+            listener.cluster_id = directory.cluster_id
+            self._start_background(self.session.run(), "controller-session")
+            self._not_ready = ""
+            self.session.serve()
+            gc.collect()
+            gc.freeze()  # what lives for ever is not looked at again by each full collection
+            await self._stop.wait()
+            await self._end_serving()
+        finally:
+            await listener.stop()
+        await self._leave_disk(directory)
+
+    # ---- start
+
+    def _wire(self, directory: LogDirectory, client: ControllerClient) -> None:
+        assert self._tasks is not None
+        partitions, settings = self.partitions, self.settings
+        self._probe = DiskProbe(settings.data_directory, on_failure=partitions.fail_storage)
+        self.session = ControllerSession(
+            client,
+            partitions,
+            directory,
+            pool=settings.pool,
+            make_registration=lambda: self._registration(directory),
+            callbacks=SessionCallbacks(
+                on_stale=self._on_stale,
+                disk_probe_age_ms=self._probe.age_ms,
+                oldest_append_age_ms=lambda: (
+                    0 if self._flusher is None else self._flusher.oldest_age_ms()
+                ),
+            ),
+        )
+        self._fetchers = ReplicaFetchers(
+            partitions, suspect=self.session.suspect, tasks=self._tasks
+        )
+        self._flusher = GroupFlusher(partitions, on_flushed=self._fetchers.kick)
+        fetches = ReplicaFetches(partitions, scheduler=self._loop)
+        self._fetches = fetches
+        listeners = partitions.listeners
+        listeners.propose = self.session.propose
+        listeners.appended = fetches.on_appended
+        listeners.watermark_moved = fetches.on_watermark
+        listeners.role_changed = fetches.on_appended
+        listeners.flush_needed = self._flusher.ask
+        listeners.metadata_applied = self._fetchers.refresh
+        listeners.storage_failed = self._on_storage_failed
+        partitions.attach(directory)
+        self._start_background(self._probe.run(), "disk-probe")
+        self._start_background(self._flusher.run(), "flusher")
+        self._start_background(self._tick(), "tick")
+        self._start_background(self._checkpoint_high_watermarks(), "high-watermarks")
+        self._start_background(self._checkpoint_recovery_points(), "recovery-points")
+
+    def _start_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        assert self._tasks is not None
+        self._background.append(self._tasks.create_task(work, name=name))
+
+    async def _start_listener(self, directory: LogDirectory) -> KafkaListener:
+        listener = KafkaListener(self._fetches, cluster_id=directory.cluster_id)
+        self.kafka_port = await listener.start(self.settings.listen_host, self.settings.kafka_port)
+        return listener
+
+    async def _open_directory(self) -> LogDirectory | None:
+        """I17: waits for the lock; a killed predecessor may live on for seconds."""
+        settings = self.settings
+        deadline = time.monotonic() + settings.lock_limit_seconds
+        has_said_so = False
+        while True:
+            self._not_ready = "Starting: opening logs"
+            try:
+                directory = await asyncio.to_thread(
+                    LogDirectory.open,
+                    settings.data_directory,
+                    OsDisk(),
+                    broker_id=settings.broker_id,
+                    settings=LogSettings(),
+                )
+                await asyncio.to_thread(_flush_logs, directory)
+                return directory
+            except DirectoryLocked as error:
+                self._not_ready = f"LogDirectoryLocked: {error}"
+                if not has_said_so:
+                    _log.warning("log directory is locked, waiting", extra={"reason": str(error)})
+                    has_said_so = True
+                if time.monotonic() > deadline:
+                    self.exit_code = EXIT_STALE
+                    return None
+            except StorageError as error:
+                _log.error("log directory cannot be used", extra={"reason": str(error)})
+                self.exit_code = EXIT_REFUSED
+                return None
+            if await self._until_stop(asyncio.sleep(LOCK_RETRY_SECONDS)):
+                continue
+            return None
+
+    async def _until_stop(self, work: Coroutine[Any, Any, Any]) -> bool:
+        """False if the end came first; `work` is cancelled then. Its exception is raised."""
+        doing = asyncio.ensure_future(work)
+        stopping = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait((doing, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                doing.result()
+                return True
+            return False
+        finally:
+            stopping.cancel()
+            doing.cancel()
+
+    def _registration(self, directory: LogDirectory) -> RegisterRequest:
+        settings = self.settings
+        # S8: recovery that cut more than the torn end of a kill cannot have been a mere kill.
+        is_only_killed = all(log.recovery.only_a_torn_tail for log in directory.logs.values())
+        http_url = f"http://{settings.advertised_host}:{self.http_port}"
+        return RegisterRequest(
+            pool=settings.pool,
+            broker_id=settings.broker_id,
+            cluster_id=directory.cluster_id,
+            incarnation=self.incarnation,
+            endpoints=Endpoints(
+                settings.advertised_host,
+                self.kafka_port,
+                self.http_port,
+                settings.advertised_http_url or http_url,
+            ),
+            rack=settings.rack,
+            storage=StorageIdentity(
+                directory.directory_id,
+                settings.claim_uid,
+                settings.pod_uid,
+                settings.boot_id if is_only_killed else "",
+            ),
+            clean_stop_epoch=directory.clean_stop_epoch,
+            highest_controller_epoch=directory.highest_controller_epoch,
+            highest_broker_epoch=directory.highest_broker_epoch,
+            highest_producer_id=-1,
+            replicas=replica_reports(directory),
+        )
+
+    async def _serve_http(self) -> None:
+        # Imported here: the wiring's top is the only place that knows all faces of the broker.
+        from tidemark_broker.http.app import create_app
+        from tidemark_broker.http.broker_view import BrokerView
+        from tidemark_broker.http.server import serve
+
+        view = BrokerView(
+            partitions=self.partitions,
+            broker_id=self.settings.broker_id,
+            pool=self.settings.pool,
+            incarnation=self.incarnation,
+            is_ready=self.is_ready,
+        )
+
+        def on_listening(port: int) -> None:
+            self.http_port = port
+            self._http_up.set()
+
+        await serve(
+            create_app(view),
+            host=self.settings.listen_host,
+            port=self.settings.http_port,
+            stop=self._http_stop,
+            on_listening=on_listening,
+        )
+
+    # ---- while it lives
+
+    async def _tick(self) -> None:
+        expected = time.monotonic()
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            late_ms = int((time.monotonic() - expected - TICK_SECONDS) * 1000)
+            if late_ms > STALL_MS:
+                _log.warning("this broker stalled", extra={"stall_ms": late_ms})
+                self.partitions.on_stall(late_ms)  # S21
+                await asyncio.sleep(0)  # queued fetches first
+            self.partitions.on_tick()
+            expected = time.monotonic()
+
+    async def _checkpoint_high_watermarks(self) -> None:
+        assert self.directory is not None
+        written: dict[Any, Any] = {}
+        while True:
+            await asyncio.sleep(self.settings.high_watermark_checkpoint_seconds)
+            current = self.partitions.high_watermarks()
+            if current == written:
+                continue
+            if not await self._store(self.directory.checkpoint_high_watermarks, current):
+                return
+            written = current
+
+    async def _checkpoint_recovery_points(self) -> None:
+        assert self.directory is not None
+        directory = self.directory
+        while True:
+            await asyncio.sleep(self.settings.recovery_point_checkpoint_seconds)
+            if not await self._store(directory.checkpoint_recovery_points):
+                return
+
+            def delete_removed() -> None:
+                directory.delete_removed(now_s=time.time(), grace_s=REMOVED_LOG_GRACE_SECONDS)
+
+            if not await self._store(delete_removed):
+                return
+
+    async def _store(self, work: Any, *arguments: Any) -> bool:
+        """In a worker thread; False after an error that ends serving."""
+        try:
+            await asyncio.to_thread(work, *arguments)
+        except (StorageError, OSError) as error:
+            self.partitions.fail_storage(error)
+            return False
+        return True
+
+    # ---- end
+
+    def _on_signal(self) -> None:
+        if self._stop.is_set():
+            self._hurry.set()
+        _log.info("asked to stop", extra={"hurry": self._hurry.is_set()})
+        self._stop.set()
+
+    def _on_storage_failed(self, error: Exception) -> None:
+        self._storage_error = self._storage_error or error
+        self.exit_code = EXIT_STORAGE_FAILED
+        self._not_ready = f"StorageFailed: {error}"
+        self._stop.set()
+
+    def _on_stale(self, reason: str) -> None:
+        _log.error("this life of the broker is over", extra={"reason": reason})
+        self._stale = reason
+        self.exit_code = EXIT_STALE
+        self._not_ready = f"Stale: {reason}"
+        self.partitions.stop("this broker was replaced")
+        self._stop.set()
+
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback's exception. Our own state may be wrong: an assertion ends the process."""
+        error = context.get("exception")
+        _log.error(
+            "error in a callback", exc_info=error, extra={"what": str(context.get("message"))}
+        )
+        if isinstance(error, AssertionError):
+            self.exit_code = EXIT_CRASHED
+            self._not_ready = "Crashed"
+            self.partitions.stop("an assertion failed")
+            self._stale = "an assertion failed"
+            self._stop.set()
+
+    async def _end_serving(self) -> None:
+        assert self.session is not None
+        if self._storage_error is not None:
+            self.session.fail_storage()  # S8: the next start must be unclean
+            await self._wait(self.session.storage_failure_told, STORAGE_FAILURE_LIMIT_SECONDS)
+        elif not self._stale:
+            self._not_ready = "Stopping"
+            self.session.stop()
+            await self._wait(self.session.may_stop, self.settings.stop_limit_seconds)
+            _log.info("stopping", extra={"granted": self.session.may_stop.is_set()})
+
+    async def _wait(self, event: asyncio.Event, limit_seconds: float) -> None:
+        waits = {asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._hurry.wait())}
+        await asyncio.wait(waits, timeout=limit_seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in waits:
+            task.cancel()
+
+    async def _leave_disk(self, directory: LogDirectory) -> None:
+        """Nothing is written any more from here on but what a clean stop leaves."""
+        watermarks = self.partitions.high_watermarks()
+        self.partitions.stop("this broker is stopping")
+        assert self._fetchers is not None
+        self._fetchers.stop()
+        for task in self._background:
+            task.cancel()
+        if self._storage_error is not None or self._stale:
+            return
+        epoch = self.partitions.broker_epoch
+        try:
+            await asyncio.to_thread(directory.checkpoint_high_watermarks, watermarks)
+            await asyncio.to_thread(directory.write_clean_stop, epoch)
+        except StorageError as error:
+            _log.error("no proof of a clean stop", extra={"reason": str(error)})
+            self.exit_code = EXIT_STORAGE_FAILED
+            return
+        _log.info("stopped cleanly", extra={"broker_epoch": epoch})
+
+
+def _flush_logs(directory: LogDirectory) -> None:
+    """S8: what a killed process left in the page cache is on disk before its proof is claimed;
+    an error here voids it, and the start."""
+    for log in directory.logs.values():
+        log.flush()

@@ -1,0 +1,130 @@
+"""Calls to the controller: every address tried, the leader remembered, names resolved anew.
+
+A call is one POST to one address; which one is decided here: the leader that answered last, a
+leader that a standby named, else the configured names in turn, each resolved at that moment (a
+headless Service's addresses change with its pods). Nothing here retries.
+"""
+
+import asyncio
+import socket
+from dataclasses import dataclass
+from typing import TypeVar
+
+import aiohttp
+from tidemark_protocol.controller_messages import (
+    MAX_MESSAGE_BYTES,
+    MalformedMessage,
+    decode,
+    encode,
+)
+
+Answer = TypeVar("Answer")
+
+CONNECT_TIMEOUT_SECONDS = 1.0
+
+
+class ControllerUnavailable(Exception):
+    """No answer from this address in time, or one that is not an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        host, separator, port = text.strip().rpartition(":")
+        if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError(f"a controller's address: expected host:port, found {text!r}")
+        return cls(host.strip("[]"), int(port))
+
+
+class ControllerClient:
+    def __init__(self, controllers: tuple[str, ...]) -> None:
+        self._names = tuple(Address.parse(text) for text in controllers)
+        self._leader: Address | None = None
+        self._candidates: list[Address] = []
+        self._http: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        # aiohttp sets TCP_NODELAY. Polls, proposals and an interrupting poll go side by side.
+        connector = aiohttp.TCPConnector(limit=8, use_dns_cache=False, keepalive_timeout=30)
+        self._http = aiohttp.ClientSession(connector=connector, auto_decompress=False)
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+
+    def prefer(self, controller_address: str) -> None:
+        """A standby named the leader; nonsense is ignored."""
+        self._leader = None
+        try:
+            named = Address.parse(controller_address)
+        except ValueError:
+            return
+        if named not in self._candidates[:1]:
+            self._candidates.insert(0, named)
+
+    async def call(
+        self, path: str, message: object, kind: type[Answer], *, timeout_ms: int
+    ) -> Answer:
+        """Raises ControllerUnavailable; the next call then goes to another address."""
+        address = self._leader or await self._next_candidate()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                body = await self._post(address, path, encode(message))
+            answer = decode(body, kind)
+        except (TimeoutError, aiohttp.ClientError, OSError, MalformedMessage) as error:
+            if self._leader == address:
+                self._leader = None
+            raise ControllerUnavailable(
+                f"controller {address.host}:{address.port}{path}: {error or type(error).__name__}"
+            ) from error
+        self._leader = address
+        return answer
+
+    async def _post(self, address: Address, path: str, body: bytes) -> bytes:
+        assert self._http is not None, "start first"
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        async with self._http.post(
+            f"http://{host}:{address.port}{path}",
+            data=body,
+            headers={"content-type": "application/json"},
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS),
+        ) as response:
+            chunks = []
+            size = 0
+            async for chunk in response.content.iter_any():
+                size += len(chunk)
+                if size > MAX_MESSAGE_BYTES:
+                    raise ControllerUnavailable(f"an answer above {MAX_MESSAGE_BYTES} bytes")
+                chunks.append(chunk)
+            if response.status != 200:
+                text = b"".join(chunks)[:200].decode(errors="replace")
+                raise ControllerUnavailable(f"expected status 200, found {response.status}: {text}")
+            return b"".join(chunks)
+
+    async def _next_candidate(self) -> Address:
+        if not self._candidates:
+            self._candidates = await self._resolve()
+        return self._candidates.pop(0)
+
+    async def _resolve(self) -> list[Address]:
+        loop = asyncio.get_running_loop()
+        found: list[Address] = []
+        problem: OSError | None = None
+        for name in self._names:
+            try:
+                infos = await loop.getaddrinfo(name.host, name.port, type=socket.SOCK_STREAM)
+            except OSError as error:
+                problem = error
+                continue
+            for *_, socket_address in infos:
+                address = Address(str(socket_address[0]), name.port)
+                if address not in found:
+                    found.append(address)
+        if not found:
+            names = ", ".join(f"{name.host}:{name.port}" for name in self._names)
+            raise ControllerUnavailable(f"no address found for {names}: {problem}")
+        return found

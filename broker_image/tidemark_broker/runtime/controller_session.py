@@ -1,0 +1,376 @@
+"""This broker's session with the controller: registration, and one long poll always open.
+
+What the controller decides arrives as answers to the poll; what changes here (ready, stopping, a
+suspect) is said at once by a second poll, which makes the controller answer the first. Commands
+of a deposed controller are dropped by its epoch (I16); a higher epoch is noted on disk before
+anything of it is applied (S16).
+
+STALE_BROKER_EPOCH means that another process registered under our id. We stop serving and end
+with an exit code: a new start is the one path to a broker epoch, with its proofs, and the pause
+before a restart keeps two such processes from fencing each other for ever. (Being asked to
+register again, for a fresh report, is answered within this life: S14.)
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemark_protocol.controller_messages import (
+    ALTER_PARTITION_PATH,
+    HEARTBEAT_PATH,
+    REGISTER_PATH,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    InSyncProposal,
+    MetadataPush,
+    RegisterRequest,
+    RegisterResponse,
+    ReplicaReport,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import (
+    NO_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+)
+
+from tidemark_broker.runtime.controller_client import ControllerClient, ControllerUnavailable
+from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.runtime.proposals import ProposalQueue
+from tidemark_broker.storage.errors import StorageError
+from tidemark_broker.storage.log_directory import LogDirectory
+
+FIRST_RETRY_SECONDS = 0.05
+MAX_RETRY_SECONDS = 1.0
+REGISTER_TIMEOUT_MS = 5000
+MAX_OPEN_POLLS = 2  # the long poll, and one that interrupts it
+
+_log = logging.getLogger(__name__)
+
+
+class RegistrationRefusedForGood(Exception):
+    """Only a human can change the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCallbacks:
+    on_stale: Callable[[str], None]  # this life of the broker is over
+    disk_probe_age_ms: Callable[[], int]
+    oldest_append_age_ms: Callable[[], int]
+
+
+class ControllerSession:
+    def __init__(
+        self,
+        client: ControllerClient,
+        partitions: Partitions,
+        directory: LogDirectory,
+        *,
+        pool: str,
+        make_registration: Callable[[], RegisterRequest],
+        callbacks: SessionCallbacks,
+    ) -> None:
+        self.is_fenced = True
+        self.may_stop = asyncio.Event()
+        self.storage_failure_told = asyncio.Event()
+        self.problem = "not registered with a controller yet"
+        self._client = client
+        self._partitions = partitions
+        self._directory = directory
+        self._pool = pool
+        self._make_registration = make_registration
+        self._callbacks = callbacks
+        self._proposals = ProposalQueue(
+            send=self._send_proposals, on_answer=partitions.on_in_sync_answer
+        )
+        self._incarnation = ""
+        self._broker_epoch = BrokerEpoch(NO_EPOCH)
+        self._controller_epoch = ControllerEpoch(NO_EPOCH)
+        self._session_timeout_ms = 3000
+        self._wants_to_serve = False
+        self._wants_to_stop = False
+        self._storage_failed = False
+        self._suspects: set[BrokerId] = set()
+        self._has_news = asyncio.Event()
+        self._applying = asyncio.Lock()
+        self._registering = asyncio.Lock()
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        return self._broker_epoch
+
+    # ---- what changes here
+
+    def serve(self) -> None:
+        self._wants_to_serve = True
+        self._has_news.set()
+
+    def stop(self) -> None:
+        self._wants_to_stop = True
+        self._has_news.set()
+
+    def fail_storage(self) -> None:
+        self._storage_failed = True
+        self._has_news.set()
+
+    def suspect(self, broker_id: BrokerId) -> None:
+        if broker_id not in self._suspects:
+            _log.info("suspected broker", extra={"suspect": broker_id})
+        self._suspects.add(broker_id)
+        self._has_news.set()
+
+    def propose(self, proposal: InSyncProposal) -> None:
+        self._proposals.propose(proposal)
+
+    # ---- registration
+
+    async def register(self) -> RegisterResponse:
+        """Tries for ever, all addresses. Raises RegistrationRefusedForGood."""
+        delay = FIRST_RETRY_SECONDS
+        while True:
+            request = self._make_registration()
+            self._incarnation = request.incarnation
+            try:
+                response = await self._client.call(
+                    REGISTER_PATH, request, RegisterResponse, timeout_ms=REGISTER_TIMEOUT_MS
+                )
+            except ControllerUnavailable as error:
+                self._note_problem("registration", str(error))
+            else:
+                if response.error is ErrorCode.NONE:
+                    await self._start_life(response)
+                    return response
+                if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+                    raise RegistrationRefusedForGood(response.message)
+                if response.error is ErrorCode.NOT_CONTROLLER:
+                    self._client.prefer(response.controller_address)
+                self._note_problem("registration", f"{response.error.name}: {response.message}")
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, MAX_RETRY_SECONDS)
+
+    async def _start_life(self, response: RegisterResponse) -> None:
+        self.problem = ""
+        self._session_timeout_ms = response.session_timeout_ms
+        if response.cluster_id and response.cluster_id != self._directory.cluster_id:
+            await asyncio.to_thread(self._directory.set_cluster_id, response.cluster_id)
+        is_new_life = response.broker_epoch != self._broker_epoch
+        self._broker_epoch = response.broker_epoch
+        await self._note_controller_epoch(response.controller_epoch)
+        if is_new_life:
+            self._partitions.start_life(response.broker_epoch)
+            _log.info(
+                "registered",
+                extra={
+                    "broker_epoch": response.broker_epoch,
+                    "controller_epoch": response.controller_epoch,
+                    "is_clean": response.is_clean,
+                },
+            )
+
+    async def _register_again(self, reason: str) -> None:
+        """Asked for a fresh report; the same process keeps its epoch, another epoch is an end."""
+        async with self._registering:
+            epoch = self._broker_epoch
+            _log.info("registering again", extra={"reason": reason})
+            response = await self.register()
+            if response.broker_epoch != epoch:
+                self._callbacks.on_stale(f"broker epoch {epoch} became {response.broker_epoch}")
+
+    # ---- the poll
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._proposals.run(), name="in-sync-proposals")
+            tasks.create_task(self._keep_polling(tasks), name="heartbeats")
+
+    async def _keep_polling(self, tasks: asyncio.TaskGroup) -> None:
+        polls: set[asyncio.Task[None]] = set()
+        while True:
+            if not polls or (self._has_news.is_set() and len(polls) < MAX_OPEN_POLLS):
+                self._has_news.clear()
+                poll = tasks.create_task(self._poll(), name="heartbeat")
+                polls.add(poll)
+            waits: set[asyncio.Task[object]] = set(polls)
+            news: asyncio.Task[object] | None = None
+            if len(polls) < MAX_OPEN_POLLS:
+                news = tasks.create_task(self._has_news.wait(), name="heartbeat-news")
+                waits.add(news)
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if news is not None:
+                news.cancel()
+            polls = {poll for poll in polls if not poll.done()}
+
+    async def _poll(self) -> None:
+        """One heartbeat and what its answer brings; paces itself when there is none."""
+        request = self._heartbeat()
+        try:
+            response = await self._client.call(
+                HEARTBEAT_PATH,
+                request,
+                HeartbeatResponse,
+                # Longer than a poll is held, and half a session: a controller that went away
+                # must not cost the session (KAFKA-14392).
+                timeout_ms=self._session_timeout_ms // 2,
+            )
+        except ControllerUnavailable as error:
+            self._suspects.update(request.suspects)
+            self._note_problem("heartbeat", str(error))
+            await asyncio.sleep(FIRST_RETRY_SECONDS)
+            return
+        match response.error:
+            case ErrorCode.NONE:
+                await self._on_heartbeat(request, response)
+            case ErrorCode.NOT_CONTROLLER:
+                self._suspects.update(request.suspects)
+                self._client.prefer(response.controller_address)
+                self._note_problem("heartbeat", "no leading controller yet")
+                await asyncio.sleep(FIRST_RETRY_SECONDS)
+            case ErrorCode.BROKER_ID_NOT_REGISTERED:
+                await self._register_again(response.message)
+            case ErrorCode.STALE_BROKER_EPOCH:
+                if response.controller_epoch >= self._controller_epoch:
+                    self._callbacks.on_stale(response.message)
+                await asyncio.sleep(FIRST_RETRY_SECONDS)
+            case _:
+                text = f"{response.error.name}: {response.message}"
+                self._note_problem("heartbeat", text)
+                await asyncio.sleep(MAX_RETRY_SECONDS)
+
+    def _heartbeat(self) -> HeartbeatRequest:
+        metadata = self._partitions.metadata
+        suspects = tuple(sorted(self._suspects))
+        self._suspects.clear()
+        return HeartbeatRequest(
+            pool=self._pool,
+            broker_id=self._partitions.broker_id,
+            broker_epoch=self._broker_epoch,
+            incarnation=self._incarnation,
+            applied_controller_epoch=metadata.controller_epoch,
+            applied_image_version=metadata.image_version,
+            wants_to_serve=self._wants_to_serve and not self._storage_failed,
+            wants_to_stop=self._wants_to_stop,
+            suspects=suspects,
+            oldest_append_age_ms=self._callbacks.oldest_append_age_ms(),
+            disk_probe_age_ms=self._callbacks.disk_probe_age_ms(),
+            storage_failed=self._storage_failed,
+            held_epochs=metadata.held_epochs,
+            failed_replicas=tuple(
+                ReplicaReport(*key, LeaderEpoch(-1), Offset(-1), Offset(-1), failed=True)
+                for key in self._partitions.failed_replicas
+            ),
+        )
+
+    async def _on_heartbeat(self, request: HeartbeatRequest, response: HeartbeatResponse) -> None:
+        if request.storage_failed:
+            self.storage_failure_told.set()
+        if response.controller_epoch == NO_EPOCH:
+            return  # only makes room for the newer poll
+        if not await self._note_controller_epoch(response.controller_epoch):
+            return
+        self.problem = ""
+        if self.is_fenced != response.is_fenced:
+            self.is_fenced = response.is_fenced
+            _log.info("fenced" if response.is_fenced else "serving")
+        if response.push is not None:
+            await self._apply(response.push)
+        if response.may_stop and self._wants_to_stop:
+            self.may_stop.set()
+
+    async def _apply(self, push: MetadataPush) -> None:
+        async with self._applying:
+            if push.controller_epoch < self._controller_epoch:
+                return
+            missing = self._partitions.missing_logs(push)
+            if missing:  # each one syncs: not on the loop
+                await asyncio.to_thread(self._create_logs, missing)
+            self._partitions.apply_push(push)
+
+    def _create_logs(self, missing: tuple[tuple[str, TopicId, int], ...]) -> None:
+        for topic, topic_id, partition in missing:
+            try:
+                self._directory.create_log(topic, topic_id, partition)
+            except Exception as error:
+                # Tried again, and judged, when the state is applied.
+                _log.error("log not created", extra={"topic": topic, "error": str(error)})
+
+    # ---- proposals
+
+    async def _send_proposals(
+        self, proposals: tuple[InSyncProposal, ...]
+    ) -> AlterPartitionResponse | None:
+        request = AlterPartitionRequest(
+            self._pool, self._partitions.broker_id, self._broker_epoch, proposals
+        )
+        try:
+            response = await self._client.call(
+                ALTER_PARTITION_PATH,
+                request,
+                AlterPartitionResponse,
+                timeout_ms=self._session_timeout_ms // 2,
+            )
+        except ControllerUnavailable as error:
+            self._note_problem("in-sync proposals", str(error))
+            return None
+        if response.error is ErrorCode.NOT_CONTROLLER:
+            self._client.prefer("")
+            return None
+        if response.error is not ErrorCode.NONE:
+            # A stale broker epoch is the heartbeat's to judge: it names the controller epoch too.
+            self._note_problem("in-sync proposals", f"{response.error.name}: {response.message}")
+            return None
+        if not await self._note_controller_epoch(response.controller_epoch):
+            return None
+        return response
+
+    # ---- epochs
+
+    async def _note_controller_epoch(self, controller_epoch: ControllerEpoch) -> bool:
+        """False: a deposed controller's answer, to be dropped (I16)."""
+        if controller_epoch < self._controller_epoch:
+            _log.warning(
+                "answer of a deposed controller dropped",
+                extra={"found": controller_epoch, "expected": self._controller_epoch},
+            )
+            self._client.prefer("")
+            return False
+        self._controller_epoch = controller_epoch
+        directory = self._directory
+        if (
+            controller_epoch > directory.highest_controller_epoch
+            or self._broker_epoch > directory.highest_broker_epoch
+        ):
+            try:
+                await asyncio.to_thread(directory.note_epochs, self._broker_epoch, controller_epoch)
+            except StorageError as error:
+                self._partitions.fail_storage(error)
+                return False
+        return True
+
+    def _note_problem(self, during: str, problem: str) -> None:
+        text = f"{during}: {problem}"
+        if text != self.problem:
+            _log.warning("controller not reached", extra={"problem": text})
+        self.problem = text
+
+
+def replica_reports(directory: LogDirectory) -> tuple[ReplicaReport, ...]:
+    """What is on disk (S9, S14), with each replica's own checkpointed high watermark."""
+    return tuple(
+        ReplicaReport(
+            topic_id=topic_id,
+            partition=partition,
+            last_epoch=log.latest_epoch,
+            log_end_offset=log.log_end_offset,
+            high_watermark=directory.high_watermarks.get((topic_id, partition), Offset(0)),
+            failed=bool(log.failure),
+        )
+        for (topic_id, partition), log in tuple(directory.logs.items())
+    )

@@ -1,0 +1,48 @@
+"""Does the disk still take writes? A small write and sync, once a second, in a worker thread.
+
+The age of the last one that came back goes into every heartbeat: a disk that hangs hangs only the
+worker, and the controller moves leadership away (S20). An error ends serving (S8), a full disk
+does not.
+"""
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from tidemark_broker.runtime.scheduling import monotonic_ms
+
+PROBE_INTERVAL_SECONDS = 1.0
+PROBE_FILE = ".disk-probe"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class DiskProbe:
+    def __init__(self, directory: Path, *, on_failure: Callable[[Exception], None]) -> None:
+        self._path = directory / PROBE_FILE
+        self._on_failure = on_failure
+        self._last_success_ms = monotonic_ms()
+
+    def age_ms(self) -> int:
+        return max(0, monotonic_ms() - self._last_success_ms)
+
+    async def run(self) -> None:
+        """Until cancelled, or until the disk failed."""
+        while True:
+            try:
+                await asyncio.to_thread(self._probe)
+            except OSError as error:
+                if error.errno not in _FULL:
+                    self._on_failure(error)
+                    return
+            self._last_success_ms = monotonic_ms()
+            await asyncio.sleep(PROBE_INTERVAL_SECONDS)
+
+    def _probe(self) -> None:
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            os.pwrite(file, b"%020d" % monotonic_ms(), 0)
+            os.fdatasync(file)
+        finally:
+            os.close(file)

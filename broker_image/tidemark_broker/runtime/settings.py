@@ -1,0 +1,115 @@
+"""What a broker is told at its start: flags, then environment, then defaults; checked once."""
+
+import argparse
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_broker.runtime.controller_client import Address
+
+_POOL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
+_BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    broker_id: BrokerId
+    pool: str  # namespace/name
+    data_directory: Path
+    controllers: tuple[str, ...]  # host:port
+    listen_host: str = "0.0.0.0"
+    advertised_host: str = "127.0.0.1"  # peers dial it: an address, not a name
+    advertised_http_url: str = ""  # clients are sent there; "": made of host and port
+    kafka_port: int = 9092
+    http_port: int = 8080
+    rack: str = ""
+    claim_uid: str = ""
+    pod_uid: str = ""
+    boot_id: str = ""
+    log_format: str = "json"
+    # How long a controlled shutdown waits for the controller; flush and proof come after (S14).
+    stop_limit_seconds: float = 10.0
+    # How long another process may hold the log directory before this one gives up.
+    lock_limit_seconds: float = 120.0
+    high_watermark_checkpoint_seconds: float = 5.0
+    recovery_point_checkpoint_seconds: float = 60.0
+
+
+def parse_settings(arguments: list[str]) -> BrokerSettings:
+    """Ends the process with a sentence and status 2 on anything that cannot be used."""
+    parser = _parser()
+    found = parser.parse_args(arguments)
+    if found.broker_id is None or not 0 <= found.broker_id <= 1_000_000:
+        parser.error("--broker-id (TIDEMARK_BROKER_ID): expected 0 to 1000000")
+    if not _POOL.match(found.pool):
+        parser.error(f"--pool (TIDEMARK_POOL): expected namespace/name, found {found.pool!r}")
+    if not found.data_dir:
+        parser.error("--data-dir (TIDEMARK_DATA_DIR): expected a directory, found nothing")
+    controllers = tuple(text.strip() for text in found.controllers.split(",") if text.strip())
+    if not controllers:
+        parser.error("--controllers (TIDEMARK_CONTROLLERS): expected host:port[,host:port]")
+    for text in controllers:
+        try:
+            Address.parse(text)
+        except ValueError as error:
+            parser.error(f"--controllers (TIDEMARK_CONTROLLERS): {error}")
+    return BrokerSettings(
+        broker_id=BrokerId(found.broker_id),
+        pool=found.pool,
+        data_directory=Path(found.data_dir),
+        controllers=controllers,
+        listen_host=found.host,
+        advertised_host=found.advertised_host,
+        advertised_http_url=found.advertised_http_url.rstrip("/"),
+        kafka_port=found.kafka_port,
+        http_port=found.http_port,
+        rack=found.rack,
+        claim_uid=found.claim_uid,
+        pod_uid=found.pod_uid,
+        boot_id=found.boot_id or _boot_id(),
+        log_format=found.log_format,
+        stop_limit_seconds=found.stop_limit_seconds,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    env = os.environ.get
+    parser = argparse.ArgumentParser(prog="tidemark-broker", description=__doc__)
+    add = parser.add_argument
+    broker_id = env("TIDEMARK_BROKER_ID", "")
+    add("--broker-id", type=int, default=int(broker_id) if broker_id.isdigit() else None)
+    add("--pool", default=env("TIDEMARK_POOL", ""), help="namespace/name")
+    add("--data-dir", default=env("TIDEMARK_DATA_DIR", ""))
+    add("--controllers", default=env("TIDEMARK_CONTROLLERS", ""), help="host:port[,host:port]")
+    add("--host", default=env("TIDEMARK_HOST", "0.0.0.0"), help="address to listen on")
+    add(
+        "--advertised-host",
+        default=env("TIDEMARK_ADVERTISED_HOST", "127.0.0.1"),
+        help="address that other brokers dial",
+    )
+    add("--advertised-http-url", default=env("TIDEMARK_ADVERTISED_HTTP_URL", ""))
+    add("--kafka-port", type=int, default=int(env("TIDEMARK_KAFKA_PORT", "9092")))
+    add("--http-port", type=int, default=int(env("TIDEMARK_HTTP_PORT", "8080")))
+    add("--rack", default=env("TIDEMARK_RACK", ""))
+    add("--claim-uid", default=env("TIDEMARK_CLAIM_UID", ""))
+    add("--pod-uid", default=env("TIDEMARK_POD_UID", ""))
+    add("--boot-id", default=env("TIDEMARK_BOOT_ID", ""), help="for tests; else the kernel's")
+    add("--log-format", choices=("json", "text"), default=env("TIDEMARK_LOG_FORMAT", "json"))
+    add(
+        "--stop-limit-seconds",
+        type=float,
+        default=float(env("TIDEMARK_STOP_LIMIT_SECONDS", "10")),
+        help="longest wait for the controller in a controlled shutdown",
+    )
+    return parser
+
+
+def _boot_id() -> str:
+    """Which run of which kernel; unknown is nobody's proof."""
+    try:
+        return _BOOT_ID_FILE.read_text().strip()
+    except OSError:
+        return ""
