@@ -98,7 +98,9 @@ def test_records_of_a_topic_go_by_partition_then_key_and_keyless_ones_together()
 def test_keyless_requests_take_partitions_in_turn() -> None:
     broker = fake_broker()
     found = [
-        post(broker, "/topics/orders", {"records": [{"value": i}]}).json()["offsets"][0]["partition"]
+        post(broker, "/topics/orders", {"records": [{"value": i}]}).json()["offsets"][0][
+            "partition"
+        ]
         for i in range(6)
     ]
     assert found == [0, 1, 2, 0, 1, 2]
@@ -253,9 +255,7 @@ def test_a_failure_after_the_append_is_unknown_and_invites_no_retry(error: Error
     async def scenario() -> Response:
         broker = fake_broker(leaders=(0, 1, 1))
         broker.partitions.hold_acks = True
-        request = asyncio.create_task(
-            broker.client.post(PARTITION, {"records": [{"value": 1}]})
-        )
+        request = asyncio.create_task(broker.client.post(PARTITION, {"records": [{"value": 1}]}))
         while not broker.partitions.produced:
             await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -347,7 +347,9 @@ def test_nesting_up_to_the_limit_is_taken_and_brackets_in_texts_do_not_count() -
 
 @pytest.mark.parametrize("value", ['"?"', '"aGk"', '"a GkA"', "5", '"-_=="'])
 def test_binary_values_must_be_base64(value: str) -> None:
-    response = post(fake_broker(), PARTITION, f'{{"records":[{{"value":{value}}}]}}'.encode(), BINARY)
+    response = post(
+        fake_broker(), PARTITION, f'{{"records":[{{"value":{value}}}]}}'.encode(), BINARY
+    )
     assert response.status == 422
     assert "$.records[0].value" in response.json()["detail"]
 
