@@ -40,7 +40,7 @@ from tidemark_cli.outcomes import (
 BINARY_V2 = "application/vnd.kafka.binary.v2+json"
 CONNECT_TIMEOUT_SECONDS = 0.25
 SLOW_SECONDS = 0.1  # an answer that takes longer makes us ask others who leads
-LONGEST_PAUSE_SECONDS = 0.02
+RETRY_PAUSE_SECONDS = 0.1  # at most: a change of the metadata ends it at once
 MAX_REDIRECTS = 2  # in a row: two brokers that lag behind may each name the other
 ANSWER_MARGIN_SECONDS = 1.0  # how much longer than the broker we wait: it should tell, not we
 KEEP_ALIVE_SECONDS = 10.0  # far below the brokers' 75 s: never used as they close it
@@ -129,7 +129,7 @@ class TidemarkClient:
         while (left_seconds := deadline - loop.time()) > 0:
             url = url or await self._leader_url(topic, partition, left_seconds)
             if url is None:
-                await self.lookup.wait_for_change(LONGEST_PAUSE_SECONDS)
+                await self.lookup.wait_for_change(RETRY_PAUSE_SECONDS)
                 continue
             path = f"/topics/{topic}/partitions/{partition}"
             answer = await self._send(url, path, body, acks=acks, left_seconds=left_seconds)
@@ -141,7 +141,7 @@ class TidemarkClient:
             if url is None or url == tried or redirects > MAX_REDIRECTS:
                 url, redirects = None, 0
                 if self.lookup.metadata.leader_url(topic, partition) == tried:
-                    await self.lookup.wait_for_change(LONGEST_PAUSE_SECONDS)
+                    await self.lookup.wait_for_change(RETRY_PAUSE_SECONDS)
         return Refused(last.error, f"not written within the deadline: {last.message}")
 
     async def fetch(
@@ -216,7 +216,7 @@ class TidemarkClient:
     ) -> tuple[Mapping[str, str], bytes]:
         url = await self._leader_url(topic, partition, ANSWER_MARGIN_SECONDS)
         if url is None:
-            await self.lookup.wait_for_change(LONGEST_PAUSE_SECONDS)
+            await self.lookup.wait_for_change(RETRY_PAUSE_SECONDS)
             raise BrokerRefused(
                 "LEADER_NOT_AVAILABLE", f"no leader of {topic}-{partition}", is_retriable=True
             )

@@ -27,7 +27,8 @@ SHORTEST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.020
 ASK_TIMEOUT = aiohttp.ClientTimeout(total=0.5, sock_connect=0.25)
 BROKERS_ASKED_AT_ONCE = 2
-SUSPICION_SECONDS = 1.0
+SUSPICION_SECONDS = 1.0  # how long an address is asked last
+WATCH_SECONDS = 0.3  # how long the metadata is renewed after the last suspicion
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 
@@ -64,7 +65,8 @@ class LeaderLookup:
 
     def suspect(self, url: str) -> None:
         """Something at `url` failed or is slow: renew the metadata now, asking others."""
-        self._watch_until = self._suspicions[url] = self._now() + SUSPICION_SECONDS
+        self._suspicions[url] = self._now() + SUSPICION_SECONDS
+        self._watch_until = self._now() + WATCH_SECONDS
         self._suspected.set()
 
     async def wait_for_change(self, longest_seconds: float) -> None:
