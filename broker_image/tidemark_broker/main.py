@@ -4,9 +4,13 @@ import asyncio
 import json
 import logging
 import sys
+from collections.abc import Callable
 
 import uvloop
 
+from tidemark_broker.http.app import create_app
+from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.http.server import serve
 from tidemark_broker.runtime.broker import EXIT_CRASHED, Broker
 from tidemark_broker.runtime.settings import BrokerSettings, parse_settings
 
@@ -46,8 +50,27 @@ def _set_up_logging(settings: BrokerSettings) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
+async def _serve_http(
+    broker: Broker, stop: asyncio.Event, on_listening: Callable[[int], None]
+) -> None:
+    view = BrokerView(
+        partitions=broker.partitions,
+        broker_id=broker.settings.broker_id,
+        pool=broker.settings.pool,
+        incarnation=broker.incarnation,
+        is_ready=broker.is_ready,
+    )
+    await serve(
+        create_app(view),
+        host=broker.settings.listen_host,
+        port=broker.settings.http_port,
+        stop=stop,
+        on_listening=on_listening,
+    )
+
+
 async def _run(settings: BrokerSettings) -> int:
-    return await Broker(settings).run()
+    return await Broker(settings, serve_http=_serve_http).run()
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from tidemark_protocol.controller_messages import Endpoints, RegisterRequest, StorageIdentity
@@ -51,9 +51,15 @@ REMOVED_LOG_GRACE_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
+# Serves HTTP for the broker until the event is set; tells the port once it listens.
+ServeHttp = Callable[["Broker", asyncio.Event, Callable[[int], None]], Awaitable[None]]
+
+
 class Broker:
-    def __init__(self, settings: BrokerSettings) -> None:
+    def __init__(self, settings: BrokerSettings, *, serve_http: ServeHttp) -> None:
+        """`serve_http` comes from above: HTTP knows this layer, not the other way round."""
         self.settings = settings
+        self._http = serve_http
         self.incarnation = str(uuid.uuid4())
         self.exit_code = EXIT_CLEAN
         self.directory: LogDirectory | None = None
@@ -270,30 +276,11 @@ class Broker:
         )
 
     async def _serve_http(self) -> None:
-        # Imported here: the wiring's top is the only place that knows all faces of the broker.
-        from tidemark_broker.http.app import create_app
-        from tidemark_broker.http.broker_view import BrokerView
-        from tidemark_broker.http.server import serve
-
-        view = BrokerView(
-            partitions=self.partitions,
-            broker_id=self.settings.broker_id,
-            pool=self.settings.pool,
-            incarnation=self.incarnation,
-            is_ready=self.is_ready,
-        )
-
         def on_listening(port: int) -> None:
             self.http_port = port
             self._http_up.set()
 
-        await serve(
-            create_app(view),
-            host=self.settings.listen_host,
-            port=self.settings.http_port,
-            stop=self._http_stop,
-            on_listening=on_listening,
-        )
+        await self._http(self, self._http_stop, on_listening)
 
     # ---- while it lives
 
