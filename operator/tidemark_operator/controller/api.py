@@ -7,6 +7,7 @@ where. /v1/status shows the same JSON in local mode and on Kubernetes.
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import TypeVar
 
 from aiohttp import web
@@ -22,6 +23,7 @@ from tidemark_protocol.controller_messages import (
     decode,
     encode,
 )
+from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import Member, PartitionState
 
 from tidemark_operator.controller.metrics import CONTENT_TYPE, exposition
@@ -33,7 +35,10 @@ STATUS_PATH = "/v1/status"
 Request = TypeVar("Request")
 
 
-def create_app(service: ControllerService) -> web.Application:
+PidOf = Callable[[str, BrokerId], int | None]  # of a pool's broker; local mode knows them
+
+
+def create_app(service: ControllerService, *, pid_of: PidOf | None = None) -> web.Application:
     app = web.Application(client_max_size=MAX_MESSAGE_BYTES)
 
     async def register(request: web.Request) -> web.Response:
@@ -49,7 +54,7 @@ def create_app(service: ControllerService) -> web.Application:
         return _json({"leads": service.is_leading, "controllerEpoch": service.controller_epoch})
 
     async def status(_: web.Request) -> web.Response:
-        return _json(status_of(service))
+        return _json(status_of(service, pid_of))
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=exposition(service), headers={"Content-Type": CONTENT_TYPE})
@@ -64,10 +69,18 @@ def create_app(service: ControllerService) -> web.Application:
     return app
 
 
-async def serve(service: ControllerService, listening: socket.socket) -> web.AppRunner:
+async def serve(
+    service: ControllerService,
+    listening: socket.socket,
+    *,
+    pid_of: PidOf | None = None,
+    add_routes: Callable[[web.Application], None] = lambda _: None,
+) -> web.AppRunner:
     """Serves on a socket that is bound already; `cleanup()` of the answer ends it."""
+    app = create_app(service, pid_of=pid_of)
+    add_routes(app)
     runner = web.AppRunner(
-        create_app(service),
+        app,
         handler_cancellation=True,
         access_log=None,
         shutdown_timeout=1.0,
@@ -78,7 +91,7 @@ async def serve(service: ControllerService, listening: socket.socket) -> web.App
     return runner
 
 
-def status_of(service: ControllerService) -> dict[str, object]:
+def status_of(service: ControllerService, pid_of: PidOf | None = None) -> dict[str, object]:
     return {
         "leads": service.is_leading,
         "controllerEpoch": service.controller_epoch,
@@ -86,7 +99,10 @@ def status_of(service: ControllerService) -> dict[str, object]:
         "pools": [
             {
                 "pool": pool,
-                "brokers": [_broker_json(view) for view in service.brokers(pool)],
+                "brokers": [
+                    _broker_json(view) | ({"pid": pid_of(pool, view.broker_id)} if pid_of else {})
+                    for view in service.brokers(pool)
+                ],
                 "topics": [_topic_json(view) for view in service.topics(pool)],
             }
             for pool in (service.pools() if service.is_leading else ())

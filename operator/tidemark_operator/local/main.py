@@ -1,0 +1,201 @@
+"""`tidemark dev`: the operator without Kubernetes. Wiring only.
+
+One process with the SQLite store, the controller and the reconcilers; the brokers are its children.
+Ctrl-C (or SIGTERM) stops the brokers in order first, while the controller still serves them.
+"""
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+from aiohttp import web
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.controller import api
+from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock
+from tidemark_operator.controller.probe import HttpProbe
+from tidemark_operator.controller.service import ControllerService, ControllerSettings
+from tidemark_operator.lease import ControllerLease, LeaseSettings
+from tidemark_operator.local.api import add_local_routes
+from tidemark_operator.local.manifests import NAMESPACE, ManifestRefused, apply_manifests
+from tidemark_operator.manifests.specs import PoolSpec
+from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
+from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
+from tidemark_operator.runtimes.processes import ProcessesRuntime, ProcessSettings
+from tidemark_operator.stores.object_store import BROKER_POOL, TOPIC, StoreError
+from tidemark_operator.stores.sqlite import SqliteStore
+from tidemark_operator.term import Term
+
+log = logging.getLogger(__name__)
+
+HOST = "127.0.0.1"
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSettings:
+    brokers: int
+    data_dir: Path
+    http_port: int
+    kafka_port: int
+    controller_port: int
+    manifests: tuple[Path, ...]
+
+
+class LocalCluster:
+    def __init__(self, settings: LocalSettings, store: SqliteStore) -> None:
+        self._settings = settings
+        self._store = store
+        self._stop = asyncio.Event()
+        self._exit_code = 0
+        self._queue = WorkQueue()
+        controller_settings = ControllerSettings()
+        self._address = f"{HOST}:{settings.controller_port}"
+        self.controller = ControllerService(
+            store,
+            settings=controller_settings,
+            clock=MonotonicClock(),
+            probe=HttpProbe(controller_settings.probe_timeout_ms),
+            on_change=lambda change: self._reconciler.on_change(change),
+        )
+        self.runtime = ProcessesRuntime(
+            ProcessSettings(
+                settings.data_dir, settings.http_port, settings.kafka_port, self._address
+            ),
+            on_exit=self._broker_exited,
+            on_due=self._look_at_pool,
+        )
+        self._reconciler = Reconciler(
+            store,
+            self.controller,
+            self.runtime,
+            settings=ReconcilerSettings(default_pool_spec={"replicas": settings.brokers}),
+            add=self._queue.add,
+        )
+        self._term = Term(
+            self.controller, self._reconciler, self._queue, namespace=None, on_crash=self._crashed
+        )
+        self._lease = ControllerLease(
+            store,
+            "local",
+            self._address,
+            leader=self._term,
+            clock=LeaseSystemClock(),
+            settings=LeaseSettings(NAMESPACE),
+        )
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
+        await self._apply_files()
+        with socket.create_server((HOST, self._settings.controller_port)) as listening:
+            runner = await api.serve(
+                self.controller, listening, pid_of=self.runtime.pid, add_routes=self._add_routes
+            )
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    lease = tasks.create_task(self._lease.run(), name="lease")
+                    changes = tasks.create_task(self._follow_changes(), name="changes")
+                    say(
+                        f"controller at http://{self._address}, brokers from"
+                        f" http://{HOST}:{self._settings.http_port} on, data and logs in"
+                        f" {self._settings.data_dir}; Ctrl-C stops all"
+                    )
+                    await self._stop.wait()
+                    say("stopping the brokers")
+                    await self.runtime.stop_all()
+                    changes.cancel()
+                    lease.cancel()
+            finally:
+                await runner.cleanup()
+        return self._exit_code
+
+    def _add_routes(self, app: web.Application) -> None:
+        add_local_routes(app, self._store)
+
+    async def _apply_files(self) -> None:
+        """The manifests of the command line, and the pool they need unless they bring it."""
+        text = "\n---\n".join(path.read_text() for path in self._settings.manifests)
+        if text.strip():
+            for applied in await apply_manifests(self._store, text):
+                say(f"{applied.kind.lower()}/{applied.name} {applied.action}")
+        if await self._store.get(BROKER_POOL, NAMESPACE, "default") is None:
+            pool = (
+                "{apiVersion: tidemark.dev/v1alpha1, kind: BrokerPool, metadata: {name: default},"
+                f" spec: {{replicas: {self._settings.brokers}}}}}"
+            )
+            await apply_manifests(self._store, pool)
+
+    async def _follow_changes(self) -> None:
+        """The store's own watch: what kopf is on Kubernetes."""
+        version = self._store.resource_version()
+        while True:
+            await self._store.wait_for_change(version)
+            for change in self._store.changes_after(version):
+                version = change.resource_version
+                if change.kind in (TOPIC.kind, BROKER_POOL.kind):
+                    metadata = change.item["metadata"]
+                    key = WorkKey(change.kind, metadata["namespace"], metadata["name"])
+                    self._queue.add(key)
+
+    def _broker_exited(self, pool: PoolSpec, broker_id: BrokerId) -> None:
+        if self.controller.is_leading:
+            self.controller.suspect(pool.pool, broker_id, "ProcessEnded")
+
+    def _look_at_pool(self, pool: PoolSpec) -> None:
+        self._queue.add(WorkKey(BROKER_POOL.kind, pool.namespace, pool.name))
+
+    def _crashed(self, error: BaseException) -> None:
+        say(f"defect in the operator, stopping: {type(error).__name__}: {error}")
+        self._exit_code = EXIT_FAILED
+        self._stop.set()
+
+
+def say(sentence: str) -> None:
+    sys.stdout.write(sentence + "\n")
+    sys.stdout.flush()
+
+
+def run_local(
+    *,
+    brokers: int,
+    data_dir: Path,
+    http_port: int,
+    kafka_port: int,
+    controller_port: int,
+    manifests: list[Path],
+) -> int:
+    """Runs until Ctrl-C; returns the exit code."""
+    settings = LocalSettings(
+        brokers, data_dir.resolve(), http_port, kafka_port, controller_port, tuple(manifests)
+    )
+    log_path = settings.data_dir / "logs" / "operator.log"
+    try:
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        logging.basicConfig(
+            filename=log_path,
+            level=logging.INFO,
+            format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        )
+        return uvloop.run(_run(settings))
+    except ManifestRefused as refused:
+        say("\n".join(["manifests refused; nothing was started:", *refused.problems]))
+        return EXIT_USAGE
+    except (StoreError, OSError) as error:
+        say(f"cannot run here: {error}")
+        return EXIT_FAILED
+
+
+async def _run(settings: LocalSettings) -> int:
+    store = SqliteStore(settings.data_dir / "tidemark.sqlite")
+    try:
+        return await LocalCluster(settings, store).run()
+    finally:
+        store.close()
