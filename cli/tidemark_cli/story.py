@@ -16,7 +16,7 @@ from tidemark_cli.metadata import NO_LEADER, PartitionView, TopicView
 from tidemark_cli.narrator import Narrator
 from tidemark_cli.verify import VerifyReport
 
-POLL_SECONDS = 0.01
+POLL_SECONDS = 0.02
 RECOVERY_SECONDS = 90.0
 QUIET_SECONDS = 1.0  # of plain load before a blow and after the recovery
 OPERATOR_SECONDS = 8.0  # how long acknowledgements are watched without an operator
@@ -103,10 +103,9 @@ class Story:
         return report
 
     async def _round(self, number: int, kind: RoundKind) -> Round:
-        before = await self._settled()
-        await asyncio.sleep(QUIET_SECONDS)
-        view = before.partitions[(number - 1) % len(before.partitions)]
+        view = await self._target(number)
         partition = view.partition
+        await asyncio.sleep(QUIET_SECONDS)
         blow = await self._environment.strike(kind, view.leader)
         self._narrator.moment(0, blow.words)
         if kind is RoundKind.OPERATOR:
@@ -125,6 +124,22 @@ class Story:
             write_gap_ms=await self._write_gap_ms(blow),
             isr_full_again_ms=full_again_ms,
         )
+
+    async def _target(self, number: int) -> PartitionView:
+        """The partitions in turn, but none whose leader's restart would be held back."""
+        worn = await self._environment.worn_brokers()
+        while True:
+            partitions = (await self._settled()).partitions
+            first = (number - 1) % len(partitions)
+            for view in (*partitions[first:], *partitions[:first]):
+                if view.leader not in worn:
+                    return view
+            with self._narrator.progress(
+                "fresh pods first: the kubelet holds back second restarts"
+            ):
+                for broker_id in sorted(worn):
+                    await self._environment.renew(broker_id)
+            worn = frozenset()
 
     async def _recovery(
         self, kind: RoundKind, before: PartitionView, blow: Blow

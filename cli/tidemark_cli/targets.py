@@ -87,13 +87,15 @@ async def find_brokers(arguments: argparse.Namespace) -> tuple[str, ...]:
     )
 
 
-async def controller_status(url: str) -> ClusterStatus | None:
+async def controller_status(
+    url: str, session: aiohttp.ClientSession | None = None
+) -> ClusterStatus | None:
     """The controller's view, or None when no controller answers there."""
+    if session is None:
+        async with aiohttp.ClientSession(trust_env=False) as own:
+            return await controller_status(url, own)
     try:
-        async with (
-            aiohttp.ClientSession(timeout=PROBE_TIMEOUT, trust_env=False) as session,
-            session.get(url + STATUS_PATH) as response,
-        ):
+        async with session.get(url + STATUS_PATH, timeout=PROBE_TIMEOUT) as response:
             if response.status != 200:
                 return None
             return read_status(msgspec.json.decode(await response.read()))

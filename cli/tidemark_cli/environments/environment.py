@@ -53,6 +53,12 @@ class Environment(Protocol):
     async def follow_up(self, kind: RoundKind, broker_id: int) -> None:
         """What else belongs to this kind of blow, while the cluster recovers."""
 
+    async def worn_brokers(self) -> frozenset[int]:
+        """Those whose next restart would be held back because they were restarted before."""
+
+    async def renew(self, broker_id: int) -> None:
+        """Makes a worn broker's next restart prompt again, gently."""
+
     async def ledger(self) -> LoadLedger:
         """The load's events so far."""
 

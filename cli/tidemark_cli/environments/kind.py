@@ -28,6 +28,7 @@ from tidemark_cli.verify import VerifyReport
 IMAGE = "tidemark/broker:dev"
 POOL = "default"
 LOAD_POD = "tidemark-demo-load"
+BROKERS = f"app.kubernetes.io/component=broker,app.kubernetes.io/instance={POOL}"
 EVENTS = "/tmp/load.ndjson"  # in the load pod
 STOP_FILE = "/tmp/stop"
 READY_SECONDS = 120
@@ -112,6 +113,23 @@ class KindEnvironment:
 
     async def follow_up(self, kind: RoundKind, broker_id: int) -> None:
         return
+
+    async def worn_brokers(self) -> frozenset[int]:
+        """The kubelet restarts a container at once the first time, then after 10, 20, 40 s."""
+        pods = await self._kubectl.items("pods", "-l", BROKERS)
+        return frozenset(
+            int(pod["metadata"]["labels"]["tidemark.dev/broker-id"])
+            for pod in pods
+            if any(entry["restartCount"] for entry in pod["status"].get("containerStatuses", ()))
+        )
+
+    async def renew(self, broker_id: int) -> None:
+        await self._kubectl.must("delete", "pod", f"{POOL}-{broker_id}", within_seconds=60)
+
+        async def is_back() -> bool:
+            return broker_id not in await self.worn_brokers() and await self._is_in_sync()
+
+        await self._until(is_back, f"pod {POOL}-{broker_id} to be replaced", 0.3)
 
     async def ledger(self) -> LoadLedger:
         """Fetched whole, so that a broken log stream cannot cost an event."""

@@ -16,8 +16,10 @@ from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
 
+import aiohttp
 import msgspec
 
+from tidemark_cli.cluster_status import ClusterStatus
 from tidemark_cli.commands.apply import apply_at_controller, read_manifests
 from tidemark_cli.environments import child_processes
 from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind, Tell
@@ -53,6 +55,7 @@ class ProcessesEnvironment:
         self._cluster: asyncio.subprocess.Process | None = None
         self._load: asyncio.subprocess.Process | None = None
         self._controller_url = ""
+        self._session: aiohttp.ClientSession | None = None
         self._struck_pid = -1
 
     async def set_up(self, tell: Tell) -> None:
@@ -87,7 +90,7 @@ class ProcessesEnvironment:
         await self._until(self._is_acknowledged, "the load to be acknowledged")
 
     async def topic(self) -> TopicView | None:
-        status = await controller_status(self._controller_url)
+        status = await self._status()
         return None if status is None else status.topic(TOPIC)
 
     async def strike(self, kind: RoundKind, broker_id: int) -> Blow:
@@ -151,14 +154,28 @@ class ProcessesEnvironment:
         )
         return read_report(ended)
 
+    async def worn_brokers(self) -> frozenset[int]:
+        return frozenset()  # local mode restarts at once what lived for ten seconds
+
+    async def renew(self, broker_id: int) -> None:
+        return
+
     async def tear_down(self) -> None:
+        if self._session is not None:
+            await self._session.close()
         await child_processes.stop(self._load)
         await child_processes.stop(self._cluster)
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
 
+    async def _status(self) -> ClusterStatus | None:
+        """Over one connection: it is asked often while brokers need the processors."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(trust_env=False)
+        return await controller_status(self._controller_url, self._session)
+
     async def _pid_of(self, broker_id: int) -> int | None:
         """From the controller's status where it tells, else from the process table."""
-        status = await controller_status(self._controller_url)
+        status = await self._status()
         row = None if status is None else status.broker(broker_id)
         if row is not None and row.pid is not None and child_processes.command_line(row.pid):
             return row.pid
@@ -202,7 +219,7 @@ class ProcessesEnvironment:
         )
 
     async def _is_answering(self) -> bool:
-        return await controller_status(self._controller_url) is not None
+        return await self._status() is not None
 
     async def _is_in_sync(self) -> bool:
         view = await self.topic()

@@ -28,6 +28,8 @@ class FakeEnvironment:
     views: list[TopicView] = field(default_factory=list)
     struck: list[tuple[RoundKind, int]] = field(default_factory=list)
     is_torn_down: bool = False
+    worn: frozenset[int] = frozenset()
+    renewed: list[int] = field(default_factory=list)
     runtime: str = "processes"
     opening: str = "here"
     closing: str = ""
@@ -47,6 +49,12 @@ class FakeEnvironment:
         return Blow(time.time() * 1000, f"{kind.value} of broker {broker_id}")
 
     async def follow_up(self, kind: RoundKind, broker_id: int) -> None: ...
+
+    async def worn_brokers(self) -> frozenset[int]:
+        return self.worn
+
+    async def renew(self, broker_id: int) -> None:
+        self.renewed.append(broker_id)
 
     async def ledger(self) -> LoadLedger:
         now_ms = time.time() * 1000
@@ -89,6 +97,13 @@ def test_a_round_names_the_dead_and_the_new_leader(monkeypatch: pytest.MonkeyPat
     assert "broker 1 leads orders-0, leader epoch 1 -> 2" in written
     assert "PASSED" in written
     assert "\x1b" not in written  # plain lines without a terminal
+
+
+def test_worn_leaders_are_renewed_before_a_blow(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = FakeEnvironment(views=[view(0, 1), *FAILOVER], worn=frozenset({0}))
+    tell(environment, monkeypatch)
+    assert environment.renewed == [0]
+    assert environment.struck == [(RoundKind.KILL, 0)]
 
 
 def test_a_loss_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
