@@ -47,9 +47,7 @@ class TopicObserver:
         self._store = store
         self._controller = controller
 
-    async def observe(
-        self, spec: TopicSpec, topic: Object, applied_deletion_policy: str | None
-    ) -> ObservedTopic:
+    async def observe(self, spec: TopicSpec, topic: Object) -> ObservedTopic:
         recorded = topic.get("status", {}).get("topicId")
         topic_id = TopicId(recorded) if recorded else spec.uid
         view = self._controller.topic(spec.pool, topic_id)
@@ -57,7 +55,6 @@ class TopicObserver:
             spec=spec,
             recorded_topic_id=TopicId(recorded) if recorded else None,
             view=view,
-            applied_deletion_policy=applied_deletion_policy,
         )
         serves = view is not None and not view.is_retained
         if view is not None and serves and spec.partitions <= view.topic.partition_count:

@@ -33,7 +33,6 @@ class ObservedTopic:
     spec: TopicSpec
     recorded_topic_id: TopicId | None  # status.topicId: slices were made or adopted once
     view: TopicView | None  # of the recorded id, else of the object's UID
-    applied_deletion_policy: str | None = None  # last told to the controller; None: not known
     # The rest is looked at only while there is no view to serve.
     older_namesake: str | None = None  # object name of the Topic that has the topicName
     former: FormerTopic | None = None
@@ -189,8 +188,7 @@ def _plan_existing(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     if spec.partitions > view.topic.partition_count:
         return _plan_growth(observed, view)
     wanted = topic_state(spec, view.topic.topic_id)
-    policy_differs = observed.applied_deletion_policy != spec.deletion_policy
-    if wanted != view.topic or policy_differs:
+    if wanted != view.topic or view.deletion_policy != spec.deletion_policy:
         return TopicPlan(UpdateTopic(wanted), ready_conditions(view))
     return TopicPlan(None, ready_conditions(view))
 

@@ -17,6 +17,7 @@ from tidemark_protocol.ids import TopicId
 from tidemark_operator.controller.service import (
     Change,
     ControllerService,
+    NoLiveReplica,
     NotLeading,
     SliceMissing,
     TopicUnknown,
@@ -35,11 +36,8 @@ from tidemark_operator.reconcile.observe import (
 )
 from tidemark_operator.reconcile.plan_pool import plan_pool, pool_conditions
 from tidemark_operator.reconcile.plan_topic import (
-    AddPartitions,
-    CreateTopic,
     RecordTopicId,
     TopicPlan,
-    UpdateTopic,
     plan_topic,
 )
 from tidemark_operator.reconcile.slices import kept_topics, topic_object_name
@@ -51,6 +49,7 @@ from tidemark_operator.stores.object_store import (
     BROKER_POOL,
     PARTITION_SLICE,
     TOPIC,
+    AlreadyExists,
     Object,
     ObjectStore,
 )
@@ -110,7 +109,6 @@ class Reconciler:
         )
         self._waiting: dict[WorkKey, str] = {}  # Topics that wait, and the pool they wait for
         self._keys: dict[TopicId, WorkKey] = {}
-        self._policies: dict[TopicId, str] = {}  # what the controller was told
 
     async def reconcile(self, key: WorkKey) -> int | None:
         """Returns a delay in ms after which it wants the key again, None when nothing is left to
@@ -126,12 +124,12 @@ class Reconciler:
 
     def on_change(self, change: Change) -> None:
         """Of the controller: puts the keys that it concerns into the queue."""
-        if change.kind == "topic":
-            key = self._keys.get(TopicId(change.name))
-            if key is not None:
-                self._add(key)
-            return
         namespace, _, name = change.pool.partition("/")
+        if change.kind == "topic":
+            # A missing slice is told by the name of its Topic object.
+            key = self._keys.get(TopicId(change.name))
+            self._add(key or WorkKey(TOPIC.kind, namespace, change.name))
+            return
         self._add(WorkKey(BROKER_POOL.kind, namespace, name))
         self._wake_waiting(change.pool)
 
@@ -205,8 +203,7 @@ class Reconciler:
 
     async def _drive_topic(self, key: WorkKey, spec: TopicSpec, topic: Object) -> int | None:
         for _ in range(MAX_ACTIONS_PER_TURN):
-            policy = self._policies.get(spec.uid)
-            observed = await self._observer.observe(spec, topic, policy)
+            observed = await self._observer.observe(spec, topic)
             self._keys[observed.topic_id] = key
             plan = plan_topic(observed)
             if plan.action is None:
@@ -215,7 +212,9 @@ class Reconciler:
             log.info("topic action", extra={"topic": spec.topic_name, "action": repr(plan.action)})
             failed = await self._apply(spec, plan, topic)
             if failed is not None:
-                return await self._statuses.write(TOPIC, topic, {}, [failed])
+                self._waiting[key] = spec.pool
+                wait_ms = await self._statuses.write(TOPIC, topic, {}, [failed])
+                return wait_ms or self._settings.waiting_interval_ms
         return self._settings.waiting_interval_ms
 
     async def _apply(self, spec: TopicSpec, plan: TopicPlan, topic: Object) -> Condition | None:
@@ -230,8 +229,10 @@ class Reconciler:
             await self._applier.apply(spec, action)
         except (SliceMissing, TopicUnknown) as error:
             return Condition("Ready", False, "SliceMissing", str(error))
-        if isinstance(action, CreateTopic | UpdateTopic | AddPartitions):
-            self._policies[spec.uid] = spec.deletion_policy
+        except NoLiveReplica as error:
+            return Condition("Ready", False, "WaitingForBrokers", str(error))
+        except AlreadyExists as error:
+            return Condition("Ready", False, "SliceNameTaken", _name_taken(spec, error))
         return None
 
     async def _write_topic_status(
@@ -263,7 +264,6 @@ class Reconciler:
             )
             await self._controller.delete_topic(kept.pool, kept.topic_id, retain=retain)
             self._keys.pop(kept.topic_id, None)
-            self._policies.pop(kept.topic_id, None)
             self._wake_waiting(kept.pool)
 
     def _note_waiting(
@@ -290,6 +290,13 @@ def _topic_fields(view: TopicView) -> dict[str, Any]:
         "underReplicated": behind,
         "leaderless": sum(not state.has_leader for state in view.partitions),
     }
+
+
+def _name_taken(spec: TopicSpec, error: AlreadyExists) -> str:
+    return (
+        f"PartitionSlices named {spec.name}-<number> hold the data of another topic: give this "
+        f"Topic object another metadata.name ({error})"
+    )
 
 
 def _invalid(manifest: InvalidManifest) -> Condition:

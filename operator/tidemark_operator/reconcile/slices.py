@@ -46,9 +46,9 @@ def _kept_topic(topic_id: TopicId, slices: list[Object]) -> KeptTopic:
 
 
 def topic_object_name(item: Object) -> str:
-    """Slices are named `<topic object name>-<index>`."""
-    name: str = item["metadata"]["name"]
-    return name.rpartition("-")[0] or name
+    """As the slice tells; they are also named `<topic object name>-<index>`."""
+    name: str = item.get("topicObject") or item["metadata"]["name"].rpartition("-")[0]
+    return name
 
 
 def claims_topic(topic: Object, kept: KeptTopic) -> bool:

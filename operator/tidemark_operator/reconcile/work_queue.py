@@ -86,7 +86,7 @@ class WorkQueue:
 
     async def work(self, reconcile: Callable[[WorkKey], Awaitable[int | None]]) -> None:
         """Runs until cancelled. `reconcile` may return a delay in ms after which it wants the
-        key again; failures of the environment are retried, everything else crashes the worker."""
+        key again; a key whose turn failed comes back."""
         while True:
             while not self._pending:
                 self._wake.clear()
@@ -100,14 +100,15 @@ class WorkQueue:
     ) -> None:
         try:
             again_ms = await reconcile(key)
-        except (StoreError, OSError, TimeoutError) as error:
+        except Exception as error:  # the driver: one object's fault must not stop all others
             failures = self._failures.get(key, 0) + 1
             self._failures[key] = failures
             delay_ms = self._back_off.delay_ms(failures)
-            level = logging.DEBUG if isinstance(error, Conflict) else logging.WARNING
+            is_expected = isinstance(error, StoreError | OSError | TimeoutError)
             log.log(
-                level,
+                logging.DEBUG if isinstance(error, Conflict) else logging.WARNING,
                 "reconcile failed; will try again",
+                exc_info=None if is_expected else error,
                 extra={
                     "kind": key.kind,
                     "namespace": key.namespace,

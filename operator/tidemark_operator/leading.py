@@ -1,0 +1,102 @@
+"""What happens while this operator leads: the controller decides, one worker reconciles.
+
+Losing the Lease stops both within the process; standing by needs nothing of them. Keys that come
+while standing by are dropped, as every term begins with all of them.
+"""
+
+import asyncio
+import logging
+import random
+
+from tidemark_protocol.ids import ControllerEpoch
+
+from tidemark_operator.controller.service import ControllerService
+from tidemark_operator.handlers import PodTrouble
+from tidemark_operator.reconcile.reconciler import Reconciler
+from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
+from tidemark_operator.stores.object_store import POD, ObjectStore, StoreError
+
+log = logging.getLogger(__name__)
+
+# What a watch missed (a deletion during its gap) waits this long at most.
+SWEEP_INTERVAL_S = 300
+
+
+class LeadingOperator:
+    """`Leader` of the Lease."""
+
+    def __init__(
+        self, controller: ControllerService, reconciler: Reconciler, queue: WorkQueue
+    ) -> None:
+        self._controller = controller
+        self._reconciler = reconciler
+        self._queue = queue
+        self._worker: asyncio.Task[None] | None = None
+
+    @property
+    def is_leading(self) -> bool:
+        return self._controller.is_leading
+
+    async def take_over(self, controller_epoch: ControllerEpoch) -> None:
+        await self._controller.take_over(controller_epoch)
+        self._queue.clear()
+        await self.sweep()
+        self._worker = asyncio.create_task(
+            self._queue.work(self._reconciler.reconcile), name="reconcile"
+        )
+
+    async def step_down(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.cancel()
+            await asyncio.gather(worker, return_exceptions=True)
+        self._queue.clear()
+        await self._controller.step_down()
+
+    def set_leader_address(self, address: str) -> None:
+        self._controller.set_leader_address(address)
+
+    def highest_broker_controller_epoch(self) -> ControllerEpoch:
+        return self._controller.highest_broker_controller_epoch()
+
+    def on_key(self, key: WorkKey) -> None:
+        if self.is_leading:
+            self._queue.add(key)
+
+    def on_trouble(self, trouble: PodTrouble) -> None:
+        if self.is_leading:
+            self._controller.suspect(trouble.pool, trouble.broker_id, trouble.reason)
+
+    async def sweep(self) -> None:
+        for key in await self._reconciler.all_keys(None):
+            self._queue.add(key)
+
+    async def sweep_forever(self, chance: random.Random) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_INTERVAL_S * chance.uniform(0.9, 1.1))
+            if not self.is_leading:
+                continue
+            try:
+                await self.sweep()
+            except StoreError as error:
+                log.warning("sweep failed; the next one will do", extra={"error": str(error)})
+
+
+async def is_pod_terminated(store: ObjectStore, namespace: str, identity: str) -> bool:
+    """Whether the operator of that identity (`<pod name>/<pod UID>`) is surely dead: a live read
+    finds no such pod, another one of that name, or one whose container ended (S19). On doubt,
+    and for an identity that is none of ours: no."""
+    name, _, uid = identity.partition("/")
+    if not uid:
+        return False
+    try:
+        pod = await store.get(POD, namespace, name)
+    except StoreError:
+        return False
+    if pod is None or pod["metadata"]["uid"] != uid:
+        return True
+    status = pod.get("status", {})
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return True
+    containers = status.get("containerStatuses") or ()
+    return bool(containers) and all("terminated" in each.get("state", {}) for each in containers)

@@ -1,0 +1,248 @@
+"""`tidemark-operator`: wiring only. Settings from the environment, read and checked once.
+
+Threads: kopf has its own with its own loop (handlers.py); everything else is on the main loop. The
+Lease decides who leads; losing it means standing by, not an end. What ends the process: SIGTERM
+(the Lease is released first), and the end of the watch, without which it would be deaf.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvloop
+from aiohttp import web
+
+from tidemark_operator.controller.api import serve
+from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock
+from tidemark_operator.controller.probe import HttpProbe
+from tidemark_operator.controller.service import Change, ControllerService
+from tidemark_operator.controller.settings import ControllerSettings
+from tidemark_operator.handlers import ClusterWatch, PodTrouble
+from tidemark_operator.health import create_health_app
+from tidemark_operator.json_log import set_up
+from tidemark_operator.leading import LeadingOperator, is_pod_terminated
+from tidemark_operator.lease import ControllerLease, LeaseSettings
+from tidemark_operator.manifests.pods import PodSettings
+from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
+from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
+from tidemark_operator.runtimes.pods import PodRuntime
+from tidemark_operator.stores import kubernetes
+from tidemark_operator.stores.kubernetes import KubernetesStore
+
+log = logging.getLogger(__name__)
+
+
+class SettingsError(Exception):
+    """A setting that cannot be; the text says which, and what was expected."""
+
+
+class WatchEnded(Exception):
+    """kopf ended: nothing would be heard any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    namespace: str  # where the operator and its Lease are
+    pod_name: str
+    pod_uid: str
+    pod_ip: str
+    controllers: str  # what brokers are told: host:port of the headless Service
+    watch_namespaces: tuple[str, ...] = ()  # empty: all
+    default_pool_spec: dict[str, Any] = field(default_factory=dict)
+    controller_port: int = 8070
+    health_port: int = 8080
+    log_level: str = "info"
+    kubeconfig: str | None = None  # outside of a pod
+
+    @property
+    def identity(self) -> str:
+        return f"{self.pod_name}/{self.pod_uid}"
+
+    @property
+    def address(self) -> str:
+        host = f"[{self.pod_ip}]" if ":" in self.pod_ip else self.pod_ip
+        return f"{host}:{self.controller_port}"
+
+
+def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
+    """Raises SettingsError."""
+    names = ("POD_NAME", "POD_NAMESPACE", "POD_UID", "POD_IP")
+    missing = [name for name in names if not environment.get(name)]
+    if missing:
+        raise SettingsError(f"{', '.join(missing)}: expected a value (downward API), found none")
+    namespace = environment["POD_NAMESPACE"]
+    watched = environment.get("TIDEMARK_WATCH_NAMESPACES", "")
+    return OperatorSettings(
+        namespace=namespace,
+        pod_name=environment["POD_NAME"],
+        pod_uid=environment["POD_UID"],
+        pod_ip=environment["POD_IP"],
+        controllers=environment.get(
+            "TIDEMARK_CONTROLLERS", f"tidemark-operator.{namespace}.svc:8070"
+        ),
+        watch_namespaces=tuple(name.strip() for name in watched.split(",") if name.strip()),
+        default_pool_spec=_pool_spec(environment.get("TIDEMARK_DEFAULT_POOL", "{}")),
+        log_level=_log_level(environment.get("TIDEMARK_LOG_LEVEL", "info")),
+        kubeconfig=environment.get("KUBECONFIG"),
+    )
+
+
+def _pool_spec(text: str) -> dict[str, Any]:
+    try:
+        spec = json.loads(text)
+    except ValueError as error:
+        raise SettingsError(f"TIDEMARK_DEFAULT_POOL: expected JSON: {error}") from error
+    if not isinstance(spec, dict):
+        raise SettingsError(f"TIDEMARK_DEFAULT_POOL: expected an object, found {text[:80]}")
+    return spec
+
+
+def _log_level(text: str) -> str:
+    if text not in ("debug", "info", "warning", "error"):
+        raise SettingsError(f"TIDEMARK_LOG_LEVEL: expected debug|info|warning|error, found {text}")
+    return text
+
+
+class Operator:
+    """All parts of one process, connected."""
+
+    def __init__(self, settings: OperatorSettings, store: KubernetesStore) -> None:
+        controller_settings = ControllerSettings(advertised_address=settings.address)
+        self.controller = ControllerService(
+            store,
+            settings=controller_settings,
+            clock=MonotonicClock(),
+            probe=HttpProbe(controller_settings.probe_timeout_ms),
+            on_change=self._on_change,
+        )
+        self._queue = WorkQueue()
+        self._reconciler = Reconciler(
+            store,
+            self.controller,
+            PodRuntime(store, PodSettings(controllers=settings.controllers)),
+            settings=ReconcilerSettings(default_pool_spec=settings.default_pool_spec),
+            add=self._queue.add,
+        )
+        self.leading = LeadingOperator(self.controller, self._reconciler, self._queue)
+        self.lease = ControllerLease(
+            store,
+            settings.identity,
+            settings.address,
+            leader=self.leading,
+            clock=LeaseSystemClock(),
+            settings=LeaseSettings(namespace=settings.namespace),
+            is_holder_terminated=lambda identity: is_pod_terminated(
+                store, settings.namespace, identity
+            ),
+        )
+
+    def _on_change(self, change: Change) -> None:
+        self._reconciler.on_change(change)
+
+
+async def run(settings: OperatorSettings) -> None:
+    """Until SIGTERM or SIGINT. Raises WatchEnded, and StoreError when there is no API server."""
+    store = await kubernetes.connect(
+        kubeconfig=settings.kubeconfig, namespaces=settings.watch_namespaces
+    )
+    operator = Operator(settings, store)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    watch_end: asyncio.Future[BaseException | None] = loop.create_future()
+    watch = _watch(settings, operator, loop, watch_end)
+    api = await serve(operator.controller, _listen(settings.controller_port))
+    health = await _serve_health(operator, settings.health_port)
+    watch.start()
+    log.info("operator started", extra={"identity": settings.identity, "address": settings.address})
+    try:
+        await _until_stopped(operator, stop, watch_end)
+    finally:
+        await asyncio.to_thread(watch.stop)
+        await health.cleanup()
+        await api.cleanup()
+        await store.close()
+
+
+async def _until_stopped(
+    operator: Operator, stop: asyncio.Event, watch_end: "asyncio.Future[BaseException | None]"
+) -> None:
+    """Leaving cancels the Lease's task, which steps down and releases."""
+    async with asyncio.TaskGroup() as tasks:
+        lease = tasks.create_task(operator.lease.run(), name="lease")
+        sweeps = tasks.create_task(operator.leading.sweep_forever(random.Random()), name="sweeps")
+        stopping = tasks.create_task(stop.wait(), name="stop")
+        await asyncio.wait((stopping, watch_end), return_when=asyncio.FIRST_COMPLETED)
+        for task in (lease, sweeps, stopping):
+            task.cancel()
+    if watch_end.done() and not stop.is_set():
+        raise WatchEnded("the watch of the cluster ended") from watch_end.result()
+
+
+def _watch(
+    settings: OperatorSettings,
+    operator: Operator,
+    loop: asyncio.AbstractEventLoop,
+    watch_end: "asyncio.Future[BaseException | None]",
+) -> ClusterWatch:
+    def from_thread(act: Callable[[Any], None], value: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: we are ending
+            loop.call_soon_threadsafe(act, value)
+
+    def on_end(error: BaseException | None) -> None:
+        if not watch_end.done():
+            watch_end.set_result(error)
+
+    def on_key(key: WorkKey) -> None:
+        from_thread(operator.leading.on_key, key)
+
+    def on_trouble(trouble: PodTrouble) -> None:
+        from_thread(operator.leading.on_trouble, trouble)
+
+    return ClusterWatch(
+        namespaces=settings.watch_namespaces,
+        on_key=on_key,
+        on_trouble=on_trouble,
+        on_end=lambda error: from_thread(on_end, error),
+    )
+
+
+async def _serve_health(operator: Operator, port: int) -> web.AppRunner:
+    runner = web.AppRunner(create_health_app(operator.controller), access_log=None)
+    await runner.setup()
+    await web.SockSite(runner, _listen(port)).start()
+    return runner
+
+
+def _listen(port: int) -> socket.socket:
+    """Both families where the machine has them."""
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))
+
+
+def main() -> None:
+    try:
+        settings = read_settings(os.environ)
+    except SettingsError as error:
+        sys.exit(f"tidemark-operator: {error}")
+    set_up(settings.log_level)
+    try:
+        uvloop.run(run(settings))
+    except WatchEnded as error:
+        log.error("operator ends: its pod starts it again", extra={"error": repr(error.__cause__)})
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""BrokerPools: what is due (pure), and the reconciler over a real store."""
+
+import asyncio
+from pathlib import Path
+
+from tidemark_operator.manifests.specs import PoolSpec
+from tidemark_operator.reconcile.plan_pool import plan_pool
+from tidemark_operator.runtimes.broker_runtime import (
+    BrokerProcess,
+    MakeBootstrap,
+    MakeDisruptionBudget,
+    MakeEndpoint,
+    MakeStorage,
+    MarkStorage,
+    ObservedBroker,
+    ObservedPool,
+    StartBroker,
+    StopBroker,
+)
+from tidemark_operator.stores.object_store import BROKER_POOL
+from tidemark_protocol.ids import BrokerId
+
+from tests.unit.reconcile.reconcile_world import NAMESPACE, World
+
+POOL = PoolSpec("shop", "default", "uid", 1, 1, "image", "Never", "1Gi", None, "Retain")
+ZERO = BrokerId(0)
+
+
+def test_an_empty_namespace_gets_all_in_one_pass_storage_first() -> None:
+    actions = plan_pool(POOL, ObservedPool((), False, False))
+    assert actions == (
+        MakeBootstrap(),
+        MakeStorage(ZERO),
+        StartBroker(ZERO),
+        MakeEndpoint(ZERO),
+        MakeDisruptionBudget(),
+    )
+
+
+def test_a_deleted_pod_comes_back_with_its_claim_and_id() -> None:
+    left = ObservedBroker(ZERO, BrokerProcess.ABSENT, storage_policy="Retain")
+    assert plan_pool(POOL, ObservedPool((left,))) == (StartBroker(ZERO),)
+
+
+def test_a_pod_on_its_way_out_is_waited_for() -> None:
+    stopping = ObservedBroker(ZERO, BrokerProcess.STOPPING, "a", storage_policy="Retain")
+    assert plan_pool(POOL, ObservedPool((stopping,))) == ()
+
+
+def test_the_remains_of_an_ended_pod_are_cleared_away() -> None:
+    ended = ObservedBroker(ZERO, BrokerProcess.EXITED, "a", storage_policy="Retain")
+    assert plan_pool(POOL, ObservedPool((ended,))) == (StopBroker(ZERO, "a"),)
+
+
+def test_nothing_starts_on_storage_that_is_being_deleted() -> None:
+    going = ObservedBroker(ZERO, BrokerProcess.ABSENT, storage_is_going=True)
+    assert plan_pool(POOL, ObservedPool((going,))) == ()
+
+
+def test_storage_gets_the_pools_deletion_policy() -> None:
+    other = ObservedBroker(ZERO, BrokerProcess.RUNNING, "a", storage_policy="Delete")
+    assert plan_pool(POOL, ObservedPool((other,))) == (MarkStorage(ZERO),)
+
+
+def test_brokers_beyond_replicas_are_left_alone() -> None:
+    running = ObservedBroker(ZERO, BrokerProcess.RUNNING, "a", storage_policy="Retain")
+    beyond = ObservedBroker(BrokerId(7), BrokerProcess.ABSENT, storage_policy="Retain")
+    assert plan_pool(POOL, ObservedPool((running, beyond))) == ()
+
+
+def test_a_pool_is_ready_when_all_its_brokers_are_active(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        await world.apply(BROKER_POOL, "default", replicas=3)
+        world.controller.active = {0, 2}
+        await world.pass_pool()
+        condition = await world.condition(BROKER_POOL, "default")
+        assert condition["message"] == "2 of 3 brokers are active; not active: 1"
+        world.controller.active = {0, 1, 2}
+        await world.pass_pool()
+        assert (await world.condition(BROKER_POOL, "default"))["status"] == "True"
+        status = (await world.stored(BROKER_POOL, "default"))["status"]
+        assert (status["replicas"], status["activeBrokers"]) == (3, 3)
+        world.store.close()
+
+    asyncio.run(story())
+
+
+def test_a_deleted_pool_is_confirmed_by_a_live_read(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        await world.pass_pool()
+        assert world.runtime.gone == [f"{NAMESPACE}/default"]
+        world.store.close()
+
+    asyncio.run(story())

@@ -1,0 +1,300 @@
+"""Topics through the reconciler, over a real store."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidemark_operator.stores.object_store import BROKER_POOL, PARTITION_SLICE, TOPIC
+
+from tests.unit.reconcile.reconcile_world import NAMESPACE, World
+
+Story = Callable[[World], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def tell(tmp_path: Path) -> Callable[[Story], None]:
+    def run(story: Story) -> None:
+        world = World(tmp_path)
+        try:
+            asyncio.run(story(world))
+        finally:
+            world.store.close()
+
+    return run
+
+
+def test_one_manifest_is_enough(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await world.topic(partitions=3)
+        await world.pass_topic()
+        pool = await world.stored(BROKER_POOL, "default")
+        assert pool["spec"]["replicas"] == 3
+        assert (await world.condition())["reason"] == "WaitingForBrokers"
+        await world.pass_pool()
+        world.controller.active = {0, 1, 2}
+        await world.pass_topic()
+        topic = await world.stored(TOPIC, "orders")
+        status = topic["status"]
+        assert (await world.condition())["status"] == "True"
+        assert (status["inSync"], status["underReplicated"], status["leaderless"]) == ("9/9", 0, 0)
+        assert status["topicId"] == topic["metadata"]["uid"]
+
+    tell(story)
+
+
+def test_the_default_pool_has_brokers_enough_for_the_topic(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await world.topic(replicationFactor=5)
+        await world.pass_topic()
+        pool = await world.stored(BROKER_POOL, "default")
+        assert pool["spec"]["replicas"] == 5
+
+    tell(story)
+
+
+def test_a_topic_begins_once_min_insync_replicas_are_active(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await world.topic()
+        world.controller.active = {2}
+        await world.pass_topic()
+        assert (await world.condition())["message"] == (
+            "1 of 3 brokers of pool default are active; not active: 0, 1"
+        )
+        world.controller.active = {0, 2}
+        await world.pass_topic()
+        assert (await world.condition())["status"] == "True"
+
+    tell(story)
+
+
+def test_another_missing_pool_is_a_condition(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await world.topic(brokerPool="mine")
+        await world.pass_topic()
+        condition = await world.condition()
+        assert (condition["status"], condition["reason"]) == ("False", "BrokerPoolNotFound")
+        assert await world.store.list(BROKER_POOL, NAMESPACE) == []
+
+    tell(story)
+
+
+def test_fewer_brokers_than_replication_factor_says_which_number_to_change(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        await world.apply(BROKER_POOL, "default", replicas=2)
+        world.controller.active = {0, 1}
+        await world.topic(replicationFactor=3)
+        await world.pass_topic()
+        condition = await world.condition()
+        assert condition["reason"] == "NotEnoughBrokers"
+        assert "set its spec.replicas to at least 3" in condition["message"]
+        assert world.controller.calls == []
+
+    tell(story)
+
+
+def test_a_manifest_that_reached_the_store_around_the_rules_is_told_so(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        await world.topic(config={"min.insync.replica": "2"})
+        await world.pass_topic()
+        condition = await world.condition()
+        assert condition["reason"] == "InvalidSpec"
+        assert 'the nearest known name is "min.insync.replicas"' in condition["message"]
+
+    tell(story)
+
+
+def test_a_pass_over_an_unchanged_cluster_writes_nothing(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await world.ready_topic(partitions=3)
+        await world.topic("broken", brokerPool="mine")
+        await world.settle()
+        before = world.store.writes, len(world.runtime.actions)
+        for key in await world.reconciler.all_keys(None):
+            await world.reconciler.reconcile(key)
+        assert (world.store.writes, len(world.runtime.actions)) == before  # I21
+        world.reconciler = world.new_reconciler()
+        for key in await world.reconciler.all_keys(None):
+            await world.reconciler.reconcile(key)
+        assert world.store.writes == before[0]  # I21: after a restart too
+
+    tell(story)
+
+
+def test_more_partitions_are_added_behind_the_first(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await world.ready_topic(partitions=2)
+        await world.topic(partitions=4)
+        await world.pass_topic()
+        assert "add [[2, 0, 1], [0, 1, 2]] at 2" in world.controller.calls
+        assert (await world.stored(TOPIC, "orders"))["status"]["inSync"] == "12/12"
+
+    tell(story)
+
+
+def test_a_new_config_is_told_to_the_controller_once(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await world.ready_topic()
+        await world.topic(config={"min.insync.replicas": "1"})
+        await world.pass_topic()
+        await world.pass_topic()
+        assert world.controller.calls == ["create orders", "update orders"]
+
+    tell(story)
+
+
+def test_a_deleted_topic_is_retained_and_adopted_by_its_successor(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        former = await world.ready_topic(partitions=3)
+        await world.store.delete(TOPIC, NAMESPACE, "orders")
+        await world.pass_topic()
+        (item,) = await world.store.list(PARTITION_SLICE, NAMESPACE)
+        assert item["retained"] is True
+        await world.topic(partitions=3)
+        await world.pass_topic()
+        heir = await world.stored(TOPIC, "orders")
+        assert heir["metadata"]["uid"] != former["metadata"]["uid"]
+        assert heir["status"]["topicId"] == former["metadata"]["uid"]
+        assert (await world.condition())["status"] == "True"
+        await world.settle()
+        assert sum(call.startswith("delete") for call in world.controller.calls) == 1
+
+    tell(story)
+
+
+def test_deleted_and_made_anew_before_anybody_looked(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        former = await world.ready_topic()
+        await world.store.delete(TOPIC, NAMESPACE, "orders")
+        await world.topic()
+        await world.pass_topic()
+        heir = await world.stored(TOPIC, "orders")
+        assert heir["status"]["topicId"] == former["metadata"]["uid"]
+
+    tell(story)
+
+
+def test_deletion_policy_delete_removes_the_slices(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        former = await world.ready_topic(deletionPolicy="Delete")
+        await world.store.delete(TOPIC, NAMESPACE, "orders")
+        await world.topic(deletionPolicy="Delete")
+        await world.pass_topic()
+        assert f"delete {former['metadata']['uid']} retain=False" in world.controller.calls
+        heir = await world.stored(TOPIC, "orders")
+        assert heir["status"]["topicId"] == heir["metadata"]["uid"]
+
+    tell(story)
+
+
+def test_the_policy_that_counts_is_the_slices_own_copy(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        former = await world.ready_topic(deletionPolicy="Delete")
+        await world.topic(deletionPolicy="Retain")
+        await world.pass_topic()
+        await world.store.delete(TOPIC, NAMESPACE, "orders")
+        await world.pass_topic()
+        assert f"delete {former['metadata']['uid']} retain=True" in world.controller.calls
+
+    tell(story)
+
+
+def test_slices_that_another_topic_adopted_survive_a_sweep(tell: Callable[[Story], None]) -> None:
+    """The slices are named after the former object, which is gone for good."""
+
+    async def story(world: World) -> None:
+        former = await world.ready_topic(deletionPolicy="Delete")
+        await world.topic(deletionPolicy="Retain")
+        await world.pass_topic()
+        await world.store.delete(TOPIC, NAMESPACE, "orders")
+        await world.pass_topic()
+        await world.topic("heir", topicName="orders", deletionPolicy="Delete")
+        await world.pass_topic("heir")
+        heir = await world.stored(TOPIC, "heir")
+        assert heir["status"]["topicId"] == former["metadata"]["uid"]
+        await world.pass_topic("orders")
+        assert sum(call.startswith("delete") for call in world.controller.calls) == 1
+
+    tell(story)
+
+
+def test_retained_data_with_other_numbers_is_not_adopted(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await world.ready_topic(partitions=3)
+        await world.store.delete(TOPIC, NAMESPACE, "orders")
+        await world.pass_topic()
+        await world.topic(partitions=2)
+        await world.pass_topic()
+        condition = await world.condition()
+        assert condition["reason"] == "RetainedDataDiffers"
+        assert "set partitions to 3" in condition["message"]
+
+    tell(story)
+
+
+def test_the_oldest_topic_has_the_name(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await world.ready_topic()
+        await world.topic("late", topicName="orders")
+        await world.pass_topic("late")
+        condition = await world.condition(name="late")
+        assert condition["reason"] == "TopicNameTaken"
+        assert "older Topic orders" in condition["message"]
+
+    tell(story)
+
+
+def test_churn_costs_one_status_write_a_second_and_the_last_state_lands(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        from dataclasses import replace
+
+        topic = await world.ready_topic()
+        topic_id = topic["metadata"]["uid"]
+        world.time_ms = 60_000
+        before = world.store.writes
+        view = world.controller.views[topic_id]
+        again_ms: int | None = None
+        for turn in range(100):
+            in_sync = 2 + turn % 2
+            (state,) = view.partitions
+            members = view.partitions[0].in_sync_replicas[:in_sync]
+            world.controller.views[topic_id] = replace(
+                view, partitions=(replace(state, in_sync_replicas=members),)
+            )
+            again_ms = await world.pass_topic()
+            world.time_ms += 10
+        assert world.store.writes - before <= 6
+        if again_ms is not None:
+            world.time_ms += again_ms
+            await world.pass_topic()
+        assert (await world.stored(TOPIC, "orders"))["status"]["inSync"] == "3/3"
+
+    tell(story)
+
+
+def test_a_conditions_time_moves_only_when_its_status_flips(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await world.topic()
+        await world.pass_topic()
+        first = await world.condition()
+        world.time_ms = 5000
+        world.controller.active = {1}
+        await world.pass_topic()
+        second = await world.condition()
+        assert second["message"] != first["message"]
+        assert second["lastTransitionTime"] == first["lastTransitionTime"]
+        world.time_ms = 9000
+        world.controller.active = {0, 1, 2}
+        await world.pass_topic()
+        assert (await world.condition())["lastTransitionTime"] == "2026-01-01T00:00:09Z"
+
+    tell(story)
