@@ -33,10 +33,12 @@ class LeaderEpochs:
         """True if anything changed. Entries that contradict the new one are dropped first."""
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}: expected both from 0 on")
-        if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
-            return False
-        keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
-        self._cut(keep)
+        known = bisect_left(self._epochs, epoch)
+        if known < len(self._epochs) and self._epochs[known] == epoch:
+            # Kafka would begin this epoch anew here; but batches before may carry it (I5).
+            if self._starts[known] <= start_offset:
+                return self._cut(known + 1)
+        self._cut(min(known, bisect_left(self._starts, start_offset)))
         self._epochs.append(epoch)
         self._starts.append(start_offset)
         return True

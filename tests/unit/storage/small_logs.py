@@ -1,0 +1,75 @@
+"""Logs of a few small batches, as the storage tests need them."""
+
+from pathlib import Path
+
+from tidemark_broker.storage.disk import Disk, OsDisk
+from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
+from tidemark_broker.storage.record_batch import (
+    Batch,
+    NewRecord,
+    build_batch,
+    read_header,
+    read_records,
+    split_batches,
+)
+from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
+
+TOPIC_ID = TopicId("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+OTHER_TOPIC_ID = TopicId("0e9b7a1c-1111-4222-8333-444455556666")
+KILLED = Offset(0)
+ALL = Offset(2**62)
+
+
+def batch_of(*values: bytes, timestamp_ms: int = 1_000) -> Batch:
+    data = build_batch([NewRecord(None, value) for value in values], timestamp_ms=timestamp_ms)
+    return split_batches(memoryview(data), max_batch_bytes=len(data))[0]
+
+
+def open_log(
+    directory: Path,
+    disk: Disk | None = None,
+    *,
+    recovery_point: Offset | None = KILLED,
+    settings: LogSettings | None = None,
+) -> PartitionLog:
+    directory.mkdir(exist_ok=True)
+    return PartitionLog(
+        disk or OsDisk(),
+        directory,
+        topic="orders",
+        topic_id=TOPIC_ID,
+        partition=0,
+        settings=settings or LogSettings(),
+        recovery_point=recovery_point,
+    )
+
+
+def append(log: PartitionLog, *values: bytes, epoch: int = 0, timestamp_ms: int = 1_000) -> None:
+    batch = batch_of(*values, timestamp_ms=timestamp_ms)
+    log.append_as_leader([batch], leader_epoch=LeaderEpoch(epoch))
+
+
+def read_all(log: PartitionLog) -> bytes:
+    """Through every segment, as a follower would."""
+    parts = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, max_bytes=1 << 20, end_offset=ALL)
+        parts.append(data)
+        offset = headers_of(data)[-1].next_offset
+    return b"".join(parts)
+
+
+def headers_of(data: bytes) -> list:
+    headers = []
+    position = 0
+    while position < len(data):
+        headers.append(read_header(data, position))
+        position += headers[-1].size_bytes
+    return headers
+
+
+def values_of(log: PartitionLog) -> list[tuple[int, bytes | None]]:
+    data = memoryview(read_all(log))
+    batches = split_batches(data, max_batch_bytes=max(1, len(data)))
+    return [(r.offset, r.value) for batch in batches for r in read_records(batch.data)]

@@ -1,0 +1,69 @@
+"""Kafka's small files: written byte for byte, read whole or not at all."""
+
+import pytest
+from tidemark_broker.storage import checkpoints
+
+from tests.unit.storage.small_logs import TOPIC_ID
+
+
+def test_offsets_are_written_as_kafka_writes_them():
+    data = checkpoints.encode_offsets({("orders", 0): 5, ("a.b_c-d", 11): 2**40})
+    assert data == b"0\n2\norders 0 5\na.b_c-d 11 1099511627776\n"
+    assert checkpoints.decode_offsets(data) == {("orders", 0): 5, ("a.b_c-d", 11): 2**40}
+
+
+def test_an_empty_file_has_no_entries():
+    assert checkpoints.decode_offsets(b"") == {}
+    assert checkpoints.decode_epochs(b"") == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"1\n0\n",
+        b"0\n",
+        b"0\n2\norders 0 5\n",
+        b"0\n1\norders 0\n",
+        b"0\n1\norders 0 -5\n",
+        b"0\n1\norders 0 5 6\n",
+        b"0\nx\n",
+        b"\x00" * 40,
+        b"\xff\xfe",
+        b"0\n1\norders 0 " + b"9" * 30,
+    ],
+)
+def test_a_file_that_is_not_whole_is_not_used(data):
+    with pytest.raises(checkpoints.MalformedFile):
+        checkpoints.decode_offsets(data)
+
+
+def test_epochs_must_rise():
+    data = checkpoints.encode_epochs([(1, 0), (3, 7)])
+    assert data == b"0\n2\n1 0\n3 7\n"
+    assert checkpoints.decode_epochs(data) == [(1, 0), (3, 7)]
+    with pytest.raises(checkpoints.MalformedFile, match="3@7 after 4@5"):
+        checkpoints.decode_epochs(b"0\n2\n4 5\n3 7\n")
+
+
+def test_the_topic_id_is_written_in_22_characters():
+    data = checkpoints.encode_partition_metadata(TOPIC_ID)
+    assert data == b"version: 0\ntopic_id: a6e4EJ2tEdGAtADAT9QwyA"
+    assert checkpoints.decode_partition_metadata(data) == TOPIC_ID
+    for bad in (b"", b"version: 1\ntopic_id: a6e4EJ2tEdGAtADAT9QwyA", b"version: 0\ntopic_id: x"):
+        with pytest.raises(checkpoints.MalformedFile):
+            checkpoints.decode_partition_metadata(bad)
+
+
+def test_the_stop_proof_is_kafkas_json():
+    assert checkpoints.encode_clean_stop(7) == b'{"version": 0, "brokerEpoch": 7}'
+    assert checkpoints.decode_clean_stop(b'{"version":0,"brokerEpoch":7}') == 7
+    for bad in (b"", b"{}", b'{"version":1,"brokerEpoch":7}', b'{"version":0,"brokerEpoch":true}'):
+        with pytest.raises(checkpoints.MalformedFile):
+            checkpoints.decode_clean_stop(bad)
+
+
+def test_properties_skip_comments_and_refuse_other_lines():
+    data = b"#Fri\n\nversion=1\nnode.id = 3\n"
+    assert checkpoints.decode_properties(data) == {"version": "1", "node.id": "3"}
+    with pytest.raises(checkpoints.MalformedFile, match="name=value"):
+        checkpoints.decode_properties(b"nonsense\n")

@@ -1,0 +1,317 @@
+"""One log on a good disk: append, read, roll, truncate, reopen, flush."""
+
+import pytest
+from tidemark_broker.storage.errors import CorruptBatch, InvalidBatch, OffsetGap, OffsetOutOfRange
+from tidemark_broker.storage.partition_log import LogSettings
+from tidemark_broker.storage.record_batch import split_batches
+
+from tests.unit.storage.faulty_disk import FaultyDisk
+from tests.unit.storage.small_logs import (
+    ALL,
+    append,
+    batch_of,
+    headers_of,
+    open_log,
+    read_all,
+    values_of,
+)
+
+BATCH_BYTES = len(batch_of(b"a").data)
+
+
+def segment_names(directory) -> list[str]:
+    return sorted(path.name for path in directory.glob("*.log"))
+
+
+def follow(leader, follower, **limits) -> None:
+    data = leader.read(follower.log_end_offset, max_bytes=1 << 20, end_offset=ALL)
+    follower.append_as_follower(memoryview(data))
+
+
+def test_a_leader_gives_offsets_and_its_epoch_and_leaves_the_crc_alone(tmp_path):
+    log = open_log(tmp_path / "log")
+    log.append_as_leader([batch_of(b"a", b"b"), batch_of(b"c")], leader_epoch=4)
+    appended = log.append_as_leader([batch_of(b"d")], leader_epoch=4)
+    assert (appended.first_offset, appended.last_offset, log.log_end_offset) == (3, 3, 4)
+    batches = split_batches(memoryview(read_all(log)), max_batch_bytes=1000)
+    assert [(b.header.base_offset, b.header.partition_leader_epoch) for b in batches] == [
+        (0, 4),
+        (2, 4),
+        (3, 4),
+    ]
+    assert log.epoch_entries == ((4, 0),)
+
+
+def test_a_follower_keeps_every_byte(tmp_path):
+    leader, follower = open_log(tmp_path / "leader"), open_log(tmp_path / "follower")
+    append(leader, b"a", b"b", epoch=1)
+    append(leader, b"c", epoch=3)
+    follow(leader, follower)
+    assert read_all(follower) == read_all(leader)
+    assert follower.epoch_entries == leader.epoch_entries == ((1, 0), (3, 2))
+    assert follower.append_as_follower(memoryview(b"")) is None
+
+
+def test_a_follower_refuses_a_gap_and_keeps_nothing(tmp_path):
+    leader, follower = open_log(tmp_path / "leader"), open_log(tmp_path / "follower")
+    append(leader, b"a")
+    append(leader, b"b")
+    with pytest.raises(OffsetGap, match="expected a batch at offset 0, found one at 1"):
+        follower.append_as_follower(memoryview(leader.read(1, max_bytes=1, end_offset=ALL)))
+    follow(leader, follower)
+    with pytest.raises(OffsetGap, match="expected a batch at offset 2, found one at 0"):
+        follower.append_as_follower(memoryview(leader.read(0, max_bytes=1, end_offset=ALL)))
+    assert follower.log_end_offset == 2
+
+
+def test_a_follower_refuses_an_epoch_that_falls(tmp_path):
+    follower, leader = open_log(tmp_path / "follower"), open_log(tmp_path / "leader")
+    append(follower, b"a", epoch=5)
+    append(leader, b"x", epoch=4)
+    append(leader, b"y", epoch=4)
+    with pytest.raises(CorruptBatch, match="leader epoch 5 or later, found 4"):
+        follower.append_as_follower(memoryview(leader.read(1, max_bytes=1, end_offset=ALL)))
+    assert follower.epoch_entries == ((5, 0),)
+
+
+def test_an_epoch_without_batches_gives_way_to_what_the_leader_has(tmp_path):
+    follower, leader = open_log(tmp_path / "follower"), open_log(tmp_path / "leader")
+    append(leader, b"a", epoch=4)
+    follow(leader, follower)
+    follower.assign_epoch(5, 1)
+    append(leader, b"b", epoch=4)
+    follow(leader, follower)
+    assert follower.epoch_entries == ((4, 0),)
+
+
+def test_a_corrupt_batch_in_the_middle_keeps_a_follower_from_taking_any(tmp_path):
+    leader, follower = open_log(tmp_path / "leader"), open_log(tmp_path / "follower")
+    for value in (b"a", b"b", b"c"):
+        append(leader, value)
+    data = bytearray(read_all(leader))
+    data[BATCH_BYTES + 65] ^= 4
+    with pytest.raises(CorruptBatch, match=f"byte {BATCH_BYTES}"):
+        follower.append_as_follower(memoryview(bytes(data)))
+    assert (follower.log_end_offset, follower.size_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize(("offset", "value"), [(22, 0x20), (60, 0)])
+def test_a_leader_refuses_control_batches_and_counts_that_leave_holes(tmp_path, offset, value):
+    log = open_log(tmp_path / "log")
+    batch = batch_of(b"a")
+    data = bytearray(batch.data)
+    data[offset] = value
+    header = headers_of(bytes(data))[0]
+    with pytest.raises(InvalidBatch):
+        log.append_as_leader([batch._replace(header=header)], leader_epoch=0)
+    assert log.log_end_offset == 0
+
+
+def test_reads_end_before_the_end_offset_and_return_the_first_batch_whole(tmp_path):
+    log = open_log(tmp_path / "log")
+    for value in (b"a", b"b", b"c", b"d"):
+        append(log, value, value)
+    assert [h.base_offset for h in headers_of(log.read(3, max_bytes=1, end_offset=ALL))] == [2]
+    assert [h.base_offset for h in headers_of(log.read(0, max_bytes=9999, end_offset=5))] == [0, 2]
+    assert log.read(4, max_bytes=9999, end_offset=5) == b""
+    assert log.read(8, max_bytes=9999, end_offset=ALL) == b""
+    two = log.read(0, max_bytes=len(batch_of(b"a", b"a").data) * 2 + 70, end_offset=ALL)
+    assert [h.base_offset for h in headers_of(two)] == [0, 2]
+    with pytest.raises(OffsetOutOfRange, match="offset 9 is out of range: the log holds 0 to 8"):
+        log.read(9, max_bytes=1, end_offset=ALL)
+
+
+def test_reads_that_go_on_where_the_last_one_ended_cross_segments(tmp_path):
+    log = open_log(tmp_path / "log", settings=LogSettings(segment_bytes=BATCH_BYTES * 2))
+    seen = []
+    offset = 0
+    for number in range(9):
+        append(log, b"%d" % number)
+        data = log.read(offset, max_bytes=1, end_offset=ALL)
+        seen += [header.base_offset for header in headers_of(data)]
+        offset = seen[-1] + 1
+    assert seen == list(range(9))
+    assert len(segment_names(log.directory)) == 5
+
+
+def test_segments_are_rolled_by_size(tmp_path):
+    log = open_log(tmp_path / "log", settings=LogSettings(segment_bytes=BATCH_BYTES * 2))
+    for value in (b"a", b"b", b"c", b"d", b"e"):
+        append(log, value)
+    assert segment_names(log.directory) == [f"{base:020d}.log" for base in (0, 2, 4)]
+    assert [value for _, value in values_of(log)] == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_segments_are_rolled_by_the_age_of_their_records(tmp_path):
+    log = open_log(tmp_path / "log", settings=LogSettings(segment_ms=100))
+    for timestamp_ms in (1000, 1100, 1101, 1150):
+        append(log, b"x", timestamp_ms=timestamp_ms)
+    assert segment_names(log.directory) == [f"{base:020d}.log" for base in (0, 2)]
+
+
+def test_index_files_have_kafkas_layout(tmp_path):
+    settings = LogSettings(segment_bytes=BATCH_BYTES * 4, index_interval_bytes=BATCH_BYTES + 1)
+    log = open_log(tmp_path / "log", settings=settings)
+    for number in range(5):
+        append(log, b"x", timestamp_ms=1000 + number)
+    stem = log.directory / f"{0:020d}"
+    # One entry: the third batch, after more than an interval; then the last timestamp when sealed.
+    assert stem.with_suffix(".index").read_bytes() == bytes.fromhex(
+        f"00000002{BATCH_BYTES * 2:08x}"
+    )
+    assert stem.with_suffix(".timeindex").read_bytes() == bytes.fromhex(
+        f"{1002:016x}00000002{1003:016x}00000003"
+    )
+
+
+def test_offsets_are_found_by_timestamp(tmp_path):
+    settings = LogSettings(segment_bytes=BATCH_BYTES * 4, index_interval_bytes=BATCH_BYTES)
+    log = open_log(tmp_path / "log", settings=settings)
+    for timestamp_ms in (10, 20, 20, 40, 30, 50, 60):
+        append(log, b"x", timestamp_ms=timestamp_ms)
+    found = {t: log.offset_for_timestamp(t) for t in (0, 20, 25, 41, 60, 61)}
+    assert found == {
+        0: (0, 10),
+        20: (1, 20),
+        25: (3, 40),
+        41: (5, 50),
+        60: (6, 60),
+        61: None,
+    }
+
+
+def test_truncation_never_splits_a_batch(tmp_path):
+    log = open_log(tmp_path / "log")
+    for value in (b"a", b"b", b"c"):
+        append(log, value, value)
+    assert log.truncate_to(3) == 4
+    assert log.log_end_offset == 2
+    append(log, b"new")
+    assert values_of(log) == [(0, b"a"), (1, b"a"), (2, b"new")]
+
+
+def test_truncation_into_an_older_segment_drops_the_later_ones(tmp_path):
+    settings = LogSettings(segment_bytes=BATCH_BYTES * 2, index_interval_bytes=1)
+    log = open_log(tmp_path / "log", settings=settings)
+    for number in range(7):
+        append(log, b"%d" % number, epoch=number)
+    log.flush()
+    assert log.recovery_point == 7
+    assert log.truncate_to(3) == 4
+    assert segment_names(log.directory) == [f"{base:020d}.log" for base in (0, 2)]
+    assert (log.log_end_offset, log.recovery_point, log.latest_epoch) == (3, 3, 2)
+    append(log, b"new", epoch=9)
+    assert values_of(log) == [(0, b"0"), (1, b"1"), (2, b"2"), (3, b"new")]
+    reopened = open_log(log.directory, settings=settings)
+    assert read_all(reopened) == read_all(log)
+    assert reopened.epoch_entries == ((0, 0), (1, 1), (2, 2), (9, 3))
+
+
+def test_truncation_at_or_past_the_end_only_drops_epochs_without_batches(tmp_path):
+    log = open_log(tmp_path / "log")
+    append(log, b"a", epoch=1)
+    log.assign_epoch(2, 1)
+    assert log.truncate_to(5) == 0
+    assert (log.log_end_offset, log.epoch_entries) == (1, ((1, 0),))
+
+
+def test_a_full_truncation_starts_an_empty_log_elsewhere(tmp_path):
+    log = open_log(tmp_path / "log")
+    append(log, b"a", epoch=1)
+    assert log.truncate_fully_and_start_at(100) == 1
+    assert (log.log_start_offset, log.log_end_offset, log.latest_epoch) == (100, 100, -1)
+    append(log, b"b", epoch=2)
+    assert values_of(open_log(log.directory)) == [(100, b"b")]
+
+
+def test_an_epoch_without_batches_survives_a_restart(tmp_path):
+    log = open_log(tmp_path / "log")
+    append(log, b"a", epoch=1)
+    log.assign_epoch(2, 1)
+    assert open_log(log.directory).epoch_entries == ((1, 0), (2, 1))
+
+
+@pytest.mark.parametrize(("epoch", "start_offset"), [(1, 1), (3, 0), (3, 2), (2, 0)])
+def test_an_epoch_that_contradicts_the_log_is_our_own_mistake(tmp_path, epoch, start_offset):
+    log = open_log(tmp_path / "log")
+    append(log, b"a", epoch=1)
+    log.assign_epoch(2, 1)
+    with pytest.raises(ValueError, match="the log ends at 1 in epoch 2"):
+        log.assign_epoch(epoch, start_offset)
+
+
+def test_verify_finds_a_flipped_bit_and_that_batch_is_never_read_again(tmp_path):
+    log = open_log(tmp_path / "log")
+    for value in (b"a", b"b", b"c"):
+        append(log, value)
+    path = log.directory / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[BATCH_BYTES * 2 - 1] ^= 1
+    path.write_bytes(data)
+    assert log.verify(0, max_bytes=BATCH_BYTES, end_offset=ALL) == 1
+    with pytest.raises(CorruptBatch):
+        log.verify(1, max_bytes=999, end_offset=ALL)
+    assert [h.base_offset for h in headers_of(log.read(0, max_bytes=999, end_offset=ALL))] == [0]
+    with pytest.raises(CorruptBatch):
+        log.read(1, max_bytes=999, end_offset=ALL)
+
+
+def test_an_index_that_lies_is_rebuilt_when_a_read_finds_out(tmp_path):
+    settings = LogSettings(segment_bytes=BATCH_BYTES * 6, index_interval_bytes=1)
+    log = open_log(tmp_path / "log", settings=settings)
+    for number in range(8):
+        append(log, b"%d" % number)
+    log.close()
+    index = log.directory / f"{0:020d}.index"
+    entries = bytearray(index.read_bytes())
+    entries[15] += 1  # the second entry's position, still between its neighbours
+    index.write_bytes(entries)
+    reopened = open_log(log.directory, recovery_point=None, settings=settings)
+    assert [value for _, value in values_of(reopened)] == [b"%d" % n for n in range(8)]
+    assert headers_of(reopened.read(2, max_bytes=1, end_offset=ALL))[0].base_offset == 2
+
+
+def test_the_append_path_never_syncs(tmp_path):
+    disk = FaultyDisk()
+    log = open_log(tmp_path / "log", disk, settings=LogSettings(segment_bytes=BATCH_BYTES * 2))
+    disk.done.clear()
+    for number in range(6):
+        append(log, b"x", epoch=number)
+    assert not [done for done in disk.done if done[0].startswith("sync")]
+
+
+def test_a_flush_syncs_segments_epochs_and_directory_and_then_moves_the_recovery_point(tmp_path):
+    disk = FaultyDisk()
+    log = open_log(tmp_path / "log", disk, settings=LogSettings(segment_bytes=BATCH_BYTES * 2))
+    for _ in range(3):
+        append(log, b"x")
+    disk.done.clear()
+    log.flush()
+    assert disk.done == [
+        ("sync", f"{0:020d}.log"),
+        ("sync", f"{2:020d}.log"),
+        ("sync", "leader-epoch-checkpoint"),
+        ("sync_directory", "log"),
+    ]
+    assert log.recovery_point == 3
+    append(log, b"x")
+    disk.done.clear()
+    log.flush()
+    assert disk.done == [("sync", f"{2:020d}.log")]
+
+
+def test_a_truncation_during_a_flush_keeps_the_recovery_point_low(tmp_path):
+    class TruncatesWhileSyncing(FaultyDisk):
+        def check(self, operation, path):
+            super().check(operation, path)
+            if operation == "sync" and path.suffix == ".log" and log.log_end_offset == 3:
+                log.truncate_to(1)
+                append(log, b"n", epoch=1)
+                append(log, b"n", epoch=1)
+                append(log, b"n", epoch=1)
+
+    log = open_log(tmp_path / "log", TruncatesWhileSyncing())
+    for _ in range(3):
+        append(log, b"x")
+    log.flush()
+    assert (log.log_end_offset, log.recovery_point) == (4, 0)

@@ -1,0 +1,201 @@
+"""Reopening after a kill: what is verified, what is cut, and how it is reported."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from tidemark_broker.storage.disk import OsDisk, OsFile
+from tidemark_broker.storage.partition_log import LogSettings
+from tidemark_broker.storage.recovery import RecoveryReport
+from tidemark_broker.storage.segment import SCAN_BYTES
+
+from tests.unit.storage.small_logs import append, batch_of, open_log, read_all, values_of
+
+BATCH_BYTES = len(batch_of(b"a").data)
+TWO_A_SEGMENT = LogSettings(segment_bytes=BATCH_BYTES * 2)
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Batches 0 to 6 in segments 0, 2, 4, 6; a new epoch with every second one."""
+    log = open_log(tmp_path / "log", settings=TWO_A_SEGMENT)
+    for number in range(7):
+        append(log, b"%d" % number, epoch=number // 2)
+    return log
+
+
+def segment(log, base_offset):
+    return log.directory / f"{base_offset:020d}.log"
+
+
+def flip(path, position, mask=1):
+    data = bytearray(path.read_bytes())
+    data[position] ^= mask
+    path.write_bytes(data)
+
+
+def reopen(log, recovery_point=0):
+    return open_log(log.directory, recovery_point=recovery_point, settings=TWO_A_SEGMENT)
+
+
+def test_a_whole_log_is_verified_and_kept(log):
+    reopened = reopen(log)
+    assert read_all(reopened) == read_all(log)
+    assert reopened.recovery == RecoveryReport(verified_segments=4)
+    assert (reopened.recovery_point, reopened.epoch_entries) == (0, log.epoch_entries)
+
+
+def test_only_segments_from_the_recovery_point_on_are_verified(log):
+    flip(segment(log, 2), BATCH_BYTES - 1)
+    reopened = reopen(log, recovery_point=5)
+    assert (reopened.log_end_offset, reopened.recovery.verified_segments) == (7, 2)
+
+
+def test_a_torn_tail_is_cut_and_told_from_damage(log):
+    append(log, b"7", epoch=3)
+    path = segment(log, 6)
+    path.write_bytes(path.read_bytes()[:-1])
+    reopened = reopen(log)
+    assert values_of(reopened) == [(n, b"%d" % n) for n in range(7)]
+    report = reopened.recovery
+    assert (report.cut_bytes, report.removed_segments) == (BATCH_BYTES - 1, 0)
+    assert report.only_a_torn_tail
+    assert f"{BATCH_BYTES} bytes, found only {BATCH_BYTES - 1}" in report.reason
+    append(reopened, b"new", epoch=4)
+    assert values_of(reopen(reopened))[-1] == (7, b"new")
+
+
+def test_a_flipped_bit_cuts_there_and_removes_all_later_segments(log):
+    flip(segment(log, 2), 2 * BATCH_BYTES - 1)
+    reopened = reopen(log)
+    assert values_of(reopened) == [(n, b"%d" % n) for n in range(3)]
+    assert sorted(p.name for p in log.directory.glob("*.log")) == [
+        segment(log, 0).name,
+        segment(log, 2).name,
+    ]
+    report = reopened.recovery
+    assert (report.cut_bytes, report.removed_segments) == (4 * BATCH_BYTES, 2)
+    assert not report.only_a_torn_tail
+    assert "CRC32C" in report.reason
+    assert reopened.epoch_entries == ((0, 0), (1, 2))
+
+
+def test_a_bit_flipped_in_the_epoch_of_the_last_batch_is_cut(log):
+    flip(segment(log, 6), 15, mask=8)  # outside the CRC
+    assert reopen(log).log_end_offset == 6
+
+
+@pytest.mark.parametrize("content", [None, b"", b"garbage", b"\x00" * 30])
+def test_epochs_are_derived_from_batches_where_the_checkpoint_is_lost(log, content):
+    path = log.directory / "leader-epoch-checkpoint"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    reopened = reopen(log, recovery_point=7)
+    assert reopened.epoch_entries == ((0, 0), (1, 2), (2, 4), (3, 6))
+    assert reopened.recovery.verified_segments == 4
+    assert path.read_bytes() == b"0\n4\n0 0\n1 2\n2 4\n3 6\n"
+
+
+def test_a_missing_segment_ends_the_log_before_it(log):
+    segment(log, 2).unlink()
+    reopened = reopen(log, recovery_point=7)
+    assert (reopened.log_end_offset, reopened.recovery.removed_segments) == (2, 2)
+    assert "expected a segment at offset 2, found one at 4" in reopened.recovery.reason
+
+
+def test_damage_in_the_shape_of_a_trusted_segment_is_found_at_start(log):
+    path = segment(log, 2)
+    path.write_bytes(path.read_bytes()[:-3])
+    reopened = reopen(log, recovery_point=7)
+    assert reopened.log_end_offset == 3
+    assert not reopened.recovery.only_a_torn_tail
+
+
+def test_after_a_clean_stop_nothing_is_verified_and_indexes_are_read(log):
+    log.close()
+    reopened = reopen(log, recovery_point=None)
+    assert read_all(reopened) == read_all(log)
+    assert reopened.recovery == RecoveryReport()
+    assert reopened.recovery_point == 7
+    append(reopened, b"7", epoch=9)
+    assert values_of(reopened)[-1] == (7, b"7")
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "wild"])
+def test_a_damaged_index_is_made_anew(log, damage):
+    log.close()
+    for index in log.directory.glob("*index"):
+        if damage == "missing":
+            index.unlink()
+        else:
+            index.write_bytes(b"\x7f" * (7 if damage == "short" else 24))
+    assert read_all(reopen(log, recovery_point=None)) == read_all(log)
+
+
+def test_leftovers_are_removed(log):
+    for name in ("a.tmp", "00000000000000000000.log.deleted", "x.swap", f"{99:020d}.index"):
+        (log.directory / name).write_bytes(b"x")
+    reopen(log)
+    names = {path.name for path in log.directory.iterdir()}
+    assert not {name for name in names if name.endswith((".tmp", ".deleted", ".swap"))}
+    assert f"{99:020d}.index" not in names
+
+
+class CountingDisk(OsDisk):
+    """Remembers the largest read of a segment."""
+
+    largest_read = 0
+
+    def open(self, path, *, create=False):
+        disk = self
+
+        class CountingFile(OsFile):
+            def read_at(self, position, size_bytes):
+                disk.largest_read = max(disk.largest_read, size_bytes)
+                return super().read_at(position, size_bytes)
+
+        return CountingFile(path, create=create)
+
+
+def test_recovery_reads_in_pieces_of_a_mebibyte(tmp_path):
+    log = open_log(tmp_path / "log")
+    append(log, b"x" * (3 * SCAN_BYTES))
+    append(log, b"y" * (SCAN_BYTES - 100))
+    append(log, b"z")
+    disk = CountingDisk()
+    reopened = open_log(log.directory, disk)
+    assert reopened.log_end_offset == 3
+    assert disk.largest_read == SCAN_BYTES
+
+
+APPENDER = """
+    import sys
+    from pathlib import Path
+    from tests.unit.storage.small_logs import append, open_log
+    from tidemark_broker.storage.partition_log import LogSettings
+    log = open_log(Path(sys.argv[1]), settings=LogSettings(segment_bytes=200_000))
+    while True:
+        append(log, b"x" * 5000, b"y" * 5000, epoch=log.log_end_offset // 40)
+        print(log.log_end_offset, flush=True)
+"""
+
+
+def test_what_was_appended_before_a_kill_is_there_after_it(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(APPENDER), str(tmp_path / "log")],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if int(line) >= 200:
+            break
+    process.kill()
+    told = [int(line) for line in process.stdout if line.endswith("\n")]
+    process.wait()
+    log = open_log(tmp_path / "log")
+    assert log.log_end_offset >= max([200, *told])
+    assert log.recovery.only_a_torn_tail
+    assert [offset for offset, _ in values_of(log)] == list(range(log.log_end_offset))
