@@ -1,0 +1,130 @@
+"""Short ways to write partitions, topics and standings in tests of the controller's core."""
+
+from dataclasses import replace
+
+from tidemark_operator.controller.elections import LeaderCounts, Reports, settled
+from tidemark_operator.controller.standing import Standing, Standings
+from tidemark_protocol.controller_messages import InSyncProposal, ReplicaReport
+from tidemark_protocol.ids import (
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+
+TOPIC_ID = TopicId("7f1c0000-0000-0000-0000-000000000001")
+REPLICA = (TOPIC_ID, 0)
+
+
+def topic(commit_rule: str = "MinInsync", **config: str) -> TopicState:
+    return TopicState("orders", TOPIC_ID, 1, 3, commit_rule=commit_rule, config=config)
+
+
+def member(text: str) -> Member:
+    """ "2@7": broker 2 at broker epoch 7."""
+    broker_id, epoch = text.split("@")
+    return Member(BrokerId(int(broker_id)), BrokerEpoch(int(epoch)))
+
+
+def members(text: str) -> tuple[Member, ...]:
+    return tuple(member(part) for part in text.split())
+
+
+def partition(
+    in_sync: str,
+    *,
+    leader: str | None = None,
+    eligible: str = "",
+    replicas: tuple[int, ...] = (0, 1, 2),
+    min_insync: int = 2,
+    leader_epoch: int = 5,
+    partition_epoch: int = 9,
+) -> PartitionState:
+    leading = member(leader) if leader else Member(NO_BROKER, BrokerEpoch(-1))
+    return PartitionState(
+        partition=0,
+        replicas=tuple(BrokerId(i) for i in replicas),
+        leader=leading.broker_id,
+        leader_broker_epoch=leading.broker_epoch,
+        leader_epoch=LeaderEpoch(leader_epoch),
+        in_sync_replicas=members(in_sync),
+        eligible_leaders=members(eligible),
+        partition_epoch=PartitionEpoch(partition_epoch),
+        min_insync_replicas=min_insync,
+    )
+
+
+def standing(text: str, *, clean_since: int | None = None, **changes: object) -> Standing:
+    """Live unless said otherwise; clean since epoch 0 unless said otherwise."""
+    entry = member(text)
+    value = Standing(
+        entry.broker_id,
+        entry.broker_epoch,
+        BrokerEpoch(0 if clean_since is None else clean_since),
+        is_live=True,
+    )
+    return replace(value, **changes)  # type: ignore[arg-type]
+
+
+def standings(*values: Standing | str) -> Standings:
+    listed = [standing(value) if isinstance(value, str) else value for value in values]
+    return Standings({value.broker_id: value for value in listed})
+
+
+def dead(text: str, *, clean_since: int | None = None) -> Standing:
+    return standing(text, clean_since=clean_since, is_live=False)
+
+
+def after(
+    state: PartitionState,
+    brokers: Standings,
+    *,
+    of: TopicState | None = None,
+    counts: LeaderCounts | None = None,
+    reports: Reports | None = None,
+) -> PartitionState:
+    return settled(
+        of or topic(),
+        state,
+        brokers,
+        leader_counts=counts or LeaderCounts([state]),
+        reports=reports or Reports({}),
+    ).partition
+
+
+def shown(state: PartitionState) -> str:
+    """Leader, its epoch, ISR, eligible leaders, partition epoch: one line to compare."""
+    in_sync = " ".join(f"{m.broker_id}@{m.broker_epoch}" for m in state.in_sync_replicas)
+    eligible = " ".join(f"{m.broker_id}@{m.broker_epoch}" for m in state.eligible_leaders)
+    return (
+        f"leader {state.leader}@{state.leader_broker_epoch} epoch {state.leader_epoch}"
+        f" isr [{in_sync}] eligible [{eligible}] pe {state.partition_epoch}"
+    )
+
+
+def report(
+    last_epoch: int, log_end: int, *, high_watermark: int = 0, failed: bool = False
+) -> ReplicaReport:
+    return ReplicaReport(
+        TOPIC_ID, 0, LeaderEpoch(last_epoch), Offset(log_end), Offset(high_watermark), failed
+    )
+
+
+def reports(**ends: tuple[int, int] | None) -> Reports:
+    """reports(b0=(epoch, end), b1=None): None is a broker that reported without the replica."""
+    return Reports(
+        {
+            BrokerId(int(name[1:])): {} if end is None else {REPLICA: report(*end)}
+            for name, end in ends.items()
+        }
+    )
+
+
+def proposal(new: str, *, leader_epoch: int = 5, partition_epoch: int = 9) -> InSyncProposal:
+    return InSyncProposal(
+        TOPIC_ID, 0, LeaderEpoch(leader_epoch), PartitionEpoch(partition_epoch), members(new)
+    )

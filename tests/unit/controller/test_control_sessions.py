@@ -1,0 +1,81 @@
+"""Session expiry, the controller's own stall, and the mass-expiry guard (S18)."""
+
+from tidemark_operator.controller.sessions import Expiry, Sessions
+from tidemark_operator.controller.settings import ControllerSettings
+from tidemark_protocol.ids import BrokerId
+
+SETTINGS = ControllerSettings()
+
+
+def of_pool(*ids: int, at_ms: int = 0) -> Sessions:
+    sessions = Sessions(SETTINGS)
+    sessions.grant_all([BrokerId(i) for i in ids], at_ms)
+    return sessions
+
+
+def heard(sessions: Sessions, now_ms: int, *ids: int) -> None:
+    for broker_id in ids:
+        sessions.contact(BrokerId(broker_id), now_ms)
+
+
+def test_silence_fences_at_the_session_timeout_and_not_before() -> None:
+    sessions = of_pool(0, 1, 2)
+    heard(sessions, 2500, 1, 2)
+    assert sessions.expire(2999, pool_size=3) == Expiry(())
+    assert sessions.expire(3000, pool_size=3) == Expiry((BrokerId(0),))
+    assert sessions.expire(3050, pool_size=3) == Expiry(())
+
+
+def test_brokers_that_expired_together_are_one_event() -> None:
+    sessions = of_pool(0, 1, 2, 3, 4)
+    heard(sessions, 2900, 2, 3, 4)
+    assert sessions.expire(3100, pool_size=5).expired == (0, 1)
+
+
+def test_the_controllers_own_stall_is_nobodys_silence() -> None:
+    sessions = of_pool(0, 1, 2)
+    sessions.extend(5000, now_ms=5500)
+    assert sessions.silence_ms(BrokerId(0), 5500) == 500
+    assert sessions.expire(5500, pool_size=3) == Expiry(())
+
+
+def test_an_extension_never_reaches_into_the_future() -> None:
+    sessions = of_pool(0, at_ms=900)
+    sessions.extend(5000, now_ms=1000)
+    assert sessions.silence_ms(BrokerId(0), 1000) == 0
+
+
+def test_more_than_half_of_a_pool_silent_is_waited_for_once_more() -> None:
+    sessions = of_pool(0, 1, 2)
+    heard(sessions, 2900, 2)
+    first = sessions.expire(3000, pool_size=3)
+    assert first == Expiry((), held_back=(BrokerId(0), BrokerId(1)))
+    assert sessions.expire(3050, pool_size=3) == Expiry(())  # logged once, not every tick
+    heard(sessions, 5900, 2)
+    assert sessions.expire(5999, pool_size=3) == Expiry(())
+    assert sessions.expire(6000, pool_size=3).expired == (0, 1)
+
+
+def test_the_guard_sees_those_that_fell_silent_with_the_first_but_polled_a_little_later() -> None:
+    sessions = Sessions(SETTINGS)
+    heard(sessions, 0, 0)
+    heard(sessions, 240, 1)
+    heard(sessions, 480, 2)
+    assert sessions.expire(3000, pool_size=3).held_back == (0,)
+
+
+def test_the_guard_ends_when_the_others_are_heard_again() -> None:
+    sessions = of_pool(0, 1, 2)
+    sessions.expire(3000, pool_size=3)
+    heard(sessions, 3100, 1, 2)
+    assert sessions.expire(3150, pool_size=3).expired == (0,)
+
+
+def test_small_pools_have_no_guard() -> None:
+    assert of_pool(0, 1).expire(3000, pool_size=2).expired == (0, 1)
+
+
+def test_half_of_a_pool_is_not_more_than_half() -> None:
+    sessions = of_pool(0, 1, 2, 3)
+    heard(sessions, 2900, 2, 3)
+    assert sessions.expire(3000, pool_size=4).expired == (0, 1)
