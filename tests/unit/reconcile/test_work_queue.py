@@ -16,7 +16,7 @@ async def run_until(
 ) -> None:
     task = asyncio.create_task(queue.work(reconcile))
     async with asyncio.timeout(2):
-        while not is_done():
+        while not is_done():  # noqa: ASYNC110  the worker has no event to tell
             await asyncio.sleep(0.001)
     task.cancel()
 

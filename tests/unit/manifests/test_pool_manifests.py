@@ -1,0 +1,123 @@
+"""What the operator makes for a pool: restricted pods, ownerless claims, Services, a budget."""
+
+from dataclasses import replace
+from typing import Any
+
+from tidemark_operator.manifests.budgets import disruption_budget_manifest
+from tidemark_operator.manifests.claims import claim_manifest, policy_of
+from tidemark_operator.manifests.names import BROKER_ID_LABEL, POD_SELECTOR, broker_id_of
+from tidemark_operator.manifests.pods import PodSettings, broker_pod_manifest
+from tidemark_operator.manifests.pools import default_pool_manifest
+from tidemark_operator.manifests.schemas import effective, validate
+from tidemark_operator.manifests.services import (
+    bootstrap_service_manifest,
+    broker_service_manifest,
+)
+from tidemark_operator.manifests.specs import PoolSpec, pool_spec
+from tidemark_protocol.ids import BrokerId
+
+POOL = PoolSpec(
+    namespace="shop",
+    name="default",
+    uid="pool-uid",
+    generation=1,
+    replicas=3,
+    image="tidemark/broker:dev",
+    image_pull_policy="IfNotPresent",
+    storage_size="10Gi",
+    storage_class=None,
+    deletion_policy="Retain",
+)
+TWO = BrokerId(2)
+
+
+def pod(pool: PoolSpec = POOL) -> dict[str, Any]:
+    return broker_pod_manifest(
+        pool, TWO, claim_uid="claim-uid", settings=PodSettings("tidemark-operator.sys.svc:8070")
+    )
+
+
+def test_a_pod_passes_the_restricted_standard() -> None:
+    spec = pod()["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    (container,) = spec["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_a_pod_mounts_the_claim_of_its_id() -> None:
+    spec = pod()["spec"]
+    assert spec["volumes"][0] == {
+        "name": "data",
+        "persistentVolumeClaim": {"claimName": "data-default-2"},
+    }
+    assert spec["containers"][0]["volumeMounts"][0]["mountPath"] == "/var/lib/tidemark"
+
+
+def test_the_broker_is_told_who_it_is_and_where_the_controller_is() -> None:
+    values = {
+        each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"]
+        for each in pod()["spec"]["containers"][0]["env"]
+    }
+    assert values == {
+        "TIDEMARK_BROKER_ID": "2",
+        "TIDEMARK_POOL": "shop/default",
+        "TIDEMARK_DATA_DIR": "/var/lib/tidemark",
+        "TIDEMARK_CONTROLLERS": "tidemark-operator.sys.svc:8070",
+        "TIDEMARK_ADVERTISED_HTTP_URL": "http://default-2.shop.svc:8080",
+        "TIDEMARK_CLAIM_UID": "claim-uid",
+        "TIDEMARK_LOG_FORMAT": "json",
+        "TIDEMARK_POD_UID": "metadata.uid",
+        "TIDEMARK_ADVERTISED_HOST": "status.podIP",
+    }
+
+
+def test_pods_are_owned_and_claims_are_not() -> None:
+    (owner,) = pod()["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("BrokerPool", "pool-uid", True)
+    assert "ownerReferences" not in claim_manifest(POOL, TWO)["metadata"]  # S4
+
+
+def test_a_claim_has_its_own_copy_of_the_deletion_policy() -> None:
+    assert policy_of(claim_manifest(POOL, TWO)) == "Retain"
+    assert policy_of(claim_manifest(replace(POOL, deletion_policy="Delete"), TWO)) == "Delete"
+    assert policy_of({"metadata": {}}) == ""
+
+
+def test_a_users_labels_never_replace_those_that_select() -> None:
+    pool = replace(POOL, pod_template={"labels": {BROKER_ID_LABEL: "7", "team": "shop"}})
+    labels = pod(pool)["metadata"]["labels"]
+    assert (labels[BROKER_ID_LABEL], labels["team"]) == ("2", "shop")
+
+
+def test_the_watch_selects_the_pods() -> None:
+    labels = pod()["metadata"]["labels"]
+    assert all(labels[k] == v for k, v in (each.split("=") for each in POD_SELECTOR.split(",")))
+    assert broker_id_of(pod()) == TWO
+
+
+def test_services_select_pods_by_labels_that_these_have() -> None:
+    labels = pod()["metadata"]["labels"]
+    for service in (bootstrap_service_manifest(POOL), broker_service_manifest(POOL, TWO)):
+        assert service["spec"]["selector"].items() <= labels.items()
+    assert broker_service_manifest(POOL, TWO)["spec"]["publishNotReadyAddresses"] is True
+    assert bootstrap_service_manifest(POOL)["spec"]["publishNotReadyAddresses"] is False
+
+
+def test_one_broker_at_a_time_may_be_evicted() -> None:
+    spec = disruption_budget_manifest(POOL)["spec"]
+    assert spec["maxUnavailable"] == 1
+    assert spec["selector"]["matchLabels"].items() <= pod()["metadata"]["labels"].items()
+
+
+def test_the_default_pool_is_a_valid_broker_pool() -> None:
+    chart = {"replicas": 3, "image": "tidemark/broker:1", "storage": {"size": "1Gi"}}
+    manifest = default_pool_manifest("shop", chart, at_least_replicas=5)
+    assert validate(manifest) == []
+    spec = pool_spec(effective(manifest))
+    assert (spec.replicas, spec.image, spec.storage_size) == (5, "tidemark/broker:1", "1Gi")

@@ -1,0 +1,176 @@
+"""What the API server's answers mean, over a real socket."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+from kubernetes.aio import client
+from tidemark_operator.stores.kubernetes import KubernetesStore
+from tidemark_operator.stores.object_store import (
+    TOPIC,
+    AlreadyExists,
+    Conflict,
+    NotFound,
+    Object,
+    OutcomeUnknown,
+    Refused,
+    StoreError,
+)
+
+ITEM: Object = {"metadata": {"name": "a", "namespace": "shop", "resourceVersion": "7"}}
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Use = Callable[[KubernetesStore], Awaitable[Any]]
+
+
+def answer(status: int, **body: Any) -> Handler:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return web.json_response(body, status=status)
+
+    return handler
+
+
+def ask(handler: Handler, use: Use, *, namespaces: tuple[str, ...] = ()) -> Any:
+    async def story() -> Any:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", handler)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        configuration = client.Configuration()
+        configuration.host = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        api_client = client.ApiClient(configuration)
+        store = KubernetesStore(api_client, timeout_ms=300, namespaces=namespaces)
+        try:
+            return await use(store)
+        finally:
+            await store.close()
+            await runner.cleanup()
+
+    return asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "error"),
+    [
+        (409, "AlreadyExists", AlreadyExists),
+        (409, "Conflict", Conflict),
+        (404, "NotFound", NotFound),
+        (422, "Invalid", Refused),
+        (403, "Forbidden", Refused),
+        (429, "TooManyRequests", StoreError),
+        (500, "InternalError", OutcomeUnknown),
+        (504, "Timeout", OutcomeUnknown),
+    ],
+)
+def test_a_writes_answer_has_one_meaning(status: int, reason: str, error: type) -> None:
+    handler = answer(status, kind="Status", reason=reason, message="the sentence")
+    with pytest.raises(StoreError) as caught:
+        ask(handler, lambda store: store.create(TOPIC, ITEM))
+    assert type(caught.value) is error
+    assert "the sentence" in str(caught.value)
+
+
+def test_a_refusal_is_the_servers_own_sentence() -> None:
+    with pytest.raises(Refused, match=r"^no such thing$"):
+        ask(answer(422, message="no such thing"), lambda store: store.replace(TOPIC, ITEM))
+
+
+def test_a_write_whose_answer_is_lost_may_have_happened() -> None:
+    async def silent(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(5)
+        return web.Response()
+
+    with pytest.raises(OutcomeUnknown):
+        ask(silent, lambda store: store.replace(TOPIC, ITEM))
+
+
+def test_a_write_whose_connection_broke_may_have_happened() -> None:
+    async def broken(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+
+    with pytest.raises(OutcomeUnknown):
+        ask(broken, lambda store: store.create(TOPIC, ITEM))
+
+
+def test_a_write_that_found_nobody_did_not_happen() -> None:
+    async def use(_: KubernetesStore) -> None:
+        configuration = client.Configuration()
+        configuration.host = "http://127.0.0.1:1"
+        store = KubernetesStore(client.ApiClient(configuration))
+        try:
+            await store.create(TOPIC, ITEM)
+        finally:
+            await store.close()
+
+    with pytest.raises(StoreError) as caught:
+        ask(answer(200), use)
+    assert type(caught.value) is StoreError
+
+
+def test_what_is_not_there_is_none() -> None:
+    assert ask(answer(404, reason="NotFound"), lambda store: store.get(TOPIC, "shop", "a")) is None
+
+
+def test_deleting_what_is_gone_is_fine() -> None:
+    ask(answer(404, reason="NotFound"), lambda store: store.delete(TOPIC, "shop", "a"))
+
+
+def test_delete_with_a_uid_deletes_only_that_object() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        assert request.path == "/apis/tidemark.dev/v1alpha1/namespaces/shop/topics/a"
+        assert body == {"propagationPolicy": "Background", "preconditions": {"uid": "u"}}
+        return web.json_response({})
+
+    ask(handler, lambda store: store.delete(TOPIC, "shop", "a", uid="u"))
+
+
+def test_a_list_is_read_to_its_end_in_name_order() -> None:
+    pages = {"": (["c", "a"], "more"), "more": (["b"], "")}
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        assert request.query["labelSelector"] == "a=1,b=2"
+        names, following = pages[request.query.get("continue", "")]
+        items = [{"metadata": {"name": name}} for name in names]
+        return web.json_response({"metadata": {"continue": following}, "items": items})
+
+    found = ask(handler, lambda store: store.list(TOPIC, "shop", {"b": "2", "a": "1"}))
+    assert [item["metadata"]["name"] for item in found] == ["a", "b", "c"]
+    assert found[0]["kind"] == "Topic"
+
+
+def test_all_namespaces_are_the_watched_ones_where_rights_end_there() -> None:
+    asked = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        return web.json_response({"metadata": {}, "items": []})
+
+    ask(handler, lambda store: store.list(TOPIC, None), namespaces=("a", "b"))
+    assert asked == [
+        "/apis/tidemark.dev/v1alpha1/namespaces/a/topics",
+        "/apis/tidemark.dev/v1alpha1/namespaces/b/topics",
+    ]
+
+
+def test_a_replace_without_a_version_is_never_sent() -> None:
+    with pytest.raises(ValueError, match="resourceVersion"):
+        ask(
+            answer(200),
+            lambda store: store.replace(TOPIC, {"metadata": {"name": "a", "namespace": "shop"}}),
+        )
+
+
+def test_replace_status_sends_the_object_to_its_subresource() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        body = json.loads(await request.text())
+        return web.json_response({"path": request.path, "body": body})
+
+    answered = ask(handler, lambda store: store.replace_status(TOPIC, ITEM))
+    assert answered["path"].endswith("/namespaces/shop/topics/a/status")
+    assert answered["body"] == ITEM
