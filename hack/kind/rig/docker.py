@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import apt, config
-from .run import Fail, answer, must, say
+from .run import Fail, answer, must, only_one, say
 
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27}
 CAP_SYS_RESOURCE = 24
@@ -106,6 +106,11 @@ def _system_service() -> bool:
 
 def find() -> Docker:
     """A Docker that works, whatever it takes; says which in one line."""
+    with only_one(config.cache() / "docker.lock", config.APT):
+        return _find()
+
+
+def _find() -> Docker:
     found, text = running()
     if found:
         whose = "our own daemon" if found.ours else "the one of this machine"

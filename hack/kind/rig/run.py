@@ -163,10 +163,10 @@ def only_one(path: Path, limit: float) -> Iterator[None]:
             except BlockingIOError:
                 if waited >= limit:
                     raise Fail(
-                        f"another build held {path} for {limit:g} s; see what runs there"
+                        f"another run held {path} for {limit:g} s; see what runs there"
                     ) from None
                 if waited % PROGRESS_EVERY == 0:
-                    say(f"  waiting for another build of the same: {waited} s of at most {limit:g}")
+                    say(f"  waiting for another run of the same: {waited} s of at most {limit:g}")
                 time.sleep(1)
                 waited += 1
         yield
