@@ -8,6 +8,7 @@ size, connections, requests waiting behind the one in work.
 import asyncio
 import logging
 from collections import deque
+from typing import cast
 
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -85,11 +86,11 @@ class KafkaConnection(asyncio.Protocol):
         self._is_busy = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are not asyncio's by class, only by what they do.
+        self._transport = cast(asyncio.Transport, transport)
         if len(self._listener.connections) >= MAX_CONNECTIONS:
             _log.warning("too many connections, closing", extra={"limit": MAX_CONNECTIONS})
-            transport.close()
+            self._transport.close()
             return
         self._listener.connections.add(self)
 

@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.error_codes import ErrorCode
@@ -74,8 +75,8 @@ class LeaderConnection(asyncio.Protocol):
         self._answer_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are not asyncio's by class, only by what they do.
+        self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
