@@ -59,8 +59,19 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Like parse_args, but options may stand before and between the values of `produce`."""
+    top = parser()
+    parsed, rest = top.parse_known_args(arguments)
+    if rest and hasattr(parsed, "values") and not any(word.startswith("-") for word in rest):
+        parsed.values = [*parsed.values, *rest]
+    elif rest:
+        top.error(f"unrecognized arguments: {' '.join(rest)}")
+    return parsed
+
+
 def parse_and_run(arguments: Sequence[str]) -> int:
-    parsed = parser().parse_args(arguments)
+    parsed = parse(arguments)
     output = Output(is_json=parsed.output == "json")
     try:
         run = COMMANDS[parsed.command].run

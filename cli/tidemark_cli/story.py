@@ -159,7 +159,8 @@ class Story:
                 f"leader epoch {before.leader_epoch} -> {after.leader_epoch}",
             )
             with narrator.progress("the broker comes back and catches up"):
-                await rest
+                if (second := await rest) is not None:
+                    narrator.moment(round(second.t_ms - blow.t_ms, 1), second.words)
                 await self._settled()
         full_again_ms = round(time.time() * 1000 - blow.t_ms, 1)
         narrator.moment(full_again_ms, "all replicas in sync again")

@@ -1,6 +1,8 @@
 """`tidemark status`: every partition's leader, epoch, ISR and replicas; every broker's state."""
 
 import argparse
+import asyncio
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -9,7 +11,8 @@ from tidemark_cli.cluster_status import BrokerRow, ClusterStatus
 from tidemark_cli.failures import EXIT_OK, CommandFailed
 from tidemark_cli.kubernetes_objects import KubernetesObjects
 from tidemark_cli.leader_lookup import NobodyAnswers
-from tidemark_cli.metadata import NO_LEADER
+from tidemark_cli.metadata import NO_LEADER, PartitionView, TopicView, UnreadableAnswer
+from tidemark_cli.outcomes import BrokerRefused
 from tidemark_cli.output import Output, table
 from tidemark_cli.targets import Target, find_target
 
@@ -52,7 +55,12 @@ async def _status_of_brokers(target: Target) -> ClusterStatus:
     try:
         async with TidemarkClient(target.broker_urls) as client:
             urls = await client.brokers()
-            topics = tuple([await client.topic(name) for name in sorted(await client.topics())])
+            topics = tuple(
+                [
+                    await _with_high_watermarks(client, await client.topic(name))
+                    for name in sorted(await client.topics())
+                ]
+            )
     except NobodyAnswers as error:
         if target.status.brokers:
             return target.status
@@ -65,6 +73,22 @@ async def _status_of_brokers(target: Target) -> ClusterStatus:
         BrokerRow(broker_id, "-", http_url=url) for broker_id, url in sorted(urls.items())
     )
     return ClusterStatus(brokers, topics)
+
+
+async def _with_high_watermarks(client: TidemarkClient, topic: TopicView) -> TopicView:
+    """Each leader is asked; a partition whose leader does not answer keeps -1."""
+
+    async def ask(view: PartitionView) -> PartitionView:
+        if view.leader == NO_LEADER:
+            return view
+        try:
+            offsets = await client.offsets(topic.topic, view.partition)
+        except (BrokerRefused, UnreadableAnswer):
+            return view
+        return replace(view, high_watermark=offsets.high_watermark)
+
+    partitions = await asyncio.gather(*(ask(view) for view in topic.partitions))
+    return TopicView(topic.topic, tuple(partitions))
 
 
 def _draw(console: Console, status: ClusterStatus) -> None:

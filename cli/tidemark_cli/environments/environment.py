@@ -50,7 +50,7 @@ class Environment(Protocol):
 
     async def strike(self, kind: RoundKind, broker_id: int) -> Blow: ...
 
-    async def follow_up(self, kind: RoundKind, broker_id: int) -> None:
+    async def follow_up(self, kind: RoundKind, broker_id: int) -> Blow | None:
         """What else belongs to this kind of blow, while the cluster recovers."""
 
     async def worn_brokers(self) -> frozenset[int]:

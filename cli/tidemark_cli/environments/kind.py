@@ -111,8 +111,8 @@ class KindEnvironment:
                     return Blow(blow.t_ms, f"{blow.words}, then {second.words}")
                 return blow
 
-    async def follow_up(self, kind: RoundKind, broker_id: int) -> None:
-        return
+    async def follow_up(self, kind: RoundKind, broker_id: int) -> Blow | None:
+        return None
 
     async def worn_brokers(self) -> frozenset[int]:
         """The kubelet restarts a container at once the first time, then after 10, 20, 40 s."""

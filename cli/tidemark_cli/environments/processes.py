@@ -109,17 +109,21 @@ class ProcessesEnvironment:
         os.kill(pid, signal.SIGKILL)
         return Blow(t_ms, f"kill -9 of broker {broker_id} (process {pid})")
 
-    async def follow_up(self, kind: RoundKind, broker_id: int) -> None:
+    async def follow_up(self, kind: RoundKind, broker_id: int) -> Blow | None:
         if kind is not RoundKind.KILL_TWICE:
-            return
+            return None
 
         async def has_successor() -> bool:
             return await self._pid_of(broker_id) not in (None, self._struck_pid)
 
         await self._until(has_successor, f"a new process of broker {broker_id}")
         await asyncio.sleep(SUCCESSOR_LIFE_SECONDS)
-        if (pid := await self._pid_of(broker_id)) is not None:
-            os.kill(pid, signal.SIGKILL)
+        pid = await self._pid_of(broker_id)
+        if pid is None:
+            return None
+        t_ms = time.time() * 1000
+        os.kill(pid, signal.SIGKILL)
+        return Blow(t_ms, f"kill -9 of its successor too (process {pid}), as it starts")
 
     async def ledger(self) -> LoadLedger:
         def read() -> LoadLedger:

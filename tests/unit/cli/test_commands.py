@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tidemark_cli.arguments import parser
+from tidemark_cli.arguments import parse, parser
 from tidemark_cli.commands.apply import read_manifests
 from tidemark_cli.environments.kind import load_pod_manifest
 from tidemark_cli.failures import CommandFailed
@@ -26,6 +26,14 @@ def test_wrong_usage_is_exit_code_2() -> None:
     with pytest.raises(SystemExit) as ended:
         main(["produce"])
     assert ended.value.code == 2
+
+
+def test_options_may_stand_before_the_values_of_produce() -> None:
+    parsed = parse(["produce", "orders", "-p", "2", "a", "-k", "key", "b"])
+    assert (parsed.topic, parsed.partition, parsed.key) == ("orders", 2, "key")
+    assert parsed.values == ["a", "b"]
+    with pytest.raises(SystemExit):
+        parse(["produce", "orders", "-p", "2", "a", "--nonsense"])
 
 
 def test_an_unreachable_server_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,8 @@ class FakeEnvironment:
         self.struck.append((kind, broker_id))
         return Blow(time.time() * 1000, f"{kind.value} of broker {broker_id}")
 
-    async def follow_up(self, kind: RoundKind, broker_id: int) -> None: ...
+    async def follow_up(self, kind: RoundKind, broker_id: int) -> Blow | None:
+        return None
 
     async def worn_brokers(self) -> frozenset[int]:
         return self.worn
