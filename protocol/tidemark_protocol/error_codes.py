@@ -68,6 +68,7 @@ RETRIABLE_ERRORS = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )

@@ -45,6 +45,7 @@ class AdminRoutes:
         self._digests_in_flight = 0
 
     async def list_topics(self) -> documents.TopicsDocument:
+        leadership.require_metadata(self._metadata)
         return documents.TopicsDocument(topics=sorted(self._metadata.topics))
 
     async def topic(self, topic: Topic) -> documents.TopicDocument:
@@ -66,6 +67,7 @@ class AdminRoutes:
         )
 
     async def brokers(self) -> documents.BrokersDocument:
+        leadership.require_metadata(self._metadata)
         return documents.BrokersDocument(
             pool=self._view.pool,
             controller_epoch=self._metadata.controller_epoch,

@@ -11,7 +11,16 @@ from tidemark_broker.runtime.results import LeaderAddress
 MAX_TOPIC_NAME = 249
 
 
+def require_metadata(metadata: MetadataCache) -> None:
+    """A broker that has just started knows no topics: that must not read as "no such topic"."""
+    if metadata.image_version < 0:
+        raise HttpProblem(
+            ErrorCode.LEADER_NOT_AVAILABLE, "this broker has not heard of any metadata yet"
+        )
+
+
 def unknown_partition(metadata: MetadataCache, topic: str, partition: str) -> HttpProblem:
+    require_metadata(metadata)
     known = metadata.topics.get(topic)
     if known is None:
         detail = f"topic {topic[:MAX_TOPIC_NAME]!r}: this broker knows no such topic"

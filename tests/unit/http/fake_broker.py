@@ -1,7 +1,7 @@
 """A broker of a few partitions without replication, and a client that speaks ASGI to its app.
 
-`FakePartitions` keeps real record batches in lists and answers as the seam says; a test holds back an
-acknowledgement by `hold_acks` and completes it by hand.
+`FakePartitions` keeps real record batches in lists and answers as the seam says; a test holds back
+an acknowledgement by `hold_acks` and completes it by hand.
 """
 
 import asyncio
@@ -41,6 +41,15 @@ from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 NOW_MS = 1_700_000_000_000
 ORDERS = "orders"
 ORDERS_ID = TopicId("0b8f8b2e-0000-4000-8000-000000000001")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Other tasks run until it holds; at most some 3 s."""
+    for turn in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0 if turn < 100 else 0.003)
+    raise AssertionError("the awaited condition never held")
 
 
 def broker_state(broker_id: int, http_port: int = 8080) -> BrokerState:

@@ -96,6 +96,14 @@ def test_no_replica_here_is_404() -> None:
     assert (response.status, response.json()["error"]) == (404, "REPLICA_NOT_AVAILABLE")
 
 
+@pytest.mark.parametrize("target", ["/topics", "/brokers", "/topics/orders"])
+def test_a_broker_without_metadata_does_not_deny_that_topics_exist(target: str) -> None:
+    broker = fake_broker()
+    broker.partitions.metadata.__init__()  # type: ignore[misc]
+    response = get(broker, target)
+    assert (response.status, response.json()["error"]) == (503, "LEADER_NOT_AVAILABLE")
+
+
 @pytest.mark.parametrize(
     ("method", "target", "status"),
     [

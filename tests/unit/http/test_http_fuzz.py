@@ -19,6 +19,7 @@ JSON = "application/vnd.kafka.json.v2+json"
 TARGET = "/topics/orders/partitions/0"
 LIMITS = HttpLimits(body_bytes=4096, records=20)
 
+finite_numbers = st.floats(allow_nan=False, allow_infinity=False)
 json_values = st.recursive(
     st.none()
     | st.booleans()

@@ -11,7 +11,7 @@ from tidemark_broker.runtime.results import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
-from tests.unit.http.fake_broker import NOW_MS, FakeBroker, Response, fake_broker
+from tests.unit.http.fake_broker import NOW_MS, FakeBroker, Response, fake_broker, until
 
 BINARY = "application/vnd.kafka.binary.v2+json"
 PARTITION = "/topics/orders/partitions/0"
@@ -256,8 +256,7 @@ def test_a_failure_after_the_append_is_unknown_and_invites_no_retry(error: Error
         broker = fake_broker(leaders=(0, 1, 1))
         broker.partitions.hold_acks = True
         request = asyncio.create_task(broker.client.post(PARTITION, {"records": [{"value": 1}]}))
-        while not broker.partitions.produced:
-            await asyncio.sleep(0)
+        await until(lambda: bool(broker.partitions.produced))
         await asyncio.sleep(0)
         broker.partitions.produced[0].done(ProduceResult(error))
         return await request
@@ -286,8 +285,7 @@ def test_acknowledgements_reach_each_their_own_request_in_any_order() -> None:
             asyncio.create_task(broker.client.post(PARTITION, {"records": [{"value": i}]}))
             for i in range(3)
         ]
-        while len(broker.partitions.produced) < 3:
-            await asyncio.sleep(0)
+        await until(lambda: len(broker.partitions.produced) == 3)
         for offset in (2, 0, 1):
             result = ProduceResult(ErrorCode.NONE, Offset(offset))
             broker.partitions.produced[offset].done(result)
@@ -398,103 +396,3 @@ def test_an_unknown_topic_or_partition_is_404(target: str) -> None:
     assert response.status == 404
     problem = response.json()
     assert (problem["error"], problem["outcome"]) == ("UNKNOWN_TOPIC_OR_PARTITION", "not_written")
-
-
-# ---- limits
-
-
-def test_a_body_that_says_it_is_too_large_is_refused_unread() -> None:
-    broker = fake_broker(limits=HttpLimits(body_bytes=100))
-    response = post(broker, PARTITION, b"", content_length="101")
-    assert response.status == 413
-    assert response.headers["connection"] == "close"
-
-
-def test_a_body_that_grows_too_large_is_refused_before_more_is_read() -> None:
-    async def scenario() -> Any:
-        broker = fake_broker(limits=HttpLimits(body_bytes=100))
-        headers = {"content-type": "application/json"}
-        return await broker.client.request("POST", PARTITION, [b"x" * 60] * 1000, headers)
-
-    response = run(scenario())
-    assert response.status == 413
-    assert response.json()["outcome"] == "not_written"
-
-
-def test_a_body_in_pieces_is_one_body() -> None:
-    async def scenario() -> Any:
-        pieces = [b'{"records":[', b'{"value":1}', b"]}"]
-        headers = {"content-type": "application/json"}
-        return await fake_broker().client.request("POST", PARTITION, pieces, headers)
-
-    assert run(scenario()).status == 200
-
-
-def test_too_many_records_and_headers_are_refused() -> None:
-    broker = fake_broker(limits=HttpLimits(records=2, record_headers=1))
-    assert post(broker, PARTITION, {"records": [{"value": 1}] * 3}).status == 422
-    headers = [{"key": "a"}, {"key": "b"}]
-    response = post(broker, PARTITION, {"records": [{"value": 1, "headers": headers}]})
-    assert "$.records[0].headers" in response.json()["detail"]
-
-
-def test_requests_beyond_the_limit_are_told_to_come_back() -> None:
-    async def scenario() -> Any:
-        broker = fake_broker(limits=HttpLimits(requests_in_flight=1))
-        broker.partitions.hold_acks = True
-        first = asyncio.create_task(broker.client.post(PARTITION, {"records": [{"value": 1}]}))
-        while not broker.partitions.produced:
-            await asyncio.sleep(0)
-        second = await broker.client.post(PARTITION, {"records": [{"value": 2}]})
-        broker.partitions.produced[0].done(ProduceResult(ErrorCode.NONE, Offset(0)))
-        assert (await first).status == 200
-        broker.partitions.hold_acks = False
-        third = await broker.client.post(PARTITION, {"records": [{"value": 3}]})
-        return second, third
-
-    second, third = run(scenario())
-    assert (second.status, second.headers["retry-after"]) == (503, "1")
-    assert second.json()["error"] == "THROTTLING_QUOTA_EXCEEDED"
-    assert second.json()["outcome"] == "not_written"
-    assert third.status == 200
-
-
-def test_bytes_in_flight_are_bounded() -> None:
-    async def scenario() -> Any:
-        broker = fake_broker(limits=HttpLimits(bytes_in_flight=30))
-        broker.partitions.hold_acks = True
-        body = b'{"records":[{"value":1}]}'
-        first = asyncio.create_task(broker.client.post(PARTITION, body))
-        while not broker.partitions.produced:
-            await asyncio.sleep(0)
-        second = await broker.client.post(PARTITION, body)
-        broker.partitions.produced[0].done(ProduceResult(ErrorCode.NONE, Offset(0)))
-        await first
-        return second.status
-
-    assert run(scenario()) == 503
-
-
-def test_a_client_gone_before_its_body_gets_no_answer() -> None:
-    async def scenario() -> Any:
-        broker = fake_broker()
-        broker.client.disconnect.set()
-        headers = {"content-type": "application/json"}
-        return await broker.client.request("POST", PARTITION, [], headers)
-
-    assert run(scenario()) is None
-
-
-def test_a_failing_partition_is_a_500_of_unknown_outcome(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    broker = fake_broker()
-
-    def explode(*args: object, **kwargs: object) -> None:
-        raise RuntimeError("disk on fire")
-
-    monkeypatch.setattr(broker.partitions, "produce", explode)
-    response = post(broker, PARTITION, {"records": [{"value": 1}]})
-    assert (response.status, response.json()["outcome"]) == (500, "unknown")
-    assert "disk on fire" not in response.body.decode()
-    assert "http request failed" in caplog.text

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import gzip
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tidemark_broker.storage.record_batch import build_batch
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
-from tests.unit.http.fake_broker import NOW_MS, FakeBroker, Response, fake_broker
+from tests.unit.http.fake_broker import NOW_MS, FakeBroker, Response, fake_broker, until
 
 BINARY = "application/vnd.kafka.binary.v2+json"
 JSON = "application/vnd.kafka.json.v2+json"
@@ -32,7 +33,7 @@ def get(broker: FakeBroker, target: str, **headers: str) -> Response:
     return response
 
 
-def broker_with(*batches: list[tuple[bytes | None, bytes | None]], **given: Any) -> FakeBroker:
+def broker_with(*batches: Sequence[tuple[bytes | None, bytes | None]], **given: Any) -> FakeBroker:
     broker = fake_broker(**given)
     for records in batches:
         data = build_batch([(k, v, [("h", b"1")]) for k, v in records], timestamp_ms=NOW_MS)
@@ -147,8 +148,7 @@ def test_a_long_poll_ends_when_records_come() -> None:
     async def scenario() -> Response:
         broker = fake_broker()
         request = asyncio.create_task(broker.client.get(RECORDS + "?offset=0&max_wait_ms=30000"))
-        while not broker.partitions.parked:
-            await asyncio.sleep(0)
+        await until(lambda: bool(broker.partitions.parked))
         data = build_batch([(None, b"1", ())], timestamp_ms=NOW_MS)
         done = broker.partitions.parked[0]
         done(FetchResult(ErrorCode.NONE, data, Offset(1), Offset(0), Offset(1)))
@@ -163,8 +163,7 @@ def test_a_parked_fetch_is_cancelled_when_its_client_goes() -> None:
         broker = fake_broker()
         target = RECORDS + "?offset=0&max_wait_ms=30000"
         request = asyncio.create_task(broker.client.request("GET", target))
-        while not broker.partitions.parked:
-            await asyncio.sleep(0)
+        await until(lambda: bool(broker.partitions.parked))
         broker.client.disconnect.set()
         assert await request is None
         # What a cancelled fetch might still say must disturb nobody.

@@ -15,7 +15,7 @@ from tidemark_broker.runtime.results import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
-from tests.unit.http.fake_broker import broker_state, fake_broker
+from tests.unit.http.fake_broker import broker_state, fake_broker, until
 
 BODY = b'{"records":[{"value":1}]}'
 
@@ -64,12 +64,6 @@ async def exchange(port: int, request: bytes) -> tuple[int, dict[str, str], byte
         return await read_response(reader)
     finally:
         writer.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(3):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def test_a_real_server_answers_with_lean_headers_and_keeps_the_connection() -> None:
