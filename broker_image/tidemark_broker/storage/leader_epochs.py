@@ -34,10 +34,10 @@ class LeaderEpochs:
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}: expected both from 0 on")
         known = bisect_left(self._epochs, epoch)
-        if known < len(self._epochs) and self._epochs[known] == epoch:
-            # Kafka would begin this epoch anew here; but batches before may carry it (I5).
-            if self._starts[known] <= start_offset:
-                return self._cut(known + 1)
+        is_known = known < len(self._epochs) and self._epochs[known] == epoch
+        if is_known and self._starts[known] <= start_offset:
+            # Kafka would begin the epoch anew here; but batches before may carry it (I5).
+            return self._cut(known + 1)
         self._cut(min(known, bisect_left(self._starts, start_offset)))
         self._epochs.append(epoch)
         self._starts.append(start_offset)

@@ -234,7 +234,7 @@ class LogDirectory:
     ) -> PartitionLog:
         """The log, durable as an empty one; the existing one if it is there already.
 
-        Another topic's log of the same name is set aside first. Five syncs: for many partitions
+        Another topic's log of the same name is set aside first. Three syncs: for many partitions
         call it in a worker. Raises DiskFull, StorageFailed.
         """
         with self._files_lock:

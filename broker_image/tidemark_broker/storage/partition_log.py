@@ -9,8 +9,8 @@ write. It knows no high watermark: the caller says up to where to read (I1 is th
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
 
@@ -47,8 +47,7 @@ _FIRST_OFFSET = Offset(0)
 _MAX_READ_HINTS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class AppendedRange:
+class AppendedRange(NamedTuple):
     first_offset: Offset
     last_offset: Offset
 

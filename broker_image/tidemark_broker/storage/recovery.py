@@ -184,7 +184,8 @@ def _remove_from(
         cut_bytes += disk.open(path).size_bytes()
         for suffix in (".index", ".timeindex", ".log"):
             disk.remove(path.with_suffix(suffix))
-    disk.sync_directory(directory)
+    if index < len(base_offsets):
+        disk.sync_directory(directory)
     loaded.report = RecoveryReport(
         cut_bytes=cut_bytes,
         removed_segments=len(base_offsets) - index,

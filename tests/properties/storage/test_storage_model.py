@@ -160,7 +160,7 @@ class LogAgainstAList(RuleBasedStateMachine):
 
 
 LogAgainstAList.TestCase.settings = settings(
-    max_examples=40,
+    max_examples=30,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),
