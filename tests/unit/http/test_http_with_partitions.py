@@ -1,0 +1,112 @@
+"""HTTP over the real partitions and log: one broker, replication factor 1, no controller."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from tidemark_broker.http.app import create_app
+from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.storage.disk import OsDisk
+from tidemark_broker.storage.log_directory import LogDirectory
+from tidemark_broker.storage.partition_log import LogSettings
+from tidemark_protocol.controller_messages import MetadataPush, TopicPush
+from tidemark_protocol.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+)
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+
+from tests.unit.http.fake_broker import NOW_MS, ORDERS, ORDERS_ID, Client, broker_state
+
+ME = BrokerId(0)
+MY_EPOCH = BrokerEpoch(10)
+TARGET = "/topics/orders/partitions/0"
+
+
+def led_alone(min_insync_replicas: int = 1) -> MetadataPush:
+    state = PartitionState(
+        partition=0,
+        replicas=(ME,),
+        leader=ME,
+        leader_broker_epoch=MY_EPOCH,
+        leader_epoch=LeaderEpoch(0),
+        in_sync_replicas=(Member(ME, MY_EPOCH),),
+        eligible_leaders=(),
+        partition_epoch=PartitionEpoch(0),
+        min_insync_replicas=min_insync_replicas,
+    )
+    topics = (TopicPush(TopicState(ORDERS, ORDERS_ID, 1, 1), (state,)),)
+    return MetadataPush(ControllerEpoch(1), 1, True, (broker_state(0),), topics)
+
+
+async def client_of(directory: Path, push: MetadataPush) -> Client:
+    partitions = Partitions(ME, scheduler=asyncio.get_running_loop())
+    log = LogDirectory.open(directory, OsDisk(), broker_id=ME, settings=LogSettings())
+    partitions.attach(log)
+    partitions.start_life(MY_EPOCH)
+    partitions.apply_push(push)
+    view = BrokerView(partitions, ME, "shop/default", "5f3c", lambda: (True, ""))
+    return Client(create_app(view, clock_ms=lambda: NOW_MS))
+
+
+def test_records_are_written_read_digested_and_counted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        client = await client_of(tmp_path / "logs", led_alone())
+        for number in range(3):
+            body = {"records": [{"key": "k", "value": number}, {"value": [number]}]}
+            posted = await client.post(f"{TARGET}?acks=all", body)
+            offsets = [entry["offset"] for entry in posted.json()["offsets"]]
+            assert offsets == [2 * number, 2 * number + 1]
+        accept = "application/vnd.kafka.json.v2+json"
+        read = await client.get(f"{TARGET}/records?offset=1", accept=accept)
+        found = [(record["offset"], record["value"]) for record in read.json()]
+        assert found == [(1, [0]), (2, 1), (3, [1]), (4, 2), (5, [2])]
+        assert read.headers["tidemark-next-offset"] == "6"
+        assert (await client.get(f"{TARGET}/offsets")).json()["end_offset"] == 6
+        replica = (await client.get(f"{TARGET}/replica?to_offset=6")).json()
+        assert (replica["role"], len(replica["sha256"])) == ("leader", 64)
+        beyond = await client.get(f"{TARGET}/records?offset=7")
+        assert (beyond.status, beyond.json()["logEndOffset"]) == (416, 6)
+        metrics = (await client.get("/metrics")).body.decode()
+        assert "tidemark_replica_high_watermark_offset{" in metrics
+
+    asyncio.run(scenario())
+
+
+def test_a_long_poll_is_woken_by_a_produce(tmp_path: Path) -> None:
+    async def scenario() -> Any:
+        client = await client_of(tmp_path / "logs", led_alone())
+        target = f"{TARGET}/records?offset=0&max_wait_ms=5000"
+        poll = asyncio.create_task(client.get(target))
+        await asyncio.sleep(0)
+        await client.post(TARGET, {"records": [{"value": 1}]})
+        async with asyncio.timeout(1):
+            return (await poll).json()
+
+    assert [record["offset"] for record in asyncio.run(scenario())] == [0]
+
+
+def test_too_few_replicas_in_sync_write_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        client = await client_of(tmp_path / "logs", led_alone(min_insync_replicas=2))
+        refused = await client.post(TARGET, {"records": [{"value": 1}]})
+        assert (refused.status, refused.json()["error"]) == (503, "NOT_ENOUGH_REPLICAS")
+        assert refused.json()["outcome"] == "not_written"
+        assert (await client.get(f"{TARGET}/offsets")).json()["log_end_offset"] == 0
+
+    asyncio.run(scenario())
+
+
+def test_what_is_not_committed_is_not_shown(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        client = await client_of(tmp_path / "logs", led_alone(min_insync_replicas=2))
+        accepted = await client.post(f"{TARGET}?acks=1", {"records": [{"value": 1}]})
+        assert accepted.status == 200
+        hidden = await client.get(f"{TARGET}/records?offset=0")
+        assert (hidden.status, hidden.json()) == (200, [])
+
+    asyncio.run(scenario())
