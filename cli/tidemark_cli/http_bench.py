@@ -8,11 +8,13 @@ import asyncio
 import base64
 import os
 import time
+from collections import Counter
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import msgspec
 
+from tidemark_cli.answers import read_problem
 from tidemark_cli.client import BINARY_V2
 from tidemark_cli.verify import percentile
 
@@ -35,7 +37,7 @@ class BenchResult:
     records_per_request: int
     connections: int
     requests: int
-    failures: int
+    failures: dict[str, int]  # by error; a request that failed is in no other figure
     records_per_second: float
     p50_ms: float
     p99_ms: float
@@ -49,7 +51,7 @@ class _Connection:
         self._settings = settings
         self._request = _request(self._address.netloc, partition, settings)
         self.latencies_ms: list[float] = []
-        self.failures = 0
+        self.failures: Counter[str] = Counter()
 
     async def run(self, counting_from: float, until: float) -> None:
         """Stops at its first failure: a broken connection must not look like a slow one."""
@@ -58,13 +60,13 @@ class _Connection:
             while (sent := time.perf_counter()) < until:
                 writer.write(self._request)
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    status = await _read_answer(reader)
+                    status, body = await _read_answer(reader)
                 if status != 200:
-                    self.failures += 1
+                    self.failures[read_problem(status, body).error] += 1
                 elif sent >= counting_from:
                     self.latencies_ms.append((time.perf_counter() - sent) * 1000)
-        except (OSError, EOFError, TimeoutError, ValueError):
-            self.failures += 1
+        except (OSError, EOFError, TimeoutError, ValueError) as error:
+            self.failures[type(error).__name__] += 1
         finally:
             writer.close()
 
@@ -85,7 +87,7 @@ async def run_bench(leader_urls: list[str], settings: BenchSettings) -> BenchRes
         records_per_request=settings.records_per_request,
         connections=settings.connections,
         requests=len(latencies),
-        failures=sum(entry.failures for entry in connections),
+        failures=dict(sum((entry.failures for entry in connections), Counter())),
         records_per_second=round(len(latencies) * settings.records_per_request / settings.seconds),
         p50_ms=round(percentile(latencies, 50), 2),
         p99_ms=round(percentile(latencies, 99), 2),
@@ -102,12 +104,12 @@ def _request(host: str, partition: int, settings: BenchSettings) -> bytes:
     return head.encode() + body
 
 
-async def _read_answer(reader: asyncio.StreamReader) -> int:
-    """Its status; the body is read and dropped. Raises ValueError for what is not HTTP."""
+async def _read_answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """Status and body. Raises ValueError for what is not HTTP."""
     head = await reader.readuntil(b"\r\n\r\n")
     lines = head.lower().split(b"\r\n")
     length = next(
         (int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length:")), 0
     )
-    await reader.readexactly(length)
-    return int(lines[0].split()[1])
+    body = await reader.readexactly(length)
+    return int(lines[0].split()[1]), body

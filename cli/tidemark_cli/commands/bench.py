@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
                         f"{result.records_per_second:.0f}",
                         result.p50_ms,
                         result.p99_ms,
-                        result.failures,
+                        _counted(result.failures),
                     )
                     for result in results
                 ],
@@ -53,6 +53,10 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         ),
     )
     return EXIT_FAILED if any(result.failures for result in results) else EXIT_OK
+
+
+def _counted(failures: dict[str, int]) -> str:
+    return ", ".join(f"{count} {error}" for error, count in failures.items()) or "none"
 
 
 async def _measure(arguments: argparse.Namespace) -> list[BenchResult]:
