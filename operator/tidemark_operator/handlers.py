@@ -10,26 +10,16 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import kopf
-from tidemark_protocol.ids import BrokerId
 
+from tidemark_operator.leading import BrokerTrouble
 from tidemark_operator.manifests.names import POD_SELECTOR, broker_id_of, pool_name_of
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.stores.object_store import BROKER_POOL, TIDEMARK_GROUP, TOPIC
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class PodTrouble:
-    """A pod that was deleted or whose broker ended: reason enough to probe, no verdict."""
-
-    pool: str  # namespace/name
-    broker_id: BrokerId
-    reason: str
 
 
 class ClusterWatch:
@@ -40,7 +30,7 @@ class ClusterWatch:
         *,
         namespaces: tuple[str, ...],
         on_key: Callable[[WorkKey], None],
-        on_trouble: Callable[[PodTrouble], None],
+        on_trouble: Callable[[BrokerTrouble], None],
         on_end: Callable[[BaseException | None], None],
     ) -> None:
         self._namespaces = namespaces
@@ -105,14 +95,16 @@ class ClusterWatch:
         self._on_key(WorkKey(BROKER_POOL.kind, namespace, pool_name))
 
 
-def pod_trouble(event_type: str | None, pod: dict[str, Any], namespace: str) -> PodTrouble | None:
+def pod_trouble(
+    event_type: str | None, pod: dict[str, Any], namespace: str
+) -> BrokerTrouble | None:
     pool_name, broker_id = pool_name_of(pod), broker_id_of(pod)
     if pool_name is None or broker_id is None:
         return None
     reason = _trouble_reason(event_type, pod)
     if reason is None:
         return None
-    return PodTrouble(f"{namespace}/{pool_name}", broker_id, reason)
+    return BrokerTrouble(f"{namespace}/{pool_name}", broker_id, reason)
 
 
 def _trouble_reason(event_type: str | None, pod: dict[str, Any]) -> str | None:

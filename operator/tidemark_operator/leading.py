@@ -7,11 +7,12 @@ while standing by are dropped, as every term begins with all of them.
 import asyncio
 import logging
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from tidemark_protocol.ids import ControllerEpoch
+from tidemark_protocol.ids import BrokerId, ControllerEpoch
 
 from tidemark_operator.controller.service import ControllerService
-from tidemark_operator.handlers import PodTrouble
 from tidemark_operator.reconcile.reconciler import Reconciler
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.stores.object_store import POD, ObjectStore, StoreError
@@ -22,12 +23,29 @@ log = logging.getLogger(__name__)
 SWEEP_INTERVAL_S = 300
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerTrouble:
+    """A pod was deleted, or its broker ended: reason enough to probe, no verdict."""
+
+    pool: str  # namespace/name
+    broker_id: BrokerId
+    reason: str
+
+
 class LeadingOperator:
     """`Leader` of the Lease."""
 
     def __init__(
-        self, controller: ControllerService, reconciler: Reconciler, queue: WorkQueue
+        self,
+        controller: ControllerService,
+        reconciler: Reconciler,
+        queue: WorkQueue,
+        *,
+        on_crash: Callable[[BaseException], None],
     ) -> None:
+        """`on_crash`: the worker met a defect of ours. Without it nothing would be reconciled any
+        more, so the process has to end."""
+        self._on_crash = on_crash
         self._controller = controller
         self._reconciler = reconciler
         self._queue = queue
@@ -44,6 +62,7 @@ class LeadingOperator:
         self._worker = asyncio.create_task(
             self._queue.work(self._reconciler.reconcile), name="reconcile"
         )
+        self._worker.add_done_callback(self._worker_ended)
 
     async def step_down(self) -> None:
         worker, self._worker = self._worker, None
@@ -52,6 +71,11 @@ class LeadingOperator:
             await asyncio.gather(worker, return_exceptions=True)
         self._queue.clear()
         await self._controller.step_down()
+
+    def _worker_ended(self, worker: asyncio.Task[None]) -> None:
+        if not worker.cancelled() and (error := worker.exception()) is not None:
+            log.critical("the reconcile worker crashed", exc_info=error)
+            self._on_crash(error)
 
     def set_leader_address(self, address: str) -> None:
         self._controller.set_leader_address(address)
@@ -63,7 +87,7 @@ class LeadingOperator:
         if self.is_leading:
             self._queue.add(key)
 
-    def on_trouble(self, trouble: PodTrouble) -> None:
+    def on_trouble(self, trouble: BrokerTrouble) -> None:
         if self.is_leading:
             self._controller.suspect(trouble.pool, trouble.broker_id, trouble.reason)
 

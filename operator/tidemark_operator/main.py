@@ -26,7 +26,7 @@ from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import Change, ControllerService
 from tidemark_operator.controller.settings import ControllerSettings
-from tidemark_operator.handlers import ClusterWatch, PodTrouble
+from tidemark_operator.handlers import BrokerTrouble, ClusterWatch
 from tidemark_operator.health import create_health_app
 from tidemark_operator.json_log import set_up
 from tidemark_operator.leading import LeadingOperator, is_pod_terminated
@@ -45,8 +45,8 @@ class SettingsError(Exception):
     """A setting that cannot be; the text says which, and what was expected."""
 
 
-class WatchEnded(Exception):
-    """kopf ended: nothing would be heard any more."""
+class OperatorEnded(Exception):
+    """The watch or the worker ended: nothing would be heard, or done, any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,12 @@ class Operator:
             settings=ReconcilerSettings(default_pool_spec=settings.default_pool_spec),
             add=self._queue.add,
         )
-        self.leading = LeadingOperator(self.controller, self._reconciler, self._queue)
+        self.ended: asyncio.Future[BaseException | None] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self.leading = LeadingOperator(
+            self.controller, self._reconciler, self._queue, on_crash=self.end
+        )
         self.lease = ControllerLease(
             store,
             settings.identity,
@@ -145,12 +150,16 @@ class Operator:
             ),
         )
 
+    def end(self, error: BaseException | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(error)
+
     def _on_change(self, change: Change) -> None:
         self._reconciler.on_change(change)
 
 
 async def run(settings: OperatorSettings) -> None:
-    """Until SIGTERM or SIGINT. Raises WatchEnded, and StoreError when there is no API server."""
+    """Until SIGTERM or SIGINT. Raises OperatorEnded, and StoreError when there is no API server."""
     store = await kubernetes.connect(
         kubeconfig=settings.kubeconfig, namespaces=settings.watch_namespaces
     )
@@ -159,14 +168,13 @@ async def run(settings: OperatorSettings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    watch_end: asyncio.Future[BaseException | None] = loop.create_future()
-    watch = _watch(settings, operator, loop, watch_end)
+    watch = _watch(settings, operator, loop)
     api = await serve(operator.controller, _listen(settings.controller_port))
     health = await _serve_health(operator, settings.health_port)
     watch.start()
     log.info("operator started", extra={"identity": settings.identity, "address": settings.address})
     try:
-        await _until_stopped(operator, stop, watch_end)
+        await _until_stopped(operator, stop)
     finally:
         await asyncio.to_thread(watch.stop)
         await health.cleanup()
@@ -174,46 +182,39 @@ async def run(settings: OperatorSettings) -> None:
         await store.close()
 
 
-async def _until_stopped(
-    operator: Operator, stop: asyncio.Event, watch_end: "asyncio.Future[BaseException | None]"
-) -> None:
+async def _until_stopped(operator: Operator, stop: asyncio.Event) -> None:
     """Leaving cancels the Lease's task, which steps down and releases."""
     async with asyncio.TaskGroup() as tasks:
         lease = tasks.create_task(operator.lease.run(), name="lease")
         sweeps = tasks.create_task(operator.leading.sweep_forever(random.Random()), name="sweeps")
         stopping = tasks.create_task(stop.wait(), name="stop")
-        await asyncio.wait((stopping, watch_end), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((stopping, operator.ended), return_when=asyncio.FIRST_COMPLETED)
         for task in (lease, sweeps, stopping):
             task.cancel()
-    if watch_end.done() and not stop.is_set():
-        raise WatchEnded("the watch of the cluster ended") from watch_end.result()
+    if operator.ended.done() and not stop.is_set():
+        raise OperatorEnded("the watch or the worker ended") from operator.ended.result()
 
 
 def _watch(
     settings: OperatorSettings,
     operator: Operator,
     loop: asyncio.AbstractEventLoop,
-    watch_end: "asyncio.Future[BaseException | None]",
 ) -> ClusterWatch:
     def from_thread(act: Callable[[Any], None], value: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: we are ending
             loop.call_soon_threadsafe(act, value)
 
-    def on_end(error: BaseException | None) -> None:
-        if not watch_end.done():
-            watch_end.set_result(error)
-
     def on_key(key: WorkKey) -> None:
         from_thread(operator.leading.on_key, key)
 
-    def on_trouble(trouble: PodTrouble) -> None:
+    def on_trouble(trouble: BrokerTrouble) -> None:
         from_thread(operator.leading.on_trouble, trouble)
 
     return ClusterWatch(
         namespaces=settings.watch_namespaces,
         on_key=on_key,
         on_trouble=on_trouble,
-        on_end=lambda error: from_thread(on_end, error),
+        on_end=lambda error: from_thread(operator.end, error),
     )
 
 
@@ -239,7 +240,7 @@ def main() -> None:
     set_up(settings.log_level)
     try:
         uvloop.run(run(settings))
-    except WatchEnded as error:
+    except OperatorEnded as error:
         log.error("operator ends: its pod starts it again", extra={"error": repr(error.__cause__)})
         sys.exit(1)
 

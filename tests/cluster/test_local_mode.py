@@ -73,7 +73,7 @@ def test_a_leader_that_falls_under_load_loses_and_doubles_nothing(
     assert report["verdict"]["lost"] == 0
     assert report["verdict"]["duplicated"] == 0
     assert report["verdict"]["acknowledged"] > 100
-    assert cluster.partition(0)["leader_epoch"] > before["leader_epoch"]
+    assert cluster.partition(0)["leaderEpoch"] > before["leaderEpoch"]
 
 
 def test_a_follower_that_falls_leaves_the_in_sync_set_and_comes_back_in_a_new_life(
@@ -82,11 +82,11 @@ def test_a_follower_that_falls_leaves_the_in_sync_set_and_comes_back_in_a_new_li
     cluster.wait_until_in_sync()
     before = cluster.partition(0)
     follower = next(broker for broker in before["replicas"] if broker != before["leader"])
-    epoch = cluster.broker(follower)["broker_epoch"]
+    epoch = cluster.broker(follower)["brokerEpoch"]
 
     cluster.kill(follower)
 
-    wait_for("a new life", lambda: cluster.broker(follower)["broker_epoch"] > epoch)
+    wait_for("a new life", lambda: cluster.broker(follower)["brokerEpoch"] > epoch)
     cluster.wait_until_in_sync()
     assert cluster.partition(0)["leader"] == before["leader"]
 
@@ -179,25 +179,25 @@ def test_a_second_start_finds_its_data(tmp_path: Path) -> None:
     with running(tmp_path / "twice") as cluster:
         cluster.wait_until_in_sync()
         offset = produce_one(cluster, 0, "kept")
-        epoch = cluster.partition(0)["leader_epoch"]
+        epoch = cluster.partition(0)["leaderEpoch"]
         assert cluster.stop() == 0
         cluster.start()
         cluster.wait_until_in_sync()
         assert values(cluster, 0)[offset] == "kept"
-        assert cluster.partition(0)["leader_epoch"] > epoch
+        assert cluster.partition(0)["leaderEpoch"] > epoch
 
 
 def test_all_brokers_killed_at_once_come_back_with_every_record(tmp_path: Path) -> None:
     with running(tmp_path / "all") as cluster:
         cluster.wait_until_in_sync()
         offset = produce_one(cluster, 2, "kept")
-        epochs = {number: cluster.broker(number)["broker_epoch"] for number in range(3)}
+        epochs = {number: cluster.broker(number)["brokerEpoch"] for number in range(3)}
         for number in range(3):
             cluster.kill(number)
         for number in range(3):
             wait_for(
                 f"a new life of broker {number}",
-                lambda number=number: cluster.broker(number)["broker_epoch"] > epochs[number],  # type: ignore[misc]
+                lambda number=number: cluster.broker(number)["brokerEpoch"] > epochs[number],  # type: ignore[misc]
             )
         cluster.wait_until_in_sync()
         assert values(cluster, 2)[offset] == "kept"

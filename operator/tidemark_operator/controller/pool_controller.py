@@ -262,6 +262,7 @@ class PoolController:
             known.lost_replicas, known.lost_below = notes.lost_replicas, notes.lost_below
             known.applied_version = -1
         elif stored is not None:
+            self.state.notes_of(broker_id).report = None  # of a log as it was before
             leaving = Standing(
                 broker_id,
                 stored.broker_epoch,
@@ -280,7 +281,7 @@ class PoolController:
                 "broker registered", extra={**self._fields(broker_id), "clean": outcome.is_clean}
             )
         known = self.state.notes_of(broker_id)
-        known.report, known.reported_at_ms = report, self._now_ms()
+        known.report, known.reported_at = report, self.state.next_moment()
         self.image.set_brokers(self.state.broker_states())
         await self.settle()  # the report may be the last one that an election waited for (S14)
 
@@ -418,7 +419,7 @@ class PoolController:
         return _first_then(value, wanted, unchanged)
 
     def _slice_is_durable(self, value: PartitionSlice) -> None:
-        self.state.note_durable(value, self._now_ms())
+        self.state.note_durable(value)
         topic_slices = self.state.topic_slices(value.topic.topic_id)
         count = max(each.topic.partition_count for each in topic_slices)
         self.image.set_partitions(

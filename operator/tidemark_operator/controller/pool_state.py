@@ -39,7 +39,7 @@ class BrokerNotes:
     applied_controller_epoch: ControllerEpoch = ControllerEpoch(NO_EPOCH)
     applied_version: int = -1
     report: dict[Replica, ReplicaReport] | None = None
-    reported_at_ms: int = -1
+    reported_at: int = -1  # PoolState.next_moment
     lost_replicas: frozenset[Replica] = frozenset()
     lost_below: BrokerEpoch = BrokerEpoch(NO_EPOCH)
     failed_replicas: frozenset[Replica] = frozenset()
@@ -55,11 +55,17 @@ class PoolState:
     brokers: dict[BrokerId, BrokerRecord] = field(default_factory=dict)
     notes: dict[BrokerId, BrokerNotes] = field(default_factory=dict)
     slices: dict[str, PartitionSlice] = field(default_factory=dict)
-    leaderless_since_ms: dict[Replica, int] = field(default_factory=dict)
+    leaderless_since: dict[Replica, int] = field(default_factory=dict)  # moments
+    moment: int = 0
     notices: dict[TopicId, dict[int, str]] = field(default_factory=dict)
 
     def notes_of(self, broker_id: BrokerId) -> BrokerNotes:
         return self.notes.setdefault(broker_id, BrokerNotes())
+
+    def next_moment(self) -> int:
+        """Orders reports and losses of leadership; clocks may show both the same millisecond."""
+        self.moment += 1
+        return self.moment
 
     def standings(self, *overriding: Standing) -> Standings:
         standings = {}
@@ -89,14 +95,14 @@ class PoolState:
 
     def reports_for(self, replica: Replica) -> Reports:
         """Those taken since the partition has no leader: its logs stand still since then (S14)."""
-        since_ms = self.leaderless_since_ms.get(replica)
-        if since_ms is None:
+        since = self.leaderless_since.get(replica)
+        if since is None:
             return Reports({})
         return Reports(
             {
                 broker_id: notes.report
                 for broker_id, notes in self.notes.items()
-                if notes.report is not None and notes.reported_at_ms >= since_ms
+                if notes.report is not None and notes.reported_at > since
             }
         )
 
@@ -136,19 +142,20 @@ class PoolState:
             )
         )
 
-    def note_durable(self, value: PartitionSlice, now_ms: int) -> None:
+    def note_durable(self, value: PartitionSlice) -> None:
         """This slice is what is stored now."""
         self.slices[value.name] = value
+        moment = self.next_moment()
         for state in value.partitions:
             replica = (value.topic.topic_id, state.partition)
             if state.has_leader:
-                self.leaderless_since_ms.pop(replica, None)
+                self.leaderless_since.pop(replica, None)
             else:
-                self.leaderless_since_ms.setdefault(replica, now_ms)
+                self.leaderless_since.setdefault(replica, moment)
 
     def wants_report_from(self, broker_id: BrokerId) -> bool:
         """A live broker whose report of a leaderless partition is older than its leaderlessness."""
-        if not self.leaderless_since_ms:
+        if not self.leaderless_since:
             return False
         notes = self.notes_of(broker_id)
         standings = self.standings()
@@ -156,8 +163,8 @@ class PoolState:
             not partition.has_leader
             and broker_id in partition.replicas
             and needs_reports(value.topic, partition, standings)
-            and notes.reported_at_ms
-            < self.leaderless_since_ms.get((value.topic.topic_id, partition.partition), 0)
+            and notes.reported_at
+            < self.leaderless_since.get((value.topic.topic_id, partition.partition), 0)
             for value, partition in self.served_partitions()
         )
 

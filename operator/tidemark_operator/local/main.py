@@ -20,6 +20,7 @@ from tidemark_operator.controller import api
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import ControllerService, ControllerSettings
+from tidemark_operator.leading import BrokerTrouble, LeadingOperator
 from tidemark_operator.lease import ControllerLease, LeaseSettings
 from tidemark_operator.local.api import add_local_routes
 from tidemark_operator.local.manifests import NAMESPACE, ManifestRefused, apply_manifests
@@ -29,7 +30,6 @@ from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.runtimes.processes import ProcessesRuntime, ProcessSettings
 from tidemark_operator.stores.object_store import BROKER_POOL, TOPIC, StoreError
 from tidemark_operator.stores.sqlite import SqliteStore
-from tidemark_operator.term import Term
 
 log = logging.getLogger(__name__)
 
@@ -78,14 +78,14 @@ class LocalCluster:
             settings=ReconcilerSettings(default_pool_spec={"replicas": settings.brokers}),
             add=self._queue.add,
         )
-        self._term = Term(
-            self.controller, self._reconciler, self._queue, namespace=None, on_crash=self._crashed
+        self._leading = LeadingOperator(
+            self.controller, self._reconciler, self._queue, on_crash=self._crashed
         )
         self._lease = ControllerLease(
             store,
             "local",
             self._address,
-            leader=self._term,
+            leader=self._leading,
             clock=LeaseSystemClock(),
             settings=LeaseSettings(NAMESPACE),
         )
@@ -143,14 +143,13 @@ class LocalCluster:
                 if change.kind in (TOPIC.kind, BROKER_POOL.kind):
                     metadata = change.item["metadata"]
                     key = WorkKey(change.kind, metadata["namespace"], metadata["name"])
-                    self._queue.add(key)
+                    self._leading.on_key(key)
 
     def _broker_exited(self, pool: PoolSpec, broker_id: BrokerId) -> None:
-        if self.controller.is_leading:
-            self.controller.suspect(pool.pool, broker_id, "ProcessEnded")
+        self._leading.on_trouble(BrokerTrouble(pool.pool, broker_id, "ProcessEnded"))
 
     def _look_at_pool(self, pool: PoolSpec) -> None:
-        self._queue.add(WorkKey(BROKER_POOL.kind, pool.namespace, pool.name))
+        self._leading.on_key(WorkKey(BROKER_POOL.kind, pool.namespace, pool.name))
 
     def _crashed(self, error: BaseException) -> None:
         say(f"defect in the operator, stopping: {type(error).__name__}: {error}")
