@@ -29,7 +29,7 @@ from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.handlers import BrokerTrouble, ClusterWatch
 from tidemark_operator.health import create_health_app
 from tidemark_operator.json_log import set_up
-from tidemark_operator.leading import LeadingOperator, is_pod_terminated
+from tidemark_operator.leading import BrokerTrouble, LeadingOperator, is_pod_terminated
 from tidemark_operator.lease import ControllerLease, LeaseSettings
 from tidemark_operator.manifests.pods import PodSettings
 from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
