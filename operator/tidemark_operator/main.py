@@ -26,7 +26,7 @@ from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import Change, ControllerService
 from tidemark_operator.controller.settings import ControllerSettings
-from tidemark_operator.handlers import BrokerTrouble, ClusterWatch
+from tidemark_operator.handlers import ClusterWatch
 from tidemark_operator.health import create_health_app
 from tidemark_operator.json_log import set_up
 from tidemark_operator.leading import BrokerTrouble, LeadingOperator, is_pod_terminated
