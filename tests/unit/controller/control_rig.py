@@ -293,7 +293,8 @@ class Rig:
                     await broker.catch_up()
 
     async def kill(self, broker: FakeBroker) -> None:
-        """SIGKILL: its connections reset, its port refuses."""
+        """SIGKILL while its poll is open: its connections reset, its port refuses."""
+        await broker.catch_up()
         self.probe.verdicts[broker.incarnation] = ProbeVerdict.REFUSED
         assert broker.poll is not None
         broker.poll.cancel()
