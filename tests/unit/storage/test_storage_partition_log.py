@@ -134,6 +134,18 @@ def test_reads_that_go_on_where_the_last_one_ended_cross_segments(tmp_path):
     assert len(segment_names(log.directory)) == 5
 
 
+def test_a_reader_whose_next_batch_was_truncated_away_reads_the_new_one(tmp_path):
+    log = open_log(tmp_path / "log")
+    for value in (b"a", b"b", b"c"):
+        append(log, value)
+        log.read(log.log_end_offset - 1, max_bytes=1, end_offset=ALL)
+    log.truncate_to(1)
+    append(log, b"longer than what was there", epoch=1)
+    append(log, b"d", epoch=1)
+    found = headers_of(log.read(2, max_bytes=999, end_offset=ALL))
+    assert [(header.base_offset, header.partition_leader_epoch) for header in found] == [(2, 1)]
+
+
 def test_segments_are_rolled_by_size(tmp_path):
     log = open_log(tmp_path / "log", settings=LogSettings(segment_bytes=BATCH_BYTES * 2))
     for value in (b"a", b"b", b"c", b"d", b"e"):
