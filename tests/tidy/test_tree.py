@@ -39,7 +39,8 @@ def test_every_module_says_what_it_is_for() -> None:
     silent = [
         str(path.relative_to(ROOT))
         for path in tracked("*.py")
-        if path.stat().st_size > 0 and not path.read_text().lstrip("#! \n").startswith(('"""', "usr"))
+        if path.stat().st_size > 0
+        and not path.read_text().lstrip("#! \n").startswith(('"""', "usr"))
     ]
     assert silent == []
 
