@@ -169,6 +169,11 @@ class ControllerLease:
         if not self._leader.is_leading:  # it found a later controller's write
             await self._lose("deposed")
             return self._settings.retry_interval_ms
+        if self._leader.highest_broker_controller_epoch() > _epoch_of(held):
+            # Epochs started anew (a Lease and its objects deleted or restored) while brokers kept
+            # theirs: they rightly refuse us. Acquired again, the epoch is above all of them (S16).
+            await self._lose("a broker has seen a later controller epoch")
+            return 0
         sent_at_ms = self._clock.now_ms()
         wanted = self._lease(held, held["spec"], self._identity)
         try:

@@ -239,6 +239,19 @@ def test_s16_the_epoch_rises_above_what_brokers_report() -> None:
     run(scenario)
 
 
+def test_s16_a_holder_that_hears_of_a_later_epoch_acquires_anew_above_it() -> None:
+    async def scenario() -> None:
+        pair = Pair()
+        await pair.step(0)
+        pair.leaders[0].highest = ControllerEpoch(17)
+        await pair.step(0, ms=1000)
+        assert not pair.leaders[0].is_leading
+        await pair.step(0)
+        assert pair.leaders[0].epochs == [1, 18]
+
+    run(scenario)
+
+
 def test_a_renewal_of_unknown_outcome_that_landed_keeps_the_lease() -> None:
     async def scenario() -> None:
         pair = Pair()
