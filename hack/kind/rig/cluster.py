@@ -10,6 +10,8 @@ from .docker import Docker
 from .run import Fail, Steps, answer, say
 
 CONTROL_PLANE = f"{config.CLUSTER}-control-plane"
+# kubectl would keep what it learns of the API below ~/.kube.
+KUBE_CACHE = config.BUILD / "kube-cache"
 AUDIT_LOG = "/var/log/kubernetes/audit/audit.log"
 
 
@@ -22,7 +24,7 @@ def nodes(found: Docker, also_stopped: bool = False) -> list[str]:
 def _kubectl(*args: str, limit: float = 10) -> tuple[bool, str]:
     kubectl = config.BIN / "kubectl"
     command = [str(kubectl), "--kubeconfig", str(config.KUBECONFIG), *args]
-    return answer(command, limit)
+    return answer(command, limit, {**os.environ, "KUBECACHEDIR": str(KUBE_CACHE)})
 
 
 def ready() -> tuple[int, str]:
@@ -221,6 +223,7 @@ def env() -> None:
     if found and found.host:
         say(f"export DOCKER_HOST={shlex.quote(found.host)}")
     say(f"export KUBECONFIG={shlex.quote(str(config.KUBECONFIG))}")
+    say(f"export KUBECACHEDIR={shlex.quote(str(KUBE_CACHE))}")
     say(f"export PATH={shlex.quote(str(config.BIN))}:$PATH")
 
 

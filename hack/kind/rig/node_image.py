@@ -2,11 +2,12 @@
 
 import os
 import shutil
+import tomllib
 from pathlib import Path
 
 from . import apt, config, tools
 from .docker import Docker
-from .node_recipe import Recipe, tag
+from .node_recipe import SOURCES, Recipe, tag
 from .run import Fail, Steps, only_one, say
 
 # Copies of the image in the cache: this one, and that of another branch.
@@ -77,10 +78,21 @@ def build(docker: Docker) -> str:
             recipe.plan_images()
             steps.add(f"a copy to {archive()}", lambda: _save(steps, docker))
             steps.run()
+            _forget_parts(docker)
         if docker.ours:
             _marker().parent.mkdir(parents=True, exist_ok=True)
             _marker().touch()
     return tag()
+
+
+def _forget_parts(docker: Docker) -> None:
+    """The parts bear names of Kubernetes' own images, and must not pass for these in a Docker."""
+    settings = tomllib.loads((SOURCES / "rootfs/etc/containerd/config.toml").read_text())
+    pause = settings["plugins"]["io.containerd.grpc.v1.cri"]["sandbox_image"]
+    for image in (f"tidemark/kind-system:{config.KUBERNETES}", pause):
+        ok, names = docker.answer("image", "inspect", "--format", '{{join .RepoTags " "}}', image)
+        if ok:
+            docker.answer("rmi", *names.split())
 
 
 def _compressor() -> list[str]:
