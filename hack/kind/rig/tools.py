@@ -45,7 +45,7 @@ def plan(steps: Steps) -> None:
 def go() -> str:
     """A Go that is new enough: the one in PATH, or the one that pip has."""
     wheel = config.cache() / "tools" / config.GO_WHEEL.replace("==", "-")
-    for found in (shutil.which("go"), "/usr/local/go/bin/go", str(wheel / "bin" / "go")):
+    for found in (shutil.which("go"), "/usr/local/go/bin/go", str(wheel / "go" / "bin" / "go")):
         if found and Path(found).exists() and _go_version(found) >= config.GO_AT_LEAST:
             return found
     wanted = ".".join(map(str, config.GO_AT_LEAST))
@@ -54,7 +54,7 @@ def go() -> str:
     ok, text = answer([*pip, config.GO_WHEEL], config.APT)
     if not ok:
         raise Fail(f"expected Go {wanted} or newer, found none, and pip has none: {text}")
-    return str(wheel / "bin" / "go")
+    return str(wheel / "go" / "bin" / "go")
 
 
 def _go_version(path: str) -> tuple[int, ...]:
@@ -68,7 +68,8 @@ def go_env() -> Mapping[str, str]:
     # A user's own flags must not change what is kept under one hash.
     for name in ("GOFLAGS", "GOOS", "GOARCH", "GOWORK"):
         env.pop(name, None)
-    return {**env, "CGO_ENABLED": "0"}
+    # A go.mod names its toolchain; Go fetches that one as it does a module.
+    return {**env, "CGO_ENABLED": "0", "GOTOOLCHAIN": "auto"}
 
 
 def kubectl(docker: Docker, image: str) -> Path:
