@@ -30,7 +30,9 @@ from tidemark_operator.stores.object_store import ObjectStore
 
 logger = logging.getLogger(__name__)
 
-PROBE_PAUSE_MS = 100  # between probes of one suspicion
+# Between probes of one suspicion: the first ones may meet a process that is just dying.
+FIRST_PROBE_PAUSE_MS = 10
+PROBE_PAUSE_MS = 100
 
 
 class Tasks(Protocol):
@@ -262,6 +264,7 @@ class PoolHeartbeats:
         """Until it answers, polls again, is fenced, or a session has passed (which then fences)."""
         broker_id, broker_epoch = suspected.broker_id, suspected.broker_epoch
         deadline_ms = self._now_ms() + self._settings.session_timeout_ms
+        pause_ms = FIRST_PROBE_PAUSE_MS
         try:
             while self._now_ms() < deadline_ms:
                 verdict = await self._probe(suspected.endpoints, suspected.incarnation)
@@ -286,7 +289,8 @@ class PoolHeartbeats:
                     return
                 if verdict is ProbeVerdict.ALIVE or self.polls.of(broker_id) is not None:
                     return
-                await asyncio.sleep(PROBE_PAUSE_MS / 1000)
+                await asyncio.sleep(pause_ms / 1000)
+                pause_ms = min(2 * pause_ms, PROBE_PAUSE_MS)
         finally:
             self._probed.discard(broker_id)
 
