@@ -146,10 +146,10 @@ class Story:
     ) -> tuple[PartitionView, float, float]:
         """The new leader's view, when it was granted, and when all in-sync sets were full again."""
         narrator, partition = self._narrator, before.partition
-        async with asyncio.TaskGroup() as tasks:
-            rest = tasks.create_task(
-                self._environment.follow_up(kind, before.leader), name="follow-up"
-            )
+        rest = asyncio.create_task(
+            self._environment.follow_up(kind, before.leader), name="follow-up"
+        )
+        try:
             with narrator.progress(f"who leads {TOPIC}-{partition} now?"):
                 after = await self._new_leader(before)
             leader_after_ms = round(time.time() * 1000 - blow.t_ms, 1)
@@ -162,6 +162,9 @@ class Story:
                 if (second := await rest) is not None:
                     narrator.moment(round(second.t_ms - blow.t_ms, 1), second.words)
                 await self._settled()
+        finally:
+            rest.cancel()
+            await asyncio.gather(rest, return_exceptions=True)
         full_again_ms = round(time.time() * 1000 - blow.t_ms, 1)
         narrator.moment(full_again_ms, "all replicas in sync again")
         return after, leader_after_ms, full_again_ms

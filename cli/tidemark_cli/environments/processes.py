@@ -169,6 +169,7 @@ class ProcessesEnvironment:
             await self._session.close()
         await child_processes.stop(self._load)
         await child_processes.stop(self._cluster)
+        await asyncio.to_thread(self._keep_logs)
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
 
     async def _status(self) -> ClusterStatus | None:
@@ -194,6 +195,12 @@ class ProcessesEnvironment:
         """Beside the events, so that it survives the temporary directory."""
         self._events.parent.mkdir(parents=True, exist_ok=True)
         return self._events.parent / f"demo-{name}.log"
+
+    def _keep_logs(self) -> None:
+        kept = self._events.parent / "demo-logs"
+        shutil.rmtree(kept, ignore_errors=True)
+        if (logs := self._directory / "data" / "logs").is_dir():
+            shutil.copytree(logs, kept)
 
     def _check_cluster(self) -> None:
         if self._cluster is not None and self._cluster.returncode is not None:
