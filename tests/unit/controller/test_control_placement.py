@@ -1,3 +1,5 @@
+"""Where replicas go: the placement formula and its limits."""
+
 import pytest
 from tidemark_operator.controller.placement import TooFewBrokers, place
 from tidemark_protocol.ids import BrokerId
