@@ -27,9 +27,10 @@ from tidemark_broker.replication.effects import (
 )
 from tidemark_broker.replication.remote_replica import NEVER_MS, UNKNOWN_OFFSET, RemoteReplica
 
-# A refused proposal may be made anew by a fetch after this long: else leader and controller
-# would repeat it at the speed of the network for as long as their views differ.
-REFUSED_HOLD_OFF_MS = 100
+# After a refusal, or after the controller took a member out, nobody is proposed to join for so
+# long: the controller knows of a death or a stop that we have not heard of, and the two would
+# repeat themselves at the speed of the network until we have.
+JOIN_HOLD_OFF_MS = 100
 
 # The controller will tell what is true by a push or with the answer; the same proposal again
 # would only be refused again (Kafka: stay pending, wait for metadata).
@@ -103,7 +104,7 @@ class PartitionLeader:
         self.failed_isr_updates = 0
         self._brokers = brokers
         self._pending: _Pending | None = None
-        self._propose_not_before_ms = NEVER_MS
+        self._join_not_before_ms = NEVER_MS
         self._followers: dict[BrokerId, RemoteReplica] = {}
         in_sync_ids = state.in_sync_ids
         for broker_id in state.replicas:
@@ -256,7 +257,9 @@ class PartitionLeader:
             self._pending = None
             if state.in_sync_replicas != pending.proposal.new_in_sync_replicas:
                 self.failed_isr_updates += 1
-                self._propose_not_before_ms = now_ms + REFUSED_HOLD_OFF_MS
+                self._join_not_before_ms = now_ms + JOIN_HOLD_OFF_MS
+        elif before - after:
+            self._join_not_before_ms = now_ms + JOIN_HOLD_OFF_MS
         self.state = state
         for broker_id in tuple(self._followers):
             if broker_id not in state.replicas:
@@ -314,7 +317,7 @@ class PartitionLeader:
             replica.on_leader_stall(stall_ms, now_ms)
 
     def _propose_if_free(self, now_ms: int) -> tuple[LeaderEffect, ...]:
-        if self._pending is not None or now_ms < self._propose_not_before_ms:
+        if self._pending is not None:
             return ()
         return self._propose_change(now_ms)
 
@@ -324,6 +327,8 @@ class PartitionLeader:
         kept = tuple(member for member in members if not self._is_below_watermark(member))
         if len(kept) < len(members):
             return self._propose(kept, None, now_ms)  # S7
+        if now_ms < self._join_not_before_ms:
+            return ()
         for broker_id in self.state.replicas:
             replica = self._followers.get(broker_id)
             if replica is None or not self._may_join(broker_id, replica):

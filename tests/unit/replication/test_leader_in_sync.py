@@ -3,7 +3,7 @@
 import pytest
 from tidemark_broker.replication.effects import RejectFetch
 from tidemark_broker.replication.leader import (
-    REFUSED_HOLD_OFF_MS,
+    JOIN_HOLD_OFF_MS,
     LeaderGrant,
     LeaderSettings,
     PartitionLeader,
@@ -160,6 +160,24 @@ def test_a_new_life_that_fetches_below_the_watermark_costs_the_old_entry() -> No
     assert fetches(leader, (3, 14), 0) == (proposes(1, 2),)
 
 
+def test_who_the_controller_took_out_is_not_proposed_again_at_once() -> None:
+    # Its stop or death may reach us a push later than the new ISR.
+    leader = a_leader()
+    fetches(leader, 2, 100)
+    fetches(leader, 3, 100)
+    assert leader.on_state(a_state((1, 2), partition_epoch=21), START_MS) == ()
+    assert fetches(leader, 3, 100) == ()
+    later_ms = START_MS + JOIN_HOLD_OFF_MS
+    assert fetches(leader, 3, 100, now_ms=later_ms) == (proposes(1, 2, 3, partition_epoch=21),)
+
+
+def test_the_hold_off_delays_no_expulsion() -> None:  # S7
+    leader = a_leader()
+    leader.on_state(a_state((1, 2), partition_epoch=21), START_MS)
+    fetches(leader, 2, 100)
+    assert fetches(leader, 2, 40) == (proposes(1, partition_epoch=21),)
+
+
 def test_the_expelled_one_rejoins_once_it_is_back_at_the_watermark() -> None:
     leader = a_leader()
     fetches(leader, 3, 40)
@@ -199,7 +217,7 @@ def test_a_refusal_that_raised_the_partition_epoch_drops_the_member() -> None:  
     assert leader.failed_isr_updates == 1
     # Not again at the speed of the network, but by a later fetch.
     assert fetches(leader, 3, 100) == ()
-    later_ms = START_MS + REFUSED_HOLD_OFF_MS
+    later_ms = START_MS + JOIN_HOLD_OFF_MS
     assert fetches(leader, 3, 100, now_ms=later_ms) == (proposes(1, 2, 3, partition_epoch=21),)
 
 
