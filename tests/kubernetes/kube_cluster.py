@@ -1,0 +1,315 @@
+"""A real cluster for tests: kubectl, helm, and a load that runs as a pod beside the brokers."""
+
+import json
+import os
+import shlex
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+OPERATOR_NAMESPACE = "tidemark-system"
+LOAD_IMAGE = "tidemark/broker:dev"
+KILL_BROKER = """
+import os, pathlib, signal
+for entry in pathlib.Path("/proc").iterdir():
+    if entry.name.isdecimal() and entry.name not in ("1", str(os.getpid())):
+        if b"bin/tidemark-broker" in (entry / "cmdline").read_bytes():
+            os.kill(int(entry.name), signal.SIGKILL)
+"""
+
+
+class CommandFailed(Exception):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+class KubeCluster:
+    """Everything in one namespace, which admits restricted pods only."""
+
+    def __init__(self, environment: dict[str, str], namespace: str) -> None:
+        self._environment = environment
+        self.namespace = namespace
+
+    @classmethod
+    def of_rig(cls, namespace: str) -> "KubeCluster":
+        lines = subprocess.run(
+            [ROOT / "hack/kind/cluster", "env"],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        ).stdout
+        script = f"{lines}\nenv -0"
+        environment = subprocess.run(
+            ["bash", "-c", script], check=True, capture_output=True, text=True, timeout=20
+        ).stdout
+        pairs = (line.partition("=") for line in environment.split("\0") if "=" in line)
+        return cls({name: value for name, _, value in pairs}, namespace)
+
+    def run(self, *command: str, stdin: str | None = None, timeout_s: float = 60) -> Ended:
+        done = subprocess.run(
+            command,
+            input=stdin,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            cwd=ROOT,
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, timeout_s: float = 60) -> str:
+        ended = self.run(
+            "kubectl", "-n", self.namespace, *arguments, stdin=stdin, timeout_s=timeout_s
+        )
+        if ended.code != 0:
+            raise CommandFailed(f"kubectl {shlex.join(arguments)}: {ended.err.strip()}")
+        return ended.out
+
+    def install_chart(self) -> None:
+        """Renews what is there: new CRDs, new images under the same tag."""
+        self.kubectl("apply", "-f", "crds/")
+        # Released so that a pod of the former image never has to be waited for.
+        ended = self.run(
+            *("helm", "upgrade", "--install", "tidemark", "charts/tidemark"),
+            *("--namespace", OPERATOR_NAMESPACE, "--create-namespace", "--wait"),
+            *("--set", "defaultPool.storage.size=1Gi", "--timeout", "120s"),
+            timeout_s=150,
+        )
+        if ended.code != 0:
+            raise CommandFailed(f"helm: {ended.err.strip()}")
+        operator = KubeCluster(self._environment, OPERATOR_NAMESPACE)
+        operator.kubectl("rollout", "restart", "deployment/tidemark-operator")
+        operator.kubectl(
+            *("rollout", "status", "deployment/tidemark-operator", "--timeout=120s"), timeout_s=130
+        )
+
+    def make_namespace(self) -> None:
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        metadata = {"name": self.namespace, "labels": labels}
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+    def delete_namespace(self) -> None:
+        self.kubectl("delete", "namespace", self.namespace, "--wait=false")
+
+    # Objects.
+
+    def apply(self, manifest: dict[str, Any]) -> None:
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+    def refusal(self, manifest: dict[str, Any]) -> str:
+        """What the API server says against it; "" when it would be taken. Changes nothing."""
+        ended = self.run(
+            *("kubectl", "-n", self.namespace, "apply", "--dry-run=server", "-f", "-"),
+            stdin=json.dumps(manifest),
+        )
+        return ended.err.strip() if ended.code != 0 else ""
+
+    def get(self, kind: str, name: str) -> dict[str, Any] | None:
+        ended = self.run("kubectl", "-n", self.namespace, "get", kind, name, "-o", "json")
+        if ended.code != 0:
+            if "NotFound" in ended.err:
+                return None
+            raise CommandFailed(ended.err.strip())
+        found: dict[str, Any] = json.loads(ended.out)
+        return found
+
+    def must_get(self, kind: str, name: str) -> dict[str, Any]:
+        found = self.get(kind, name)
+        assert found is not None, f"{kind}/{name} is not there"
+        return found
+
+    def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = json.loads(
+            self.kubectl("get", kind, *arguments, "-o", "json")
+        )["items"]
+        return items
+
+    def condition(self, kind: str, name: str, type_: str = "Ready") -> dict[str, str]:
+        status = self.must_get(kind, name).get("status", {})
+        found = (each for each in status.get("conditions", ()) if each["type"] == type_)
+        return next(found, {"status": "", "reason": "", "message": ""})
+
+    def wait_ready(self, name: str, *, timeout_s: float = 60) -> float:
+        """Seconds until the Topic is Ready."""
+        started = time.monotonic()
+        self.kubectl(
+            *("wait", "--for=condition=Ready", f"topic/{name}", f"--timeout={timeout_s:.0f}s"),
+            timeout_s=timeout_s + 10,
+        )
+        return time.monotonic() - started
+
+    def until(self, is_so: Callable[[], bool], what: str, *, timeout_s: float = 30) -> float:
+        """Seconds that it took; asks ten times a second."""
+        started = time.monotonic()
+        while not is_so():
+            if time.monotonic() - started > timeout_s:
+                raise AssertionError(f"after {timeout_s} s: {what}\n{self._state()}")
+            time.sleep(0.1)
+        return time.monotonic() - started
+
+    def until_in_sync(self, name: str, *, timeout_s: float = 40) -> float:
+        def is_in_sync() -> bool:
+            return self.condition("topic", name, "FullyReplicated")["status"] == "True"
+
+        return self.until(is_in_sync, f"{name} fully in sync", timeout_s=timeout_s)
+
+    def _state(self) -> str:
+        return self.kubectl("get", "topics,brokers,pslice,pods")
+
+    # Brokers and operators.
+
+    def leader_of(self, slice_name: str, index: int = 0) -> int:
+        leader: int = self.must_get("pslice", slice_name)["partitions"][index]["leader"]
+        return leader
+
+    def kill_broker(self, broker_id: int) -> None:
+        """SIGKILL of the process below PID 1; the container may end before the exec does."""
+        self.run(
+            *("kubectl", "-n", self.namespace, "exec", f"default-{broker_id}", "--"),
+            *("python3", "-c", KILL_BROKER),
+        )
+
+    def leading_operator(self) -> str:
+        operator = KubeCluster(self._environment, OPERATOR_NAMESPACE)
+        holder: str = operator.must_get("lease", "tidemark-controller")["spec"]["holderIdentity"]
+        return holder.partition("/")[0]
+
+    def delete_operator(self, pod: str) -> None:
+        operator = KubeCluster(self._environment, OPERATOR_NAMESPACE)
+        operator.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
+
+    def broker_http(self, broker_id: int, path: str, body: Any = None) -> Any:
+        """From inside of a broker's pod: pod and Service addresses are not reachable from here."""
+        script = (
+            "import json,sys,urllib.request as u\n"
+            "body=json.loads(sys.argv[2])\n"
+            "data=None if body is None else json.dumps(body).encode()\n"
+            "kind='application/vnd.kafka.json.v2+json'\n"
+            "kind={'Content-Type':kind,'Accept':kind}\n"
+            "print(u.urlopen(u.Request(sys.argv[1],data,kind),timeout=10).read().decode())\n"
+        )
+        url = f"http://default-{broker_id}:8080{path}"
+        out = self.kubectl(
+            *("exec", f"default-{broker_id}", "--", "python3", "-c", script, url, json.dumps(body))
+        )
+        return json.loads(out)
+
+    # Load.
+
+    @contextmanager
+    def load(self, topic: str, run: str) -> Iterator["Load"]:
+        """A producer with acks=all and a consumer, in a pod of their own."""
+        load = Load(self, f"load-{run}", topic)
+        load.start()
+        try:
+            yield load
+        finally:
+            self.kubectl("delete", "pod", load.pod, "--grace-period=0", "--force", "--wait=false")
+
+    def writes(self, since: datetime) -> Counter[str]:
+        """What our service accounts wrote to the API server since then, but Lease renewals."""
+        ended = self.run(str(ROOT / "hack/kind/cluster"), "audit-log", timeout_s=120)
+        counted: Counter[str] = Counter()
+        for line in ended.out.splitlines():
+            event = json.loads(line)
+            received = datetime.fromisoformat(event["requestReceivedTimestamp"])
+            subject, resource = event["objectRef"], event["objectRef"]["resource"]
+            is_ours = f":{OPERATOR_NAMESPACE}:" in event["user"]["username"]
+            if is_ours and received >= since and resource != "leases":
+                counted[f"{event['verb']} {resource}/{subject.get('name')}"] += 1
+        return counted
+
+
+class Load:
+    def __init__(self, cluster: KubeCluster, pod: str, topic: str) -> None:
+        self._cluster = cluster
+        self.pod = pod
+        self._topic = topic
+
+    def start(self) -> None:
+        command = (
+            f"tidemark load {self._topic} --server http://default-bootstrap:8080"
+            " --until-file /tmp/stop --out /tmp/events; sleep 600"
+        )
+        container = {
+            "name": "load",
+            "image": LOAD_IMAGE,
+            "imagePullPolicy": "IfNotPresent",
+            "command": ["sh", "-c", command],
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+                "runAsNonRoot": True,
+                "runAsUser": 10001,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+        }
+        spec = {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+        }
+        metadata = {"name": self.pod, "namespace": self._cluster.namespace}
+        self._cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        self._cluster.until(lambda: self.acknowledged() > 50, "the load runs", timeout_s=60)
+
+    def acknowledged(self) -> int:
+        command = "grep -c acknowledged /tmp/events 2>/dev/null || true"
+        ended = self._cluster.run(
+            *("kubectl", "-n", self._cluster.namespace, "exec", self.pod, "--"),
+            *("sh", "-c", command),
+        )
+        return int(ended.out.strip() or 0) if ended.code == 0 else 0
+
+    def verdict(self) -> dict[str, Any]:
+        """Ends the load and judges it: lost, duplicated, replicas compared."""
+        self._cluster.kubectl("exec", self.pod, "--", "touch", "/tmp/stop")
+        time.sleep(1)
+        ended = self._cluster.run(
+            *("kubectl", "-n", self._cluster.namespace, "exec", self.pod, "--", "tidemark"),
+            *("verify", "-o", "json", "--load", "/tmp/events"),
+            *("--server", "http://default-bootstrap:8080"),
+            timeout_s=120,
+        )
+        assert ended.out, ended.err
+        report: dict[str, Any] = json.loads(ended.out)
+        return report
+
+
+def manifest(path: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+    return loaded
+
+
+def topic(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "tidemark.dev/v1alpha1",
+        "kind": "Topic",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def is_asked_for() -> bool:
+    return os.environ.get("TIDEMARK_KUBERNETES") == "1"

@@ -1,0 +1,256 @@
+"""Tidemark on a real cluster, real pods: from one manifest to a verdict under load.
+
+Set-up is `make test`'s: a kind cluster with our images. All in one namespace that admits only
+restricted pods, with the pool `default`, which the first Topic brings.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tidemark_operator.manifests.schemas import apply_defaults, validate
+
+from tests.kubernetes.kube_cluster import KubeCluster, is_asked_for, manifest, now, topic
+
+log = logging.getLogger(__name__)
+
+pytestmark = [
+    pytest.mark.kubernetes,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not is_asked_for(), reason="no cluster asked for: TIDEMARK_KUBERNETES=1"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KubeCluster]:
+    cluster = KubeCluster.of_rig(f"test-{uuid.uuid4().hex[:8]}")
+    cluster.install_chart()
+    cluster.make_namespace()
+    yield cluster
+    cluster.delete_namespace()
+
+
+@pytest.fixture(scope="module")
+def orders(cluster: KubeCluster) -> float:
+    """The example, applied to an empty namespace; seconds until it was Ready."""
+    cluster.apply(manifest("examples/orders.yaml"))
+    return cluster.wait_ready("orders", timeout_s=90)
+
+
+def test_one_manifest_on_an_empty_namespace_becomes_ready(
+    cluster: KubeCluster, orders: float
+) -> None:
+    log.info(f"Ready on an empty namespace after {orders:.1f} s")
+    assert orders < 60
+    cluster.until_in_sync("orders")
+    status = cluster.must_get("topic", "orders")["status"]
+    assert (status["inSync"], status["leaderless"]) == ("9/9", 0)
+    for kind in ("pvc", "pslice"):
+        assert all("ownerReferences" not in each["metadata"] for each in cluster.items(kind))  # S4
+    pods = cluster.items("pods")
+    assert {pod["metadata"]["ownerReferences"][0]["kind"] for pod in pods} == {"BrokerPool"}
+    assert len({pod["spec"]["nodeName"] for pod in pods}) == 3
+
+
+def test_a_topic_on_running_brokers_is_ready_at_once(cluster: KubeCluster, orders: float) -> None:
+    cluster.apply(topic("fast", partitions=3))
+    seconds = cluster.wait_ready("fast", timeout_s=20)
+    log.info(f"Ready on a running pool after {seconds:.2f} s")
+    assert seconds < 5
+
+
+def test_an_idle_cluster_writes_nothing(cluster: KubeCluster, orders: float) -> None:
+    cluster.until_in_sync("orders")
+    time.sleep(5)
+    since = now()
+    time.sleep(60)
+    assert cluster.writes(since) == {}
+
+
+REFUSED: tuple[dict[str, Any], ...] = (
+    {"config": {"min.insync.replica": "2"}},
+    {"config": {"minInsyncReplicas": "2"}},
+    {"config": {"segment.size": "2"}},
+    {"config": {"min.insync.replicas": "4"}},
+    {"config": {"min.insync.replicas": "two"}},
+    {"config": {"segment.bytes": "10"}},
+    {"config": {"retention.ms": "1000"}},
+    {"config": {"unclean.leader.election.enable": "true"}},
+    {"topicName": ".."},
+)
+
+
+@pytest.mark.parametrize("spec", REFUSED, ids=str)
+def test_the_api_server_refuses_with_the_mirrors_sentence(
+    cluster: KubeCluster, orders: float, spec: dict[str, Any]
+) -> None:
+    (sentence,) = validate(topic("refused", **spec))
+    assert sentence in cluster.refusal(topic("refused", **spec))
+
+
+def test_an_unknown_config_far_from_all_names_is_refused_with_the_list(
+    cluster: KubeCluster, orders: float
+) -> None:
+    refusal = cluster.refusal(topic("refused", config={"colour": "blue"}))
+    assert 'unknown config "colour"; known names are cleanup.policy, ' in refusal
+
+
+CHANGES: tuple[dict[str, Any], ...] = (
+    {"partitions": 2},
+    {"replicationFactor": 2},
+    {"brokerPool": "other"},
+    {"commitRule": "Isr"},
+    {"flush": "Always"},
+    {"topicName": "other"},
+)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_what_cannot_change_is_refused_with_the_mirrors_sentence(
+    cluster: KubeCluster, orders: float, change: dict[str, Any]
+) -> None:
+    example = manifest("examples/orders.yaml")
+    changed = {**example, "spec": {**example["spec"], **change}}
+    (sentence,) = validate(changed, apply_defaults(example))
+    assert sentence in cluster.refusal(changed)
+
+
+def test_schema_errors_are_refused_by_both(cluster: KubeCluster, orders: float) -> None:
+    for spec in ({"partitions": 0}, {"topicName": "a b"}, {"flush": "Never"}, {"replicas": 3}):
+        assert validate(topic("refused", **spec)) != []
+        assert cluster.refusal(topic("refused", **spec)) != ""
+
+
+def test_fewer_brokers_than_replication_factor_is_a_condition(
+    cluster: KubeCluster, orders: float
+) -> None:
+    cluster.apply(topic("wide", replicationFactor=5))
+    cluster.until(lambda: bool(cluster.condition("topic", "wide")["reason"]), "a condition")
+    condition = cluster.condition("topic", "wide")
+    assert (condition["status"], condition["reason"]) == ("False", "NotEnoughBrokers")
+    assert "set its spec.replicas to at least 5" in condition["message"]
+    cluster.kubectl("delete", "topic", "wide")
+
+
+def test_a_missing_pool_is_a_condition(cluster: KubeCluster, orders: float) -> None:
+    cluster.apply(topic("poolless", brokerPool="elsewhere"))
+    cluster.until(lambda: bool(cluster.condition("topic", "poolless")["reason"]), "a condition")
+    assert cluster.condition("topic", "poolless")["reason"] == "BrokerPoolNotFound"
+    cluster.kubectl("delete", "topic", "poolless")
+
+
+def test_a_record_is_kept_while_its_pod_is_replaced(cluster: KubeCluster, orders: float) -> None:
+    leader = cluster.leader_of("orders-0")
+    body = {"records": [{"value": "kept"}]}
+    answer = cluster.broker_http(leader, "/topics/orders/partitions/0?acks=all", body)
+    offset = answer["offsets"][0]["offset"]
+    pod, claim = f"default-{leader}", f"data-default-{leader}"
+    before = cluster.must_get("pod", pod)["metadata"]["uid"]
+    claim_before = cluster.must_get("pvc", claim)["metadata"]["uid"]
+    cluster.kubectl("delete", "pod", pod, "--grace-period=0", "--force")
+
+    def is_replaced() -> bool:
+        found = cluster.get("pod", pod)
+        return found is not None and found["metadata"]["uid"] != before
+
+    log.info(f"a pod of its name again after {cluster.until(is_replaced, 'a new pod'):.2f} s")
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=30s")
+    log.info(f"in sync again after {cluster.until_in_sync('orders'):.1f} s")
+    assert cluster.must_get("pvc", claim)["metadata"]["uid"] == claim_before
+    leader = cluster.leader_of("orders-0")
+    path = f"/topics/orders/partitions/0/records?offset={offset}"
+    assert cluster.broker_http(leader, path)[0]["value"] == "kept"
+
+
+def assert_nothing_lost(report: dict[str, Any]) -> None:
+    verdict = report["verdict"]
+    log.info(f"acknowledged {verdict['acknowledged']}, write gap {report['write_gap_ms']:.0f} ms")
+    assert (verdict["lost"], verdict["duplicated"]) == (0, 0), report
+    assert verdict["acknowledged"] > 100
+    assert all(not each["missing"] for each in report["replicas"]), report
+
+
+def test_kill_9_of_a_leader_under_load_loses_nothing(cluster: KubeCluster, orders: float) -> None:
+    with cluster.load("orders", "kill") as load:
+        cluster.kill_broker(cluster.leader_of("orders-0"))
+        time.sleep(2)
+        log.info(f"in sync again after {2 + cluster.until_in_sync('orders'):.1f} s")
+        assert_nothing_lost(load.verdict())
+
+
+def test_forced_deletion_of_a_leader_under_load_loses_nothing(
+    cluster: KubeCluster, orders: float
+) -> None:
+    with cluster.load("orders", "force") as load:
+        pod = f"default-{cluster.leader_of('orders-0')}"
+        cluster.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
+        time.sleep(2)
+        log.info(f"in sync again after {2 + cluster.until_in_sync('orders'):.1f} s")
+        assert_nothing_lost(load.verdict())
+
+
+def test_the_leading_operator_killed_under_load_stops_no_write(
+    cluster: KubeCluster, orders: float
+) -> None:
+    with cluster.load("orders", "operator") as load:
+        former = cluster.leading_operator()
+        cluster.delete_operator(former)
+        seconds = cluster.until(
+            lambda: cluster.leading_operator() not in ("", former), "another operator leads"
+        )
+        log.info(f"another operator leads after {seconds:.1f} s")
+        time.sleep(2)
+        report = load.verdict()
+        assert_nothing_lost(report)
+        assert report["write_gap_ms"] < 500
+
+
+def test_rolling_deletion_of_all_brokers_under_load_loses_nothing(
+    cluster: KubeCluster, orders: float
+) -> None:
+    with cluster.load("orders", "roll") as load:
+        for broker_id in range(3):
+            cluster.until_in_sync("orders")
+            cluster.kubectl("delete", "pod", f"default-{broker_id}")
+            time.sleep(1)
+        cluster.until_in_sync("orders")
+        assert_nothing_lost(load.verdict())
+
+
+def test_a_retained_topic_comes_back_with_its_records(cluster: KubeCluster, orders: float) -> None:
+    cluster.apply(topic("ledger"))
+    cluster.wait_ready("ledger", timeout_s=20)
+    body = {"records": [{"value": "kept"}]}
+    cluster.broker_http(cluster.leader_of("ledger-0"), "/topics/ledger/partitions/0?acks=all", body)
+    topic_id = cluster.must_get("topic", "ledger")["status"]["topicId"]
+    cluster.kubectl("delete", "topic", "ledger")
+    cluster.until(lambda: cluster.must_get("pslice", "ledger-0")["retained"], "it is retained")
+    cluster.apply(topic("ledger"))
+    cluster.wait_ready("ledger", timeout_s=20)
+    assert cluster.must_get("topic", "ledger")["status"]["topicId"] == topic_id
+    path = "/topics/ledger/partitions/0/records?offset=0"
+    assert cluster.broker_http(cluster.leader_of("ledger-0"), path)[0]["value"] == "kept"
+
+
+def test_deletion_policy_delete_removes_slices_and_makes_room(
+    cluster: KubeCluster, orders: float
+) -> None:
+    cluster.apply(topic("scratch", deletionPolicy="Delete"))
+    cluster.wait_ready("scratch", timeout_s=20)
+    topic_id = cluster.must_get("topic", "scratch")["status"]["topicId"]
+    cluster.kubectl("delete", "topic", "scratch")
+    cluster.until(lambda: cluster.get("pslice", "scratch-0") is None, "its slice is gone")
+    cluster.apply(topic("scratch", deletionPolicy="Delete"))
+    cluster.wait_ready("scratch", timeout_s=20)
+    assert cluster.must_get("topic", "scratch")["status"]["topicId"] != topic_id
+
+
+def test_a_deleted_pool_keeps_its_claims(cluster: KubeCluster, orders: float) -> None:
+    """Last: it takes the brokers away."""
+    cluster.kubectl("delete", "brokerpool", "default")
+    cluster.until(lambda: not cluster.items("pods", "-l", "tidemark.dev/pool"), "the pods are gone")
+    assert len(cluster.items("pvc")) == 3
+    assert len(cluster.items("pslice")) >= 3
