@@ -71,8 +71,10 @@ class LeaderLookup:
 
     async def wait_for_change(self, longest_seconds: float) -> None:
         """Returns at the next change of the metadata, or after this long."""
+        # Not wait_for: in Python 3.11 it swallows a cancellation that meets the event.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), longest_seconds)
+            async with asyncio.timeout(longest_seconds):
+                await self._changed.wait()
 
     async def learn_brokers(self) -> None:
         self._note(self.metadata.on_brokers(read_brokers(await self.ask("/brokers"))))
