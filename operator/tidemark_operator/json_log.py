@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from typing import TextIO
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 # kopf says of every event that its handler succeeded, and attaches whole objects.
@@ -27,8 +28,9 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def set_up(level: str) -> None:
-    handler = logging.StreamHandler(sys.stderr)
+def set_up(level: str, *, file: TextIO | None = None) -> None:
+    """To `file`, or to stderr."""
+    handler = logging.StreamHandler(file or sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for name in _QUIET:

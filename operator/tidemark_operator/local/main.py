@@ -5,7 +5,6 @@ Ctrl-C (or SIGTERM) stops the brokers in order first, while the controller still
 """
 
 import asyncio
-import logging
 import signal
 import socket
 import sys
@@ -16,6 +15,7 @@ import uvloop
 from aiohttp import web
 from tidemark_protocol.ids import BrokerId
 
+from tidemark_operator import json_log
 from tidemark_operator.controller import api
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock
 from tidemark_operator.controller.probe import HttpProbe
@@ -30,8 +30,6 @@ from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.runtimes.processes import ProcessesRuntime, ProcessSettings
 from tidemark_operator.stores.object_store import BROKER_POOL, TOPIC, StoreError
 from tidemark_operator.stores.sqlite import SqliteStore
-
-log = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
 EXIT_FAILED = 1
@@ -178,12 +176,9 @@ def run_local(
     log_path = settings.data_dir / "logs" / "operator.log"
     try:
         log_path.parent.mkdir(parents=True, exist_ok=True)
-        logging.basicConfig(
-            filename=log_path,
-            level=logging.INFO,
-            format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        )
-        return uvloop.run(_run(settings))
+        with log_path.open("a") as log_file:
+            json_log.set_up("info", file=log_file)
+            return uvloop.run(_run(settings))
     except ManifestRefused as refused:
         say("\n".join(["manifests refused; nothing was started:", *refused.problems]))
         return EXIT_USAGE
