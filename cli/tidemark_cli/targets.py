@@ -1,7 +1,8 @@
 """Where commands find the cluster.
 
 `--server` or TIDEMARK_SERVER (a broker or the controller); else local mode, if it answers on its
-default address; else the kubeconfig context, for what goes through the Kubernetes API.
+default address and no context or namespace is named; else the kubeconfig context, for what goes
+through the Kubernetes API.
 """
 
 import argparse
@@ -54,10 +55,11 @@ async def find_target(arguments: argparse.Namespace) -> Target:
         named = os.environ["TIDEMARK_SERVER"].split(",")
     if named:
         return await _target_at(tuple(_with_scheme(url) for url in named))
-    status = None if arguments.context else await controller_status(LOCAL_CONTROLLER_URL)
+    wants_kubernetes = bool(arguments.context or arguments.namespace)
+    status = None if wants_kubernetes else await controller_status(LOCAL_CONTROLLER_URL)
     if status is not None:
         return Target(status.broker_urls, LOCAL_CONTROLLER_URL, status=status)
-    if arguments.context or has_kubeconfig():
+    if wants_kubernetes or has_kubeconfig():
         return Target(kube_context=arguments.context)
     raise CommandFailed(
         expected="a cluster to talk to",

@@ -44,6 +44,14 @@ def test_an_unreachable_server_says_what_to_do(capsys: pytest.CaptureFixture[str
         assert word in written
 
 
+def test_records_do_not_travel_through_the_kubernetes_api(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TIDEMARK_SERVER", raising=False)
+    assert main(["produce", "orders", "x", "-n", "shop"]) == 2
+    assert "--server http://HOST:8080" in capsys.readouterr().err
+
+
 def test_an_error_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "--load", "/nowhere", "-o", "json"]) == 2
     error = json.loads(capsys.readouterr().out)["error"]
