@@ -280,6 +280,10 @@ class LeaderFetcher:
         if self._connection is not None:
             self._connection.kick()
 
+    def retire(self) -> None:
+        """Nothing is followed there any more: no suspicion when the connection ends now."""
+        self._replicas = []
+
     async def run(self) -> None:
         """Until cancelled."""
         delay = FIRST_RECONNECT_SECONDS
@@ -289,7 +293,10 @@ class LeaderFetcher:
                 if await self._connect_once():
                     delay = FIRST_RECONNECT_SECONDS
                 try:
-                    await asyncio.wait_for(self._changed.wait(), delay)
+                    # Not wait_for: in Python 3.11 it swallows a cancellation that comes together
+                    # with the event.
+                    async with asyncio.timeout(delay):
+                        await self._changed.wait()
                 except TimeoutError:
                     delay = min(2 * delay, MAX_RECONNECT_SECONDS)
         finally:
@@ -303,14 +310,12 @@ class LeaderFetcher:
             return False
         loop = asyncio.get_running_loop()
         try:
-            _, connection = await asyncio.wait_for(
-                loop.create_connection(
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+                _, connection = await loop.create_connection(
                     lambda: LeaderConnection(self.leader_id, self._partitions),
                     endpoints.host,
                     endpoints.kafka_port,
-                ),
-                CONNECT_TIMEOUT_SECONDS,
-            )
+                )
         except TimeoutError:
             return False
         except OSError:
@@ -353,7 +358,7 @@ class ReplicaFetchers:
         for leader_id in tuple(self._fetchers):
             if leader_id not in following:
                 fetcher, task = self._fetchers.pop(leader_id)
-                fetcher.follow([], None)
+                fetcher.retire()
                 task.cancel()
         for leader_id, replicas in following.items():
             if leader_id not in self._fetchers:
@@ -371,6 +376,6 @@ class ReplicaFetchers:
 
     def stop(self) -> None:
         for fetcher, task in self._fetchers.values():
-            fetcher.follow([], None)
+            fetcher.retire()
             task.cancel()
         self._fetchers.clear()
