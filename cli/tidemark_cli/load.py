@@ -24,6 +24,7 @@ from tidemark_cli.load_events import (
     Finished,
     Produced,
     Read,
+    Stalled,
     Started,
     record_value,
     sequence_of,
@@ -40,6 +41,7 @@ from tidemark_cli.outcomes import (
 
 READ_PAUSE_SECONDS = 0.1  # so that a page holds several records: reading along stays cheap
 REFUSED_PAUSE_SECONDS = 0.05
+STALL_SECONDS = 0.02  # waking later than this after a due time is worth telling
 LAST_READ_SECONDS = 5.0
 STOP_POLL_SECONDS = 0.1
 
@@ -132,6 +134,8 @@ class LoadRun:
             while not self._stop.is_set():
                 if (early := due - loop.time()) > 0:
                     await asyncio.sleep(early)
+                    if (late := loop.time() - due) > STALL_SECONDS:
+                        self._write(Stalled(self._clock.now_ms(), round(late * 1000, 1)))
                 due = max(due + interval, loop.time())
                 await free.acquire()
                 in_flight.create_task(self._send(partition, sequence, free))

@@ -44,6 +44,13 @@ class Read(msgspec.Struct, frozen=True, tag="read", tag_field="event"):
     sequences: list[int]
 
 
+class Stalled(msgspec.Struct, frozen=True, tag="stalled", tag_field="event"):
+    """The load itself stood still until `t_ms` (no processor for it): no fault of the brokers."""
+
+    t_ms: float
+    late_ms: float
+
+
 class Complaint(msgspec.Struct, frozen=True, tag="complaint", tag_field="event"):
     """The consumer saw what must never happen."""
 
@@ -61,7 +68,7 @@ class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="event"):
     complaints: int
 
 
-Event = Started | Produced | Read | Complaint | Finished
+Event = Started | Produced | Read | Stalled | Complaint | Finished
 _DECODER = msgspec.json.Decoder(Event)
 
 
@@ -103,6 +110,7 @@ class LoadLedger:
     unknown: dict[int, set[int]] = field(default_factory=dict)
     read: dict[int, dict[int, int]] = field(default_factory=dict)  # offset -> sequence
     complaints: list[str] = field(default_factory=list)
+    stalls: list[Stalled] = field(default_factory=list)
     latencies_ms: list[float] = field(default_factory=list)
 
     @property
@@ -128,6 +136,8 @@ class LoadLedger:
                             f"partition {event.partition}: offset {offset} read as record "
                             f"{seen[offset]} and later as {sequence}"
                         )
+            case Stalled():
+                self.stalls.append(event)
             case Complaint():
                 self.complaints.append(f"partition {event.partition}: {event.text}")
             case Finished():
@@ -187,6 +197,19 @@ def longest_write_gap_ms(ledger: LoadLedger, window: tuple[float, float] | None 
         (
             write_gap_ms(ledger.acknowledged_at_ms.get(partition, []), window)
             for partition in range(ledger.partitions)
+        ),
+        default=0.0,
+    )
+
+
+def longest_stall_ms(ledger: LoadLedger, window: tuple[float, float]) -> float:
+    """How much of a gap in this window may be the load's own."""
+    start_ms, end_ms = window
+    return max(
+        (
+            stall.late_ms
+            for stall in ledger.stalls
+            if stall.t_ms > start_ms and stall.t_ms - stall.late_ms < end_ms
         ),
         default=0.0,
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from tidemark_cli.environments.environment import TOPIC, Blow, Environment, RoundKind
 from tidemark_cli.failures import CommandFailed
-from tidemark_cli.load_events import longest_write_gap_ms
+from tidemark_cli.load_events import longest_stall_ms, longest_write_gap_ms
 from tidemark_cli.metadata import NO_LEADER, PartitionView, TopicView
 from tidemark_cli.narrator import Narrator
 from tidemark_cli.verify import VerifyReport
@@ -19,6 +19,7 @@ from tidemark_cli.verify import VerifyReport
 POLL_SECONDS = 0.02
 RECOVERY_SECONDS = 90.0
 QUIET_SECONDS = 1.0  # of plain load before a blow and after the recovery
+WORTH_TELLING_MS = 50.0
 OPERATOR_SECONDS = 8.0  # how long acknowledgements are watched without an operator
 
 
@@ -33,6 +34,7 @@ class Round:
     leader_after_ms: float | None
     write_gap_ms: float
     isr_full_again_ms: float | None
+    load_stalled_ms: float = 0.0  # the longest time for which the load itself stood still
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +113,20 @@ class Story:
         if kind is RoundKind.OPERATOR:
             with self._narrator.progress("no operator: do acknowledgements go on?"):
                 await asyncio.sleep(OPERATOR_SECONDS)
-            gap_ms = await self._write_gap_ms(blow)
-            return Round(kind.value, partition, None, None, None, gap_ms, None)
+            gap_ms, stalled_ms = await self._write_gap_ms(blow)
+            return Round(kind.value, partition, None, None, None, gap_ms, None, stalled_ms)
         after, leader_after_ms, full_again_ms = await self._recovery(kind, view, blow)
         await asyncio.sleep(QUIET_SECONDS)
+        gap_ms, stalled_ms = await self._write_gap_ms(blow)
         return Round(
             kind=kind.value,
             partition=partition,
             killed_broker=view.leader,
             new_leader=after.leader,
             leader_after_ms=leader_after_ms,
-            write_gap_ms=await self._write_gap_ms(blow),
+            write_gap_ms=gap_ms,
             isr_full_again_ms=full_again_ms,
+            load_stalled_ms=stalled_ms,
         )
 
     async def _target(self, number: int) -> PartitionView:
@@ -169,11 +173,17 @@ class Story:
         narrator.moment(full_again_ms, "all replicas in sync again")
         return after, leader_after_ms, full_again_ms
 
-    async def _write_gap_ms(self, blow: Blow) -> float:
+    async def _write_gap_ms(self, blow: Blow) -> tuple[float, float]:
+        """The longest gap since the blow, and the load's own longest stall in that time."""
         ledger = await self._environment.ledger()
-        gap_ms = round(longest_write_gap_ms(ledger, (blow.t_ms, time.time() * 1000)), 1)
-        self._narrator.line(f"longest time without an acknowledgement: {gap_ms:.0f} ms")
-        return gap_ms
+        window = (blow.t_ms, time.time() * 1000)
+        gap_ms = round(longest_write_gap_ms(ledger, window), 1)
+        stalled_ms = longest_stall_ms(ledger, window)
+        words = f"longest time without an acknowledgement: {gap_ms:.0f} ms"
+        if stalled_ms >= WORTH_TELLING_MS:
+            words += f" (the load itself had no processor for {stalled_ms:.0f} ms)"
+        self._narrator.line(words)
+        return gap_ms, stalled_ms
 
     async def _new_leader(self, before: PartitionView) -> PartitionView:
         try:
@@ -247,6 +257,7 @@ def _figures(rounds: Sequence[Round]) -> dict[str, Any]:
         "write_gap_ms": [entry.write_gap_ms for entry in rounds],
         "leader_after_ms": [entry.leader_after_ms for entry in rounds],
         "isr_full_again_ms": [entry.isr_full_again_ms for entry in rounds],
+        "load_stalled_ms": [entry.load_stalled_ms for entry in rounds],
     }
     figures: dict[str, Any] = {"rounds": len(rounds)}
     for name, column in columns.items():

@@ -9,9 +9,11 @@ from tidemark_cli.load_events import (
     LoadLedger,
     Produced,
     Read,
+    Stalled,
     Started,
     decode_event,
     encode_event,
+    longest_stall_ms,
     longest_write_gap_ms,
     read_ledger,
     record_value,
@@ -35,6 +37,7 @@ def test_events_survive_their_line() -> None:
         Started(1.5, "run", "orders", 3, 10.0),
         acknowledged(0, 0),
         Read(2.0, 0, 5, [1, FOREIGN]),
+        Stalled(2.5, 31.0),
         Complaint(3.0, 1, "a hole"),
         Finished(4.0, 1, 0, 0, 2, 1),
     ]
@@ -119,6 +122,13 @@ def test_the_write_gap_of_a_window(window: tuple[float, float], expected: float)
 def test_a_partition_that_never_answers_is_the_longest_gap() -> None:
     found = ledger(acknowledged(0, 0, t_ms=10.0), acknowledged(1, 1, t_ms=20.0), partitions=2)
     assert longest_write_gap_ms(found, (5.0, 105.0)) == 100.0
+
+
+def test_the_loads_own_stalls_are_told_apart() -> None:
+    found = ledger(Stalled(100.0, 60.0), Stalled(500.0, 30.0))
+    assert longest_stall_ms(found, (90.0, 600.0)) == 60.0
+    assert longest_stall_ms(found, (200.0, 600.0)) == 30.0
+    assert longest_stall_ms(found, (600.0, 700.0)) == 0.0
 
 
 def test_percentiles_are_nearest_ranks() -> None:
