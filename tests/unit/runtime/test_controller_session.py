@@ -1,0 +1,346 @@
+"""The session against a controller made of a few lines, over real HTTP on loopback."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from tidemark_broker.runtime.controller_client import Address, ControllerClient
+from tidemark_broker.runtime.controller_session import (
+    ControllerSession,
+    RegistrationRefusedForGood,
+    SessionCallbacks,
+    replica_reports,
+)
+from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.storage.disk import OsDisk
+from tidemark_broker.storage.log_directory import LogDirectory
+from tidemark_broker.storage.partition_log import LogSettings
+from tidemark_protocol.controller_messages import (
+    HEARTBEAT_PATH,
+    REGISTER_PATH,
+    Endpoints,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MetadataPush,
+    RegisterRequest,
+    RegisterResponse,
+    StorageIdentity,
+    decode,
+    encode,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
+
+from tests.unit.runtime.eventually import eventually
+
+REGISTERED = RegisterResponse(
+    ErrorCode.NONE,
+    controller_epoch=ControllerEpoch(5),
+    broker_epoch=BrokerEpoch(7),
+    cluster_id="c1",
+)
+SERVING = HeartbeatResponse(ErrorCode.NONE, controller_epoch=ControllerEpoch(5), is_fenced=False)
+
+
+class FakeController:
+    """Answers registrations from a list; keeps polls open until the test answers them."""
+
+    def __init__(self) -> None:
+        self.registrations: list[RegisterResponse] = []
+        self.registered: list[RegisterRequest] = []
+        self.polls: list[tuple[HeartbeatRequest, asyncio.Future[HeartbeatResponse]]] = []
+        self.port = 0
+
+    async def start(self) -> web.AppRunner:
+        app = web.Application()
+        app.router.add_post(REGISTER_PATH, self._register)
+        app.router.add_post(HEARTBEAT_PATH, self._heartbeat)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        self.port = runner.addresses[0][1]
+        return runner
+
+    async def _register(self, request: web.Request) -> web.Response:
+        self.registered.append(decode(await request.read(), RegisterRequest))
+        answer = self.registrations.pop(0) if self.registrations else REGISTERED
+        return web.Response(body=encode(answer))
+
+    async def _heartbeat(self, request: web.Request) -> web.Response:
+        future: asyncio.Future[HeartbeatResponse] = asyncio.get_running_loop().create_future()
+        self.polls.append((decode(await request.read(), HeartbeatRequest), future))
+        return web.Response(body=encode(await future))
+
+    def answer(self, index: int, response: HeartbeatResponse = SERVING) -> None:
+        self.polls[index][1].set_result(response)
+
+
+class Bench:
+    def __init__(self, path: Path, controllers: tuple[str, ...]) -> None:
+        self.directory = LogDirectory.open(
+            path, OsDisk(), broker_id=BrokerId(1), settings=LogSettings()
+        )
+        self.partitions = Partitions(BrokerId(1), scheduler=asyncio.get_running_loop())
+        self.partitions.attach(self.directory)
+        self.client = ControllerClient(controllers)
+        self.stale: list[str] = []
+        self.session = ControllerSession(
+            self.client,
+            self.partitions,
+            self.directory,
+            pool="ns/p",
+            make_registration=self.registration,
+            callbacks=SessionCallbacks(self.stale.append, lambda: 0, lambda: 0),
+        )
+
+    def registration(self) -> RegisterRequest:
+        return RegisterRequest(
+            "ns/p",
+            BrokerId(1),
+            self.directory.cluster_id,
+            "incarnation",
+            Endpoints("127.0.0.1", 1, 2, "http://b1"),
+            "",
+            StorageIdentity(self.directory.directory_id),
+            self.directory.clean_stop_epoch,
+            self.directory.highest_controller_epoch,
+            self.directory.highest_broker_epoch,
+            -1,
+            replica_reports(self.directory),
+        )
+
+
+def run(
+    path: Path,
+    scenario: Callable[[FakeController, Bench], Awaitable[None]],
+    *,
+    extra_addresses: tuple[str, ...] = (),
+) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(10):
+            controller = FakeController()
+            runner = await controller.start()
+            bench = Bench(path, (*extra_addresses, f"127.0.0.1:{controller.port}"))
+            await bench.client.start()
+            try:
+                await scenario(controller, bench)
+            finally:
+                await bench.client.close()
+                for _, future in controller.polls:
+                    future.cancel()
+                await runner.cleanup()
+                bench.directory.close()
+
+    asyncio.run(main())
+
+
+def test_registration_notes_the_epochs_and_the_cluster_on_disk(tmp_path: Path) -> None:  # S16
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        assert await bench.session.register() == REGISTERED
+        directory = bench.directory
+        assert (directory.highest_broker_epoch, directory.highest_controller_epoch) == (7, 5)
+        assert (directory.cluster_id, bench.partitions.broker_epoch) == ("c1", 7)
+
+    run(tmp_path, scenario)
+
+
+def test_registration_goes_on_over_dead_addresses_and_refusals(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        controller.registrations = [
+            RegisterResponse(ErrorCode.REQUEST_TIMED_OUT),
+            RegisterResponse(ErrorCode.NOT_CONTROLLER),
+        ]
+        assert await bench.session.register() == REGISTERED
+        assert len(controller.registered) == 3
+
+    run(tmp_path, scenario, extra_addresses=("127.0.0.1:1",))
+
+
+def test_a_standby_that_names_the_leader_saves_the_search(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        leader = FakeController()
+        runner = await leader.start()
+        controller.registrations = [
+            RegisterResponse(
+                ErrorCode.NOT_CONTROLLER, controller_address=f"127.0.0.1:{leader.port}"
+            )
+        ]
+        await bench.session.register()
+        assert (len(controller.registered), len(leader.registered)) == (1, 1)
+        await runner.cleanup()
+
+    run(tmp_path, scenario)
+
+
+def test_another_cluster_is_a_matter_for_humans(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        controller.registrations = [
+            RegisterResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, "cluster c2")
+        ]
+        with pytest.raises(RegistrationRefusedForGood, match="cluster c2"):
+            await bench.session.register()
+
+    run(tmp_path, scenario)
+
+
+async def polling(
+    controller: FakeController, bench: Bench, scenario: Callable[[], Awaitable[None]]
+) -> None:
+    await bench.session.register()
+    task = asyncio.ensure_future(bench.session.run())
+    try:
+        await eventually(lambda: len(controller.polls) == 1)
+        await scenario()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_poll_is_always_open(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            for number in range(3):
+                controller.answer(number)
+                await eventually(lambda: len(controller.polls) == number + 2)  # noqa: B023
+            assert not bench.session.is_fenced
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_news_is_said_by_a_second_poll_while_the_first_is_open(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            assert not controller.polls[0][0].wants_to_serve
+            bench.session.serve()
+            await eventually(lambda: len(controller.polls) == 2)
+            assert controller.polls[1][0].wants_to_serve
+            controller.answer(0, HeartbeatResponse(ErrorCode.NONE))  # makes room, says nothing
+            bench.session.suspect(BrokerId(3))
+            await eventually(lambda: len(controller.polls) == 3)
+            assert controller.polls[2][0].suspects == (BrokerId(3),)
+            controller.answer(1)
+            controller.answer(2)
+            await eventually(lambda: len(controller.polls) == 4)
+            assert controller.polls[3][0].suspects == ()  # said once
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_a_push_is_applied_and_its_version_reported(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            push = MetadataPush(ControllerEpoch(5), 12, True, (), ())
+            response = HeartbeatResponse(
+                ErrorCode.NONE, controller_epoch=ControllerEpoch(5), push=push
+            )
+            controller.answer(0, response)
+            await eventually(lambda: len(controller.polls) == 2)
+            request = controller.polls[1][0]
+            assert (request.applied_controller_epoch, request.applied_image_version) == (5, 12)
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_a_deposed_controllers_answer_is_dropped(tmp_path: Path) -> None:  # I16
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            push = MetadataPush(ControllerEpoch(4), 99, True, (), ())
+            deposed = HeartbeatResponse(
+                ErrorCode.NONE,
+                controller_epoch=ControllerEpoch(4),
+                is_fenced=False,
+                may_stop=True,
+                push=push,
+            )
+            bench.session.stop()
+            controller.answer(0, deposed)
+            await eventually(lambda: len(controller.polls) >= 2)
+            assert bench.partitions.metadata.image_version == -1
+            assert bench.session.is_fenced
+            assert not bench.session.may_stop.is_set()
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_a_higher_controller_epoch_is_on_disk_before_its_push_counts(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            response = HeartbeatResponse(ErrorCode.NONE, controller_epoch=ControllerEpoch(9))
+            controller.answer(0, response)
+            await eventually(lambda: len(controller.polls) == 2)
+            assert bench.directory.highest_controller_epoch == 9
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_leave_to_stop_counts_only_when_it_was_asked_for(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            leave = HeartbeatResponse(
+                ErrorCode.NONE, controller_epoch=ControllerEpoch(5), may_stop=True
+            )
+            controller.answer(0, leave)
+            await eventually(lambda: len(controller.polls) == 2)
+            assert not bench.session.may_stop.is_set()
+            bench.session.stop()
+            await eventually(lambda: len(controller.polls) == 3)
+            controller.answer(2, leave)
+            await eventually(bench.session.may_stop.is_set)
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_a_stale_broker_epoch_ends_this_life(tmp_path: Path) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            stale = HeartbeatResponse(
+                ErrorCode.STALE_BROKER_EPOCH, "replaced", controller_epoch=ControllerEpoch(5)
+            )
+            controller.answer(0, stale)
+            await eventually(lambda: bench.stale == ["replaced"])
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_asked_for_a_report_it_registers_again_and_lives_on(tmp_path: Path) -> None:  # S14
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            asked = HeartbeatResponse(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, controller_epoch=ControllerEpoch(5)
+            )
+            controller.answer(0, asked)
+            await eventually(lambda: len(controller.registered) == 2)
+            await eventually(lambda: len(controller.polls) == 2)
+            assert bench.stale == []
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":80", "host:0", "host:65536", "host:x"])
+def test_addresses_are_checked(text: str) -> None:
+    with pytest.raises(ValueError, match="expected host:port"):
+        Address.parse(text)
+
+
+def test_addresses_of_both_families_are_read() -> None:
+    assert Address.parse("[::1]:80") == Address("::1", 80)
+    assert Address.parse(" tidemark:8070 ") == Address("tidemark", 8070)

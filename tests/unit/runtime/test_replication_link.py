@@ -1,0 +1,246 @@
+"""The Kafka listener and a follower's connection over real loopback sockets."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tidemark_broker.runtime.kafka_listener import KafkaListener
+from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.runtime.replica_fetcher import LeaderFetcher, ReplicaFetchers
+from tidemark_broker.runtime.replica_fetches import ReplicaFetches
+from tidemark_broker.storage.disk import OsDisk
+from tidemark_broker.storage.log_directory import LogDirectory
+from tidemark_broker.storage.partition_log import LogSettings
+from tidemark_broker.wire.fetch import FetchRequest, encode_fetch_request
+from tidemark_broker.wire.primitives import INT32
+from tidemark_protocol.controller_messages import (
+    BrokerState,
+    Endpoints,
+    MetadataPush,
+    TopicPush,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+)
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+
+from tests.unit.runtime.eventually import eventually
+from tests.unit.runtime.in_process_pool import KEY, TOPIC, TOPIC_ID, a_batch
+
+ORDERS = TopicState(TOPIC, TOPIC_ID, 1, 2)
+
+
+class Link:
+    """Broker 1 leads, broker 2 follows it over a socket."""
+
+    def __init__(self, path: Path, tasks: asyncio.TaskGroup) -> None:
+        loop = asyncio.get_running_loop()
+        self.suspects: list[BrokerId] = []
+        self.directories = {}
+        self.partitions: dict[int, Partitions] = {}
+        for number in (1, 2):
+            directory = LogDirectory.open(
+                path / str(number), OsDisk(), broker_id=BrokerId(number), settings=LogSettings()
+            )
+            partitions = Partitions(BrokerId(number), scheduler=loop)
+            partitions.attach(directory)
+            partitions.start_life(BrokerEpoch(number + 10))
+            self.directories[number] = directory
+            self.partitions[number] = partitions
+        fetches = ReplicaFetches(self.partitions[1], scheduler=loop)
+        listeners = self.partitions[1].listeners
+        listeners.appended = listeners.role_changed = fetches.on_appended
+        listeners.watermark_moved = fetches.on_watermark
+        self.listener = KafkaListener(fetches, cluster_id="mine")
+        self.fetchers = ReplicaFetchers(
+            self.partitions[2], suspect=self.suspects.append, tasks=tasks
+        )
+        self.partitions[2].listeners.metadata_applied = self.fetchers.refresh
+        self.port = 0
+        self.version = 0
+
+    async def start(self) -> None:
+        self.port = await self.listener.start("127.0.0.1", 0)
+
+    def push(self, *, leader: int = 1, port: int | None = None) -> None:
+        self.version += 1
+        members = (Member(BrokerId(1), BrokerEpoch(11)), Member(BrokerId(2), BrokerEpoch(12)))
+        state = PartitionState(
+            0,
+            (BrokerId(1), BrokerId(2)),
+            BrokerId(leader),
+            BrokerEpoch(leader + 10),
+            LeaderEpoch(self.version),
+            members,
+            (),
+            PartitionEpoch(self.version),
+            2,
+        )
+        endpoints = Endpoints("127.0.0.1", self.port if port is None else port, 1, "http://b")
+        brokers = tuple(
+            BrokerState(member.broker_id, member.broker_epoch, False, False, endpoints)
+            for member in members
+        )
+        push = MetadataPush(
+            ControllerEpoch(1), self.version, True, brokers, (TopicPush(ORDERS, (state,)),)
+        )
+        for partitions in self.partitions.values():
+            partitions.apply_push(push)
+
+    async def stop(self) -> None:
+        self.fetchers.stop()
+        await self.listener.stop()
+        for directory in self.directories.values():
+            directory.close()
+
+
+def run(path: Path, scenario: Callable[[Link], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+            link = Link(path, tasks)
+            await link.start()
+            try:
+                await scenario(link)
+            finally:
+                await link.stop()
+
+    asyncio.run(main())
+
+
+def test_records_reach_the_follower_and_come_back_as_acknowledgements(tmp_path: Path) -> None:
+    async def scenario(link: Link) -> None:
+        link.push()
+        results: list[object] = []
+        for value in ("a", "b", "c"):
+            link.partitions[1].produce(
+                TOPIC, 0, memoryview(a_batch(value)), acks=-1, timeout_ms=1000, done=results.append
+            )
+        await eventually(lambda: len(results) == 3)
+        follower = link.partitions[2].hosted(*KEY)
+        assert follower is not None
+        assert follower.log.log_end_offset == 3
+        await eventually(lambda: follower.high_watermark == 3)
+        assert link.suspects == []
+
+    run(tmp_path, scenario)
+
+
+def test_a_lost_connection_makes_the_leader_a_suspect_and_is_made_anew(tmp_path: Path) -> None:
+    async def scenario(link: Link) -> None:
+        link.push()
+        await eventually(lambda: link.listener.connections)
+        for connection in tuple(link.listener.connections):
+            connection.close()
+        await eventually(lambda: link.suspects == [BrokerId(1)])
+        await eventually(lambda: link.listener.connections)
+
+    run(tmp_path, scenario)
+
+
+def test_a_refused_connection_makes_the_leader_a_suspect(tmp_path: Path) -> None:
+    async def scenario(link: Link) -> None:
+        link.push(port=1)
+        await eventually(lambda: link.suspects)
+        assert set(link.suspects) == {BrokerId(1)}
+
+    run(tmp_path, scenario)
+
+
+def test_a_new_address_is_dialled_at_once(tmp_path: Path) -> None:
+    async def scenario(link: Link) -> None:
+        link.push(port=1)
+        await eventually(lambda: link.suspects)
+        link.push()
+        await eventually(lambda: link.listener.connections)
+
+    run(tmp_path, scenario)
+
+
+def test_who_leads_itself_follows_nobody_and_suspects_nobody(tmp_path: Path) -> None:
+    async def scenario(link: Link) -> None:
+        link.push()
+        await eventually(lambda: link.listener.connections)
+        link.push(leader=2)
+        await eventually(lambda: not link.listener.connections)
+        assert link.suspects == []
+
+    run(tmp_path, scenario)
+
+
+def test_a_cancelled_fetcher_ends_even_when_its_address_changed_just_then(tmp_path: Path) -> None:
+    async def scenario(link: Link) -> None:
+        endpoints = Endpoints("127.0.0.1", 1, 1, "")
+        fetcher = LeaderFetcher(BrokerId(1), link.partitions[2], link.suspects.append)
+        fetcher.follow([], endpoints)
+        task = asyncio.ensure_future(fetcher.run())
+        await asyncio.sleep(0.005)  # it waits to connect again
+        fetcher.follow([], replace(endpoints, kafka_port=2))
+        task.cancel()
+        async with asyncio.timeout(1):
+            await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
+
+    run(tmp_path, scenario)
+
+
+async def exchange(port: int, data: bytes) -> bytes:
+    """What the listener answers until it closes; its first answer if it does not."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    try:
+        async with asyncio.timeout(1):
+            return await reader.read(4096)
+    finally:
+        writer.close()
+
+
+def framed(body: bytes) -> bytes:
+    return INT32.pack(len(body)) + body
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        framed(b"\x00\x00\x00\x09\x00\x00\x00\x01\xff\xff\x00"),  # Produce
+        framed(b"\x00\x03\x00\x0c\x00\x00\x00\x01\xff\xff\x00"),  # Metadata
+        framed(b"\x00\x01\x00\x0b\x00\x00\x00\x01\xff\xff"),  # Fetch v11
+        framed(b""),
+        framed(b"\x00"),
+        INT32.pack(-1),
+        INT32.pack(2**31 - 1),
+        b"GET / HTTP/1.1\r\n\r\n",
+        encode_fetch_request(FetchRequest(500, 1, 1, ()), correlation_id=1, client_id="c"),
+    ],
+    ids=["produce", "metadata", "old", "empty", "cut", "negative", "huge", "http", "consumer"],
+)
+def test_what_is_not_served_here_closes_the_connection(tmp_path: Path, data: bytes) -> None:
+    async def scenario(link: Link) -> None:
+        assert await exchange(link.port, data) == b""
+
+    run(tmp_path, scenario)
+
+
+def test_api_versions_names_what_is_served(tmp_path: Path) -> None:
+    async def scenario(link: Link) -> None:
+        request = framed(b"\x00\x12\x00\x00\x00\x00\x00\x07\xff\xff")
+        answer = await exchange(link.port, request)
+        assert answer.hex() == "00000016000000070000000000020001000f0011001200000004"
+
+    run(tmp_path, scenario)
+
+
+def test_a_replica_of_another_cluster_is_told_so(tmp_path: Path) -> None:
+    async def scenario(link: Link) -> None:
+        foreign = FetchRequest(0, 1, 1, (), replica_id=2, replica_epoch=12, cluster_id="another")
+        frame = encode_fetch_request(foreign, correlation_id=1, client_id="c")
+        answer = await exchange(link.port, frame)
+        assert int.from_bytes(answer[13:15], "big") == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+    run(tmp_path, scenario)
