@@ -7,6 +7,7 @@ ends the process without a proof (S8), with a code that makes its runtime start 
 """
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
@@ -73,6 +74,7 @@ class Broker:
         self._hurry = asyncio.Event()
         self._http_stop = asyncio.Event()
         self._http_up = asyncio.Event()
+        self._has_truncated = asyncio.Event()
         self._storage_error: Exception | None = None
         self._stale = ""
         self._tasks: asyncio.TaskGroup | None = None
@@ -121,6 +123,8 @@ class Broker:
             await self._serve(directory, client)
         finally:
             await client.close()
+            # I17: no worker may still write here once the lock is gone.
+            await self._loop.shutdown_default_executor()
             directory.close()
 
     async def _serve(self, directory: LogDirectory, client: ControllerClient) -> None:
@@ -180,6 +184,7 @@ class Broker:
         listeners.watermark_moved = fetches.on_watermark
         listeners.role_changed = fetches.on_appended
         listeners.flush_needed = self._flusher.ask
+        listeners.truncated = lambda _: self._has_truncated.set()
         listeners.metadata_applied = self._fetchers.refresh
         listeners.storage_failed = self._on_storage_failed
         partitions.attach(directory)
@@ -312,7 +317,12 @@ class Broker:
         assert self.directory is not None
         directory = self.directory
         while True:
-            await asyncio.sleep(self.settings.recovery_point_checkpoint_seconds)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.recovery_point_checkpoint_seconds):
+                    await self._has_truncated.wait()
+            # A recovery point above a truncation would leave what follows it unverified after
+            # a kernel's death.
+            self._has_truncated.clear()
             if not await self._store(directory.checkpoint_recovery_points):
                 return
 

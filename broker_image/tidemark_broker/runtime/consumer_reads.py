@@ -10,6 +10,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
 from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_failure
+from tidemark_broker.runtime.produce_purgatory import answer
 from tidemark_broker.runtime.results import FetchResult
 from tidemark_broker.runtime.scheduling import Scheduler, Timer
 from tidemark_broker.storage.errors import OffsetOutOfRange, StorageError
@@ -51,7 +52,7 @@ class ConsumerRead:
         """Answers at once or parks; returns what cancels it."""
         result = self._read(is_last_try=max_wait_ms <= 0 or self._min_bytes <= 0)
         if result is not None:
-            self._done(result)
+            answer(self._done, result)
             return lambda: None
         self._replica.readers[self._key] = self._retry
         self._timer = scheduler.call_later(max_wait_ms / 1000, self._end)
@@ -61,13 +62,13 @@ class ConsumerRead:
         result = self._read(is_last_try=False)
         if result is not None:
             self._leave()
-            self._done(result)
+            answer(self._done, result)
 
     def _end(self) -> None:
         result = self._read(is_last_try=True)
         assert result is not None
         self._leave()
-        self._done(result)
+        answer(self._done, result)
 
     def _leave(self) -> None:
         self._replica.readers.pop(self._key, None)

@@ -45,6 +45,7 @@ class ReplicaEvents:
     watermark_moved: Callable[["HostedReplica"], None]
     role_changed: Callable[["HostedReplica"], None]
     flush_needed: Callable[["HostedReplica"], None]
+    truncated: Callable[["HostedReplica"], None]  # its checkpointed recovery point is too high
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,10 +295,12 @@ class HostedReplica:
                         removed_records=removed, log_end_offset=self.log.log_end_offset
                     )
                     self._durable_end_offset = Offset(-1)
+                    self._events.truncated(self)
                 case RestartLogAt(offset):
                     self.log.truncate_fully_and_start_at(offset)
                     follower.on_restarted(offset)
                     self._durable_end_offset = Offset(-1)
+                    self._events.truncated(self)
 
     def _append_as_follower(
         self,

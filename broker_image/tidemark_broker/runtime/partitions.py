@@ -71,6 +71,7 @@ class PartitionListeners:
     watermark_moved: Callable[[HostedReplica], None] = _nothing
     role_changed: Callable[[HostedReplica], None] = _nothing
     flush_needed: Callable[[HostedReplica], None] = _nothing
+    truncated: Callable[[HostedReplica], None] = _nothing
     metadata_applied: Callable[[], None] = _nothing
     storage_failed: Callable[[Exception], None] = _nothing
 
@@ -188,7 +189,7 @@ class Partitions:
         `done` is not called after that."""
         replica = self._hosted.by_name.get((topic, partition))
         if replica is None or replica.leader is None or self.is_stopped:
-            done(FetchResult(self._absence(topic, partition)))
+            answer(done, FetchResult(self._absence(topic, partition)))
             return _nothing
         self._reads += 1
         read = ConsumerRead(
@@ -350,6 +351,7 @@ class Partitions:
             watermark_moved=lambda replica: listeners.watermark_moved(replica),
             role_changed=lambda replica: listeners.role_changed(replica),
             flush_needed=lambda replica: listeners.flush_needed(replica),
+            truncated=lambda replica: listeners.truncated(replica),
         )
 
     def _host(self, replica: HostedReplica) -> None:

@@ -9,6 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
@@ -17,15 +18,16 @@ from tidemark_broker.runtime.results import ProduceResult
 
 _log = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
 ProduceDone = Callable[[ProduceResult], None]
 
 
-def answer(done: ProduceDone, result: ProduceResult) -> None:
+def answer(done: Callable[[Result], None], result: Result) -> None:
     """Callbacks belong to connections that may be gone: isolate them (uvloop raises then)."""
     try:
         done(result)
     except Exception:
-        _log.exception("a produce could not be answered")
+        _log.exception("a request could not be answered")
 
 
 @dataclass(slots=True)
