@@ -83,6 +83,17 @@ def test_a_proposed_member_is_waited_for_already() -> None:
     assert fetches(leader, 3, 104) == (advanced(104),)
 
 
+def test_a_proposed_member_is_waited_for_even_when_fenced_or_late_meanwhile() -> None:
+    # The controller may have committed it before: only a state tells (S3, I15).
+    leader = a_leader((1, 2))
+    fetches(leader, 2, 100)
+    fetches(leader, 3, 100)
+    leader.on_brokers(brokers(fenced=[3]), START_MS)
+    append_to(leader, 110, START_MS + 10 * LAG_MS)
+    assert fetches(leader, 2, 110, now_ms=START_MS + 10 * LAG_MS) == ()
+    assert leader.high_watermark == 100
+
+
 def test_an_eligible_replica_caught_up_by_time_is_waited_for() -> None:
     # Else a joiner chases a watermark that runs away under load for ever.
     leader = a_leader((1, 2))

@@ -332,6 +332,16 @@ def test_a_reader_waits_for_committed_records(pool: InProcessPool) -> None:
     assert [read.data for read in reads] == [pool.brokers[1].log_bytes()]
 
 
+def test_a_read_ends_at_the_high_watermark(pool: InProcessPool) -> None:  # I7
+    pool.lead(1)
+    pool.brokers[1].produce("a")
+    pool.replicate(rounds=3)
+    committed = pool.brokers[1].log_bytes()
+    pool.brokers[1].produce("b")
+    read = pool.brokers[1].read(0)[0]
+    assert (read.data, read.high_watermark, read.log_end_offset) == (committed, 1, 2)
+
+
 def test_a_readers_wait_ends_and_a_cancelled_one_is_never_answered(pool: InProcessPool) -> None:
     pool.lead(1)
     reads = pool.brokers[1].read(0, max_wait_ms=300)
