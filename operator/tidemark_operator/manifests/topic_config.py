@@ -38,20 +38,22 @@ class FixedConfig:
         return f'{self.name} can only be "{self.only_value}" for now: {self.reason}'
 
 
+# Brokers read these from their own settings only, as yet.
+_SAME_FOR_ALL = "it is the same for all topics"
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 KNOWN_CONFIGS: tuple[IntegerConfig | FixedConfig, ...] = (
     FixedConfig("cleanup.policy", "delete", "compaction is not built yet"),
-    IntegerConfig("index.interval.bytes", 0, 2**31 - 1, 4096),
-    IntegerConfig("max.message.bytes", 1024, 64 * 1024 * 1024, 1_048_588),
+    FixedConfig("index.interval.bytes", "4096", _SAME_FOR_ALL),
+    IntegerConfig("max.message.bytes", 1024, 8 * 1024 * 1024, 1_048_588),
     # Its default is min(2, replicationFactor): see effective_config.
     IntegerConfig(MIN_INSYNC_REPLICAS, 1, 10, 2),
     # Kafka's default is 30000: ours notices a stuck follower sooner (docs/architecture.md).
     IntegerConfig("replica.lag.time.max.ms", 100, 3_600_000, 10_000),
     FixedConfig("retention.bytes", "-1", "retention is not built yet, everything is kept"),
     FixedConfig("retention.ms", "-1", "retention is not built yet, everything is kept"),
-    IntegerConfig("segment.bytes", 1024 * 1024, 2**31 - 1, 1024**3),
-    IntegerConfig("segment.ms", 1, 3_153_600_000_000, 604_800_000),
+    FixedConfig("segment.bytes", "1073741824", _SAME_FOR_ALL),
+    FixedConfig("segment.ms", "604800000", _SAME_FOR_ALL),
     FixedConfig("unclean.leader.election.enable", "false", "unclean election is not built yet"),
 )
 KNOWN_NAMES = tuple(config.name for config in KNOWN_CONFIGS)

@@ -50,6 +50,7 @@ from tidemark_operator.stores.object_store import (
     PARTITION_SLICE,
     TOPIC,
     AlreadyExists,
+    NamespaceIsGoing,
     Object,
     ObjectStore,
 )
@@ -120,6 +121,8 @@ class Reconciler:
                 return await self._reconcile_topic(key)
         except NotLeading:
             return None  # the next term begins with every key
+        except NamespaceIsGoing:
+            return None
         raise ValueError(f"work key: expected kind BrokerPool or Topic, found {key.kind}")
 
     def on_change(self, change: Change) -> None:

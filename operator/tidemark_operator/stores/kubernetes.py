@@ -18,6 +18,7 @@ from kubernetes.aio import client, config
 from tidemark_operator.stores.object_store import (
     AlreadyExists,
     Conflict,
+    NamespaceIsGoing,
     NotFound,
     Object,
     OutcomeUnknown,
@@ -160,12 +161,14 @@ async def connect(
 
 
 def _failure(method: str, what: str, status: int, data: bytes) -> StoreError:
-    reason, message = _words(data)
+    reason, message, causes = _words(data)
     text = f"{what}: {status} {reason}: {message}"
     if status == 404:
         return NotFound(text)
     if status == 409:
         return AlreadyExists(text) if reason == "AlreadyExists" else Conflict(text)
+    if "NamespaceTerminating" in causes:
+        return NamespaceIsGoing(message)
     if status in _REFUSALS:
         return Refused(message or text)
     if method == "GET" or status in _NOT_HANDLED:
@@ -173,15 +176,20 @@ def _failure(method: str, what: str, status: int, data: bytes) -> StoreError:
     return OutcomeUnknown(text)
 
 
-def _words(data: bytes) -> tuple[str, str]:
-    """Reason and message of a metav1.Status; what a proxy says instead is cut short."""
+def _words(data: bytes) -> tuple[str, str, tuple[str, ...]]:
+    """Reason, message and causes of a metav1.Status; what a proxy says instead is cut short."""
     try:
         answer: Any = json.loads(data)
     except ValueError:
-        return "", data[:200].decode(errors="replace")
+        return "", data[:200].decode(errors="replace"), ()
     if not isinstance(answer, dict):
-        return "", ""
-    return str(answer.get("reason", "")), str(answer.get("message", ""))
+        return "", "", ()
+    causes = (answer.get("details") or {}).get("causes") or ()
+    return (
+        str(answer.get("reason", "")),
+        str(answer.get("message", "")),
+        tuple(str(cause.get("reason", "")) for cause in causes),
+    )
 
 
 def _path(kind: ResourceKind, namespace: str | None, name: str | None = None) -> str:

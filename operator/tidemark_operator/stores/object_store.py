@@ -56,6 +56,10 @@ class Refused(StoreError):
     """The object breaks its schema or a rule; the text is for the user."""
 
 
+class NamespaceIsGoing(Refused):
+    """Create in a namespace that is being deleted: nothing will come of trying again."""
+
+
 class OutcomeUnknown(StoreError):
     """A write was sent and its answer lost: it may or may not have happened (S3)."""
 

@@ -131,7 +131,14 @@ def test_an_unknown_config_is_refused_with_the_nearest_known_name() -> None:
     ("config", "sentence"),
     [
         ({"min.insync.replicas": "two"}, "min.insync.replicas must be an integer from 1 to 10"),
-        ({"segment.bytes": "1"}, "segment.bytes must be an integer from 1048576 to 2147483647"),
+        (
+            {"segment.bytes": "1"},
+            'segment.bytes can only be "1073741824" for now: it is the same for all topics',
+        ),
+        (
+            {"max.message.bytes": "1"},
+            "max.message.bytes must be an integer from 1024 to 8388608",
+        ),
         (
             {"retention.ms": "1000"},
             'retention.ms can only be "-1" for now: retention is not built yet, everything is kept',

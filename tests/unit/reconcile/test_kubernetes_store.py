@@ -13,6 +13,7 @@ from tidemark_operator.stores.object_store import (
     TOPIC,
     AlreadyExists,
     Conflict,
+    NamespaceIsGoing,
     NotFound,
     Object,
     OutcomeUnknown,
@@ -76,6 +77,13 @@ def test_a_writes_answer_has_one_meaning(status: int, reason: str, error: type) 
 def test_a_refusal_is_the_servers_own_sentence() -> None:
     with pytest.raises(Refused, match=r"^no such thing$"):
         ask(answer(422, message="no such thing"), lambda store: store.replace(TOPIC, ITEM))
+
+
+def test_a_namespace_that_is_going_is_told_apart() -> None:
+    causes = [{"reason": "NamespaceTerminating"}]
+    handler = answer(403, reason="Forbidden", message="going", details={"causes": causes})
+    with pytest.raises(NamespaceIsGoing):
+        ask(handler, lambda store: store.create(TOPIC, ITEM))
 
 
 def test_a_write_whose_answer_is_lost_may_have_happened() -> None:
