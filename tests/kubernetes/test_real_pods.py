@@ -64,6 +64,12 @@ def test_a_topic_on_running_brokers_is_ready_at_once(cluster: KubeCluster, order
 
 def test_an_idle_cluster_writes_nothing(cluster: KubeCluster, orders: float) -> None:
     cluster.until_in_sync("orders")
+
+    def is_balanced() -> bool:
+        partitions = cluster.must_get("pslice", "orders-0")["partitions"]
+        return all(each["leader"] == each["replicas"][0] for each in partitions)
+
+    cluster.until(is_balanced, "preferred replicas lead", timeout_s=60)
     time.sleep(5)
     since = now()
     time.sleep(60)
