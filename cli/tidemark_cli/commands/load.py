@@ -21,6 +21,8 @@ from tidemark_cli.targets import find_brokers
 
 HELP = "write and read a steady load and write down every outcome (NDJSON), for `verify`"
 
+START_POLL_SECONDS = 0.2
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic")
@@ -29,6 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--in-flight", type=int, default=256, help="per partition, default 256")
     parser.add_argument("--seconds", type=float, help="stop after this long")
     parser.add_argument("--until-file", type=Path, help="stop when this file appears")
+    parser.add_argument(
+        "--wait-seconds", type=float, default=30.0, help="for all partitions to answer, default 30"
+    )
     parser.add_argument("--out", type=Path, help="where events go (default: stdout)")
     parser.set_defaults(partition=None)
 
@@ -48,7 +53,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             file.flush()  # a reader follows this live
 
         async with TidemarkClient(await find_brokers(arguments)) as client:
-            count = await partition_count(client, arguments)
+            count = await _partitions_served(client, arguments)
             settings = LoadSettings(
                 topic=arguments.topic,
                 partitions=count,
@@ -63,6 +68,28 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     else:
         output.remark(_sentence(finished))
     return EXIT_FAILED if finished.complaints else EXIT_OK
+
+
+async def _partitions_served(client: TidemarkClient, arguments: argparse.Namespace) -> int:
+    """How many partitions, once all of them answer: the Services of a pool that was just made
+    refuse connections until their endpoints have spread to every node."""
+    deadline = asyncio.get_running_loop().time() + arguments.wait_seconds
+    while True:
+        try:
+            count = await partition_count(client, arguments)
+            for partition in range(count):
+                await client.offsets(arguments.topic, partition)
+            return count
+        except (CommandFailed, BrokerRefused) as error:
+            if asyncio.get_running_loop().time() >= deadline:
+                if isinstance(error, CommandFailed):
+                    raise
+                raise CommandFailed(
+                    expected=f"all partitions to answer within {arguments.wait_seconds:g} s",
+                    found=str(error),
+                    to_do="wait until `tidemark status` shows leaders",
+                ) from error
+            await asyncio.sleep(START_POLL_SECONDS)
 
 
 async def _run_until_told(load: LoadRun, arguments: argparse.Namespace) -> Finished:
