@@ -4,7 +4,7 @@ SHELL := /bin/bash
 ON ?=
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test test-local check format cluster cluster-down images e2e-long bench lock
+.PHONY: help setup demo test test-local check format cluster cluster-down images deploy e2e-long bench lock
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,6 +35,9 @@ cluster-down: ## remove that cluster, and the Docker daemon if we started it
 
 images: setup ## the images tidemark/operator:dev and tidemark/broker:dev
 	@hack/images/build
+
+deploy: setup ## images, CRDs and chart of this checkout onto the kind cluster
+	@hack/deploy
 
 e2e-long: setup ## long kill rounds, in local mode and on kind (about 30 min)
 	@hack/e2e-long

@@ -83,21 +83,9 @@ class KubeCluster:
 
     def install_chart(self) -> None:
         """Renews what is there: new CRDs, new images under the same tag."""
-        self.kubectl("apply", "-f", "crds/")
-        # Released so that a pod of the former image never has to be waited for.
-        ended = self.run(
-            *("helm", "upgrade", "--install", "tidemark", "charts/tidemark"),
-            *("--namespace", OPERATOR_NAMESPACE, "--create-namespace", "--wait"),
-            *("--set", "defaultPool.storage.size=1Gi", "--timeout", "120s"),
-            timeout_s=150,
-        )
+        ended = self.run("hack/deploy", "--set", "defaultPool.storage.size=1Gi", timeout_s=300)
         if ended.code != 0:
-            raise CommandFailed(f"helm: {ended.err.strip()}")
-        operator = KubeCluster(self._environment, OPERATOR_NAMESPACE)
-        operator.kubectl("rollout", "restart", "deployment/tidemark-operator")
-        operator.kubectl(
-            *("rollout", "status", "deployment/tidemark-operator", "--timeout=120s"), timeout_s=130
-        )
+            raise CommandFailed(f"hack/deploy: {ended.err.strip()}")
 
     def make_namespace(self) -> None:
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}

@@ -64,7 +64,7 @@ class KindEnvironment:
         self._watching: asyncio.Task[None] | None = None
 
     async def set_up(self, tell: Tell) -> None:
-        tell("helm upgrade --install tidemark charts/tidemark")
+        tell("hack/deploy: images, CRDs, helm upgrade --install tidemark charts/tidemark")
         await self._kubectl.install_chart()
         await self._kubectl.must("create", "namespace", self.namespace)
         self._watching = asyncio.create_task(self._watch(), name="watch-slices")

@@ -13,9 +13,9 @@ from tidemark_cli.environments import child_processes
 from tidemark_cli.failures import EXIT_USAGE, CommandFailed
 
 RIG = Path("hack/kind/cluster")
-CHART = Path("charts/tidemark")
+DEPLOY = Path("hack/deploy")
 OPERATOR_NAMESPACE = "tidemark-system"
-INSTALL_SECONDS = 120
+INSTALL_SECONDS = 300
 MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
@@ -72,17 +72,11 @@ class Kubectl:
     async def install_chart(self) -> None:
         """Installs or renews Tidemark; returns when its operator is ready. Raises CommandFailed."""
         ended = await child_processes.run(
-            [
-                *("helm", "upgrade", "--install", "tidemark", str(CHART)),
-                *("--namespace", OPERATOR_NAMESPACE, "--create-namespace"),
-                *("--wait", "--timeout", f"{INSTALL_SECONDS}s"),
-            ],
-            within_seconds=INSTALL_SECONDS + 15,
-            env=self.env,
+            [str(DEPLOY)], within_seconds=INSTALL_SECONDS, env=self.env
         )
         if ended.exit_code != 0:
             raise CommandFailed(
-                expected=f"helm to install {CHART}",
+                expected=f"{DEPLOY} to install Tidemark",
                 found=ended.stderr.decode(errors="replace").strip()[-1000:],
                 to_do=f"look at: kubectl -n {OPERATOR_NAMESPACE} get pods",
             )
