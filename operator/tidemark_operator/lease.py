@@ -160,6 +160,10 @@ class ControllerLease:
             await self._lose("taking over failed")
             await self.release()
             raise
+        except asyncio.CancelledError:
+            # It took too long: half of what leads may run, and nothing would start the rest.
+            await self._lose("taking over was cut short")
+            raise
         return self._settings.renew_interval_ms
 
     async def _renew(self, held: Object) -> int:

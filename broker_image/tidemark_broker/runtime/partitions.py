@@ -279,7 +279,8 @@ class Partitions:
 
     def missing_logs(self, push: MetadataPush) -> tuple[tuple[str, TopicId, int], ...]:
         """(topic, topic id, partition) of logs that the push will need: making them syncs, so
-        the caller has it done in a worker first."""
+        the caller has it done in a worker first. Not one whose name another topic id still has
+        here: making it sets that log aside, under the hands of whoever leads or follows it."""
         return tuple(
             (entry.topic.topic, entry.topic.topic_id, state.partition)
             for entry in push.topics
@@ -287,6 +288,7 @@ class Partitions:
             for state in entry.partitions
             if self.broker_id in state.replicas
             and (entry.topic.topic_id, state.partition) not in self._hosted.by_id
+            and (entry.topic.topic, state.partition) not in self._hosted.by_name
         )
 
     def apply_push(self, push: MetadataPush) -> MetadataChanges:

@@ -432,8 +432,11 @@ class PartitionLog:
     def flush(self) -> None:
         """Syncs all below the log end at the call, then moves the recovery point. In a worker.
 
-        Raises StorageFailed; after that nothing more is written (S8).
+        Raises StorageFailed; after that nothing more is written (S8). Of a removed log nothing
+        is owed any more: its deletion, met by a flush that was asked before, is no disk's failure.
         """
+        if self._is_removed:
+            return
         self._ensure_writable()
         with self._flush_lock:
             truncations = self._truncations

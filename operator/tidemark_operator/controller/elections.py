@@ -191,7 +191,7 @@ def _granted(
     leader: Member,
     in_sync: tuple[Member, ...],
 ) -> PartitionState:
-    life = standings.renewed(leader)
+    life = standings.renewed(leader, (topic.topic_id, partition.partition))
     return changed(
         topic,
         partition,

@@ -88,5 +88,5 @@ def _admitted(
     if member.broker_epoch == NO_EPOCH:
         if stored is None or not standings.is_valid(stored, replica):
             return None
-        return standings.renewed(stored)
+        return standings.renewed(stored, replica)
     return member if member.broker_epoch == standing.broker_epoch else None

@@ -431,6 +431,9 @@ class PoolController:
         self._on_image()
 
     def _slice_is_unknown(self, value: PartitionSlice) -> None:
+        # What is stored may be another controller's decision, made for brokers as it knew them:
+        # whoever reads it again for its own purpose does not settle it (L1).
+        self.is_dirty = True
         self.image.hide(value.topic.topic_id, value.numbers)
 
     def _fields(self, broker_id: BrokerId) -> dict[str, object]:

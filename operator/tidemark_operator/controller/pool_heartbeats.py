@@ -74,6 +74,7 @@ class PoolHeartbeats:
         self._probe = environment.probe
         self._tasks = environment.tasks
         self._probed: set[BrokerId] = set()
+        self._pushed_to: set[tuple[BrokerId, str]] = set()  # with their incarnations
         self._stopped_at: str | None = None
 
     def start(self, now_ms: int) -> None:
@@ -107,6 +108,13 @@ class PoolHeartbeats:
             if now_ms >= poll.deadline_ms:
                 self._answer(poll, self._response(poll), now_ms)
         self.answer_ready()
+
+    def has_applied_anothers_push(self, request: HeartbeatRequest) -> bool:
+        """It applied a push of our controller epoch, and we sent none to that life."""
+        return (
+            request.applied_controller_epoch == self.decisions.state.controller_epoch
+            and (request.broker_id, request.incarnation) not in self._pushed_to
+        )
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         refusal = self._check(request)
@@ -165,6 +173,9 @@ class PoolHeartbeats:
     def _answer(self, poll: OpenPoll, response: HeartbeatResponse, now_ms: int) -> None:
         if response.may_stop:
             self.decisions.state.notes_of(poll.broker_id).was_told_to_stop = True
+        if response.push is not None:
+            record = self.decisions.state.brokers[poll.broker_id]
+            self._pushed_to.add((poll.broker_id, record.incarnation))
         self.polls.answer(poll, response, now_ms)
 
     def _check(self, request: HeartbeatRequest) -> HeartbeatResponse | None:

@@ -169,9 +169,15 @@ class PoolState:
         )
 
     def highest_broker_epoch(self) -> BrokerEpoch:
-        return max(
-            (record.broker_epoch for record in self.brokers.values()), default=BrokerEpoch(0)
-        )
+        """Of Broker objects and of entries: an object may have been deleted by hand, and an entry
+        of an epoch that is given out again would prove what a new life does not hold (S2)."""
+        epochs = [record.broker_epoch for record in self.brokers.values()]
+        for value in self.slices.values():
+            for state in value.partitions:
+                entries = state.in_sync_replicas + state.eligible_leaders
+                epochs += [member.broker_epoch for member in entries]
+                epochs.append(state.leader_broker_epoch)
+        return max(epochs, default=BrokerEpoch(0))
 
     def cluster_id(self) -> str:
         """The pool's first broker decided it; "": no broker yet."""

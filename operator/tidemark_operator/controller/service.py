@@ -211,6 +211,11 @@ class ControllerService:
                 epoch,
             )
         try:
+            if pool.has_applied_anothers_push(request):
+                # S16: another term had our number (its Lease was deleted before it wrote
+                # anything). Our pushes would look old there: acquire anew, above it.
+                self._note_seen(ControllerEpoch(epoch + 1))
+                return HeartbeatResponse(ErrorCode.NOT_CONTROLLER)
             return await pool.heartbeat(request)
         except (NotLeading, Deposed):
             return HeartbeatResponse(

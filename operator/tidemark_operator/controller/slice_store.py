@@ -16,6 +16,7 @@ from tidemark_protocol.ids import BrokerId, ControllerEpoch
 from tidemark_operator.controller.broker_record import BrokerRecord
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slices import (
+    MalformedObject,
     PartitionSlice,
     broker_object,
     broker_object_name,
@@ -135,8 +136,7 @@ class SliceStore:
     async def write_broker(self, record: BrokerRecord) -> None:
         """Returns once the record is stored. Raises PutOff, Deposed.
 
-        Only the controller writes broker epochs, and only one life of a broker registers at a
-        time, so a record read back that is not ours is either older or a later controller's."""
+        A record read back that is not ours is written over only if that lowers no epoch."""
         for attempt in range(self._settings.write_attempts):
             try:
                 if attempt:
@@ -180,7 +180,12 @@ class SliceStore:
         item = await self._store.get(PARTITION_SLICE, namespace, value.name)
         if item is None:
             return None
-        stored = read_slice(item)
+        try:
+            stored = read_slice(item)
+        except MalformedObject as error:
+            # As at a take-over: one slice that says nothing must not hold up the pool (S12).
+            logger.error("slice unreadable", extra={"error": str(error)})
+            return None
         if stored.controller_epoch > self._controller_epoch:  # I16
             raise Deposed(
                 f"slice {value.name} was written by controller epoch {stored.controller_epoch},"
@@ -196,13 +201,25 @@ class SliceStore:
             self._broker_objects.pop(record.broker_id, None)
             return False
         self._broker_objects[record.broker_id] = item
-        stored = read_broker(item)
-        if stored is not None and stored.controller_epoch > self._controller_epoch:
+        try:
+            stored = read_broker(item)
+        except MalformedObject as error:
+            logger.error("broker unreadable", extra={"error": str(error)})
+            return False  # written anew
+        if stored is None or stored == record:
+            return stored is not None
+        if stored.controller_epoch > self._controller_epoch:
             raise Deposed(
                 f"broker {record.broker_id} was written by controller epoch"
                 f" {stored.controller_epoch}, ours is {self._controller_epoch}"
             )
-        return stored == record
+        if stored.broker_epoch > record.broker_epoch:
+            # I14: a deposed controller registered it after we had read everything.
+            raise Deposed(
+                f"broker {record.broker_id} has epoch {stored.broker_epoch}, known to us is"
+                f" {record.broker_epoch}: everything has to be read again"
+            )
+        return False
 
     def _accepted_as_ours(self, stored: PartitionSlice, value: PartitionSlice) -> PartitionSlice:
         if stored.topic.topic_id != value.topic.topic_id:
@@ -211,6 +228,7 @@ class SliceStore:
                 f" {stored.topic.topic_id} (topic {stored.topic.topic},"
                 f" retained: {stored.is_retained}): adopt that id or delete those slices"
             )
+        self._on_unknown(stored)  # made some time ago: its leader may be gone since (L1)
         return self._durable(stored)
 
     def _durable(self, value: PartitionSlice) -> PartitionSlice:

@@ -163,10 +163,10 @@ def broker_object(record: BrokerRecord, stored: Object | None) -> Object:
 def read_broker(item: Object) -> BrokerRecord | None:
     """None: made by somebody else, and no broker of that id has registered yet."""
     metadata, spec, status = item["metadata"], item.get("spec", {}), item.get("status", {})
-    if int(status.get("brokerEpoch", NO_EPOCH)) == NO_EPOCH:
-        return None
     place = f"Broker {metadata.get('namespace')}/{metadata.get('name')}"
     try:
+        if int(status.get("brokerEpoch", NO_EPOCH)) == NO_EPOCH:
+            return None
         endpoints, storage = status["endpoints"], status.get("storage", {})
         return BrokerRecord(
             pool=spec["pool"],

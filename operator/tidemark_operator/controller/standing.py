@@ -57,10 +57,11 @@ class Standings:
             and replica not in standing.failed_replicas
         )
 
-    def renewed(self, member: Member) -> Member:
+    def renewed(self, member: Member, replica: Replica) -> Member:
         """A valid entry under its broker's present epoch. Only of live brokers: their epoch is
-        durable, so no later, unclean registration can be given the same one."""
+        durable, so no later, unclean registration can be given the same one. A void entry stays
+        void: whatever wrote it, its broker's present life does not stand for it (S2)."""
         standing = self._standings.get(member.broker_id)
-        if standing is None or not standing.is_live:
+        if standing is None or not standing.is_live or not self.is_valid(member, replica):
             return member
         return Member(member.broker_id, standing.broker_epoch)

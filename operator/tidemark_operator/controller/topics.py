@@ -118,7 +118,8 @@ async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool) -> No
 def _check_never_had_slices(
     pool: PoolController, topic: TopicState, count: int, had_slices: bool
 ) -> None:
-    if had_slices or pool.state.is_reported(topic.topic_id, range(count)):
+    was_deleted = pool.image.was_deleted(topic.topic_id)  # brokers are told so for ever
+    if had_slices or was_deleted or pool.state.is_reported(topic.topic_id, range(count)):
         raise SliceMissing(
             f"topic {topic.topic}: its slices are gone but it had some once (topic id"
             f" {topic.topic_id}): restore its PartitionSlice objects, or delete the Topic and"
@@ -279,7 +280,11 @@ def _retaining(pool: PoolController) -> Decide:
                 stored.topic,
                 state,
                 standings,
-                in_sync_replicas=state.in_sync_replicas,
+                in_sync_replicas=tuple(
+                    member
+                    for member in state.in_sync_replicas
+                    if standings.is_valid(member, (stored.topic.topic_id, state.partition))
+                ),  # S2: what is read again may hold a deposed controller's void entry
                 leadership=NOBODY if state.leader != NO_BROKER else None,
             )
             for state in stored.partitions

@@ -1,0 +1,147 @@
+"""S2: an entry of an ISR is (broker id, broker epoch), and a void one never comes back to life."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
+from tidemark_protocol.controller_messages import ReplicaReport
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset
+
+from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig
+from tests.unit.controller.control_values import members, shown
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+async def successor(rig: Rig, epoch: int) -> None:
+    await rig.service.step_down()
+    rig.service = rig.another_controller()
+    await rig.service.load(ControllerEpoch(epoch))
+    for broker in rig.brokers:
+        broker.controller_epoch, broker.version = ControllerEpoch(-1), -1
+
+
+def test_stripping_cut_short_after_the_first_of_nine_slices_lets_nobody_lead_the_rest() -> None:
+    async def scenario() -> None:
+        rig = await Rig(write_attempts=1).start(3)
+        partitions = 8 * 128 + 1
+        await rig.create(partitions=partitions)
+        # B starts unclean; of the writes that strip B@2 one lands, then the controller dies.
+        rig.store.faults[PARTITION_SLICE.kind] = [""] + ["lost"] * 8
+        again = FakeBroker(rig, BrokerId(1), "1-b")
+        await again.register()
+        rig.store.faults.clear()
+        listed = [
+            index
+            for index in range(9)
+            if {"id": 1, "epoch": 2} in rig.stored_slice(index)["partitions"][0]["isr"]
+        ]
+        assert len(listed) == 8
+        await successor(rig, 2)
+        assert (await again.register()).broker_epoch == 4
+        # Now the two others are gone: only B@4 lives, and nothing says that it has a record.
+        for gone in (rig.brokers[0], rig.brokers[2]):
+            await rig.kill(gone)
+        await rig.advance(100, again)
+        for number in range(0, partitions, 128):
+            state = rig.partition(number)
+            assert not state.has_leader
+            assert 1 not in {m.broker_id for m in state.in_sync_replicas + state.eligible_leaders}
+
+    run(scenario)
+
+
+def test_a_retained_topic_read_again_does_not_give_a_void_entry_its_brokers_new_epoch() -> None:
+    """A deposed controller's late expand puts B@2 back after B@4 registered unclean; its
+    successor meets it while it retains the topic."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        late = rig.stored_slice()["partitions"]
+        rig.brokers[1] = await rig.new_broker(1, life="b")
+        assert rig.partition().in_sync_replicas == members("0@1 2@3")
+        rig.store.touch(PARTITION_SLICE, "orders-0", partitions=[{**late[0], "partitionEpoch": 5}])
+        await rig.service.delete_topic(POOL, ORDERS, retain=True)
+        await rig.create()
+        assert 1 not in {member.broker_id for member in rig.partition().in_sync_replicas}
+        assert rig.partition().eligible_leaders == ()
+
+    run(scenario)
+
+
+def test_an_epoch_that_an_entry_holds_is_not_given_out_again_when_the_broker_object_is_gone() -> (
+    None
+):
+    """B's object is deleted by hand and its volume lost: at epoch 2 again it would be taken for
+    the B@2 that is eligible."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(2)
+        await rig.create(replicas=2)
+        for broker in reversed(rig.brokers):
+            await rig.kill(broker)
+        assert shown(rig.partition()).startswith("leader -1@-1 epoch 1 isr [] eligible [0@1 1@2]")
+        del rig.store.objects[(BROKER.kind, "shop", "default-1")]
+        await successor(rig, 2)
+        empty = FakeBroker(rig, BrokerId(1), "1-new")
+        await empty.register()
+        await empty.catch_up()
+        assert empty.epoch == 3
+        assert not rig.partition().has_leader
+        assert members("1@2")[0] not in rig.partition().eligible_leaders
+
+    run(scenario)
+
+
+def test_a_deposed_controllers_late_registration_is_not_written_back_to_a_lower_epoch() -> None:
+    """The old controller registers B@4 after its successor had read everything."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        frozen = rig.service
+        rig.service = rig.another_controller()
+        await rig.service.load(ControllerEpoch(2))
+        new_controller, rig.service = rig.service, frozen
+        late = FakeBroker(rig, BrokerId(1), "1-b")
+        await late.register()
+        assert late.epoch == 4
+        rig.service = new_controller
+        for broker in rig.brokers:
+            broker.controller_epoch, broker.version = ControllerEpoch(-1), -1
+        await rig.kill(rig.brokers[1])  # the life that the new controller still takes for B
+        await rig.tick()
+        stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
+        assert stored["brokerEpoch"] == 4  # I14
+        assert not new_controller.is_leading  # it takes the lease anew and reads everything
+        await successor(rig, 3)
+        third = FakeBroker(rig, BrokerId(1), "1-c")
+        await third.register()
+        assert third.epoch == 5
+
+    run(scenario)
+
+
+def test_s9_a_clean_start_without_one_replica_is_void_for_it_before_its_epoch_is_stored() -> None:
+    """Stripping is durable first: a controller that dies between leaves an older Broker object,
+    not a clean one with an entry that proves nothing."""
+
+    async def scenario() -> None:
+        rig = await Rig(write_attempts=1).start(3)
+        await rig.create(partitions=2)
+        kept = ReplicaReport(ORDERS, 0, LeaderEpoch(0), Offset(5), Offset(5))
+        rig.store.faults[PARTITION_SLICE.kind] = ["lost"]
+        again = FakeBroker(rig, BrokerId(1), "1-b", replicas=(kept,))
+        answer = await again.register(clean_stop_epoch=BrokerEpoch(2))
+        assert answer.broker_epoch == -1
+        stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
+        assert stored["brokerEpoch"] == 2
+        answer = await again.register(clean_stop_epoch=BrokerEpoch(2))
+        assert answer.is_clean
+        state = rig.partition(1)
+        assert 1 not in {m.broker_id for m in state.in_sync_replicas + state.eligible_leaders}
+
+    run(scenario)
