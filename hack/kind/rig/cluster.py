@@ -3,7 +3,9 @@
 import json
 import os
 import shlex
+import shutil
 import time
+from pathlib import Path
 
 from . import config, docker, load, node_image, node_recipe, tools
 from .docker import Docker
@@ -55,7 +57,7 @@ def up() -> None:
         )
         return
     if existing:
-        say("cluster: its API server does not answer; removing it, to make it anew")
+        say("cluster: it cannot be used as it is; removing it, to make it anew")
         _delete(found)
         image = node_image.find(found)
         _tools(found, image)
@@ -91,12 +93,21 @@ def _tools(found: Docker, image: str) -> None:
     tools.link("kubectl", built if ours else tools.kubectl(found, image))
 
 
+def _given() -> Path:
+    """What kind is given, in the cache: the nodes mount from there for as long as they live, which
+    may be longer than this checkout does."""
+    source = config.HERE / "given"
+    kept = config.cache() / "given" / config.content_hash([source])
+    shutil.copytree(source, kept, dirs_exist_ok=True)
+    return kept
+
+
 def _kind(found: Docker, *args: str, limit: float, label: str) -> None:
     # Never the user's: kind would write to $KUBECONFIG or ~/.kube/config.
     env = {**found.env, "KUBECONFIG": str(config.KUBECONFIG)}
     config.BUILD.mkdir(exist_ok=True)
     steps = Steps(config.cache() / "log" / "kind.log", f"  {label}")
-    steps.command([str(tools.home("kind")), *args], limit, env, cwd=config.HERE)
+    steps.command([str(tools.home("kind")), *args], limit, env, cwd=_given())
 
 
 def _create(found: Docker, image: str) -> None:
@@ -115,7 +126,10 @@ def _as_it_is(found: Docker, existing: list[str]) -> bool:
     stopped = sorted(set(existing) - set(nodes(found)))
     if stopped:
         say(f"cluster: starting its stopped nodes: {', '.join(stopped)}")
-        found.must("start", *stopped, limit=60)
+        ok, why = found.answer("start", *stopped, limit=60)
+        if not ok:
+            say(f"cluster: they do not start: {why[-200:]}")
+            return False
     _kind(
         found, "export", "kubeconfig", "--name", config.CLUSTER,
         "--kubeconfig", str(config.KUBECONFIG), limit=30, label="kind export kubeconfig",
