@@ -1,7 +1,8 @@
 """Messages between brokers and the controller, and their JSON form.
 
-HTTP POST to the controller API: `/v1/register`, `/v1/heartbeat`, `/v1/alter-partition`. Bodies are
-the JSON of these values, decoded strictly (`decode` raises `MalformedMessage` naming the place).
+HTTP POST to the controller API: `/v1/register`, `/v1/heartbeat`, `/v1/alter-partition`,
+`/v1/allocate-producer-ids`. Bodies are the JSON of these values, decoded strictly (`decode` raises
+`MalformedMessage` naming the place).
 The heartbeat is a long poll: the answer comes at the heartbeat interval, or at once when there is
 something to push. An answer with `error == NOT_CONTROLLER` names the leader's address if known.
 
@@ -30,6 +31,7 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 REGISTER_PATH = "/v1/register"
 HEARTBEAT_PATH = "/v1/heartbeat"
 ALTER_PARTITION_PATH = "/v1/alter-partition"
+ALLOCATE_PRODUCER_IDS_PATH = "/v1/allocate-producer-ids"
 
 
 class MalformedMessage(Exception):
@@ -208,6 +210,31 @@ class AlterPartitionResponse:
     message: str = ""
     controller_epoch: ControllerEpoch = ControllerEpoch(-1)
     answers: tuple[InSyncAnswer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIdsRequest:
+    """A registered broker wants a block of producer ids (Kafka's AllocateProducerIds, KIP-730)."""
+
+    pool: str
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIdsResponse:
+    """The ids from `first_producer_id` on, `count` of them, are this broker's alone for ever; a
+    block whose answer was lost is never given again (S5).
+
+    Errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, REQUEST_TIMED_OUT (the counter could not be
+    written: ask again)."""
+
+    error: ErrorCode
+    message: str = ""
+    controller_epoch: ControllerEpoch = ControllerEpoch(-1)
+    controller_address: str = ""  # with NOT_CONTROLLER
+    first_producer_id: int = -1
+    count: int = 0
 
 
 Message = TypeVar("Message")
