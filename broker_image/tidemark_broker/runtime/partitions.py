@@ -1,7 +1,7 @@
 """All replicas of this broker, and the one way in for HTTP, the Kafka listener and /metrics.
 
 Synchronous: one event loop owns it, nothing here awaits but `replica_digest`. It turns metadata
-into roles, admits and completes produces, and serves readers below the high watermark. What is
+into roles and serves readers below the high watermark; produces go through `produce_path`. What is
 in sync or committed the cores decide (`replication`).
 """
 
@@ -21,9 +21,9 @@ from tidemark_broker.runtime.hosted_replica import (
     BrokerLife,
     HostedReplica,
     ReplicaEvents,
-    is_storage_failure,
 )
 from tidemark_broker.runtime.metadata import MetadataCache, MetadataChanges, TopicPartition
+from tidemark_broker.runtime.produce_path import ProducePath
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
 from tidemark_broker.runtime.results import (
     FetchResult,
@@ -34,10 +34,10 @@ from tidemark_broker.runtime.results import (
     ProduceResult,
     ReplicaView,
 )
-from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer, monotonic_ms
-from tidemark_broker.storage.errors import CorruptBatch, DiskFull, StorageError
+from tidemark_broker.runtime.scheduling import Clock, Scheduler, monotonic_ms
+from tidemark_broker.storage.errors import DiskFull, StorageError
 from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.record_batch import Batch, read_header, split_batches
+from tidemark_broker.storage.record_batch import read_header
 
 __all__ = [
     "FetchResult",
@@ -51,8 +51,6 @@ __all__ = [
     "ReplicaView",
 ]
 
-ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
-EXPIRY_SWEEP_SECONDS = 0.05  # how late a produce may be told that it timed out
 DIGEST_STEP_BYTES = 1024 * 1024
 
 _log = logging.getLogger(__name__)
@@ -102,7 +100,13 @@ class Partitions:
         self._clock = clock
         self._directory: LogDirectory | None = None
         self._hosted = _Hosted()
-        self._expiry_timer: Timer | None = None
+        self._produces = ProducePath(
+            find_leading=self._find_leading,
+            replicas=lambda: self.replicas,
+            fail_storage=self.fail_storage,
+            scheduler=scheduler,
+            clock=clock,
+        )
         self._reads = 0
 
     # ---- for HTTP and the Kafka listener
@@ -118,55 +122,15 @@ class Partitions:
         done: ProduceDone,
     ) -> None:
         """Append whole record batches. `batches` is not kept after the call returns."""
-        refusal = self._refusal(topic, partition, acks)
-        if refusal is not None:
-            answer(done, refusal)
-            return
-        replica = self._hosted.by_name[topic, partition]
-        checked = _checked_batches(batches, replica.max_batch_bytes)
-        if isinstance(checked, ProduceResult):
-            answer(done, checked)
-            return
-        now_ms = self._clock()
-        try:
-            first_offset, end_offset = replica.append(checked, now_ms)
-        except DiskFull as error:
-            answer(done, ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR, message=str(error)))
-            return
-        except (StorageError, OSError) as error:
-            answer(done, ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR, message=str(error)))
-            if is_storage_failure(error):
-                self.fail_storage(error)
-            return
-        result = ProduceResult(ErrorCode.NONE, first_offset, replica.log.log_start_offset)
-        if acks != ACKS_ALL:
-            answer(done, result)
-            return
-        replica.produces.add(
-            end_offset, deadline_ms=now_ms + max(0, timeout_ms), result=result, done=done
+        self._produces.produce(
+            topic, partition, batches, acks=acks, timeout_ms=timeout_ms, done=done
         )
-        if replica.leader is not None and replica.high_watermark >= end_offset:
-            replica.produces.complete(replica.high_watermark)  # replication factor 1
-        elif self._expiry_timer is None:
-            self._expiry_timer = self._scheduler.call_later(EXPIRY_SWEEP_SECONDS, self._expire)
 
-    def _refusal(self, topic: str, partition: int, acks: int) -> ProduceResult | None:
-        """What is refused before anything is written, in Kafka's order."""
-        if acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
-            return ProduceResult(
-                ErrorCode.INVALID_REQUIRED_ACKS, message=f"acks: expected -1, 0 or 1, found {acks}"
-            )
+    def _find_leading(self, topic: str, partition: int) -> HostedReplica | ErrorCode:
         replica = self._hosted.by_name.get((topic, partition))
         if replica is None or replica.leader is None or self.is_stopped:
-            return ProduceResult(self._absence(topic, partition))
-        leader = replica.leader
-        if acks == ACKS_ALL and not leader.has_enough_in_sync_replicas:
-            return ProduceResult(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                message=f"{len(leader.in_sync_replicas)} replicas are in sync,"
-                f" min.insync.replicas is {leader.state.min_insync_replicas}",
-            )
-        return None
+            return self._absence(topic, partition)
+        return replica
 
     def _absence(self, topic: str, partition: int) -> ErrorCode:
         known = self.metadata.partition(topic, partition)
@@ -429,17 +393,6 @@ class Partitions:
             },
         )
 
-    def _expire(self) -> None:
-        self._expiry_timer = None
-        now_ms = self._clock()
-        is_any_left = False
-        for replica in self.replicas:
-            if len(replica.produces):
-                replica.produces.expire(now_ms)
-                is_any_left = is_any_left or len(replica.produces) > 0
-        if is_any_left:
-            self._expiry_timer = self._scheduler.call_later(EXPIRY_SWEEP_SECONDS, self._expire)
-
     def fail_storage(self, error: Exception) -> None:
         """S8: nothing more is written; the broker says so and ends."""
         if self.is_stopped:
@@ -447,28 +400,3 @@ class Partitions:
         _log.error("storage failed, serving stops", extra={"error": str(error)})
         self.stop("storage failed")
         self.listeners.storage_failed(error)
-
-
-def _checked_batches(data: memoryview, max_batch_bytes: int) -> list[Batch] | ProduceResult:
-    """Whole, intact batches of a size that the topic allows, none of them a control batch."""
-    try:
-        batches = split_batches(data, max_batch_bytes=max(1, len(data)))
-    except CorruptBatch as error:
-        return ProduceResult(ErrorCode.CORRUPT_MESSAGE, message=str(error))
-    if not batches:
-        return ProduceResult(ErrorCode.INVALID_RECORD, message="no record batch found")
-    for batch in batches:
-        header = batch.header
-        if header.size_bytes > max_batch_bytes:
-            return ProduceResult(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                message=f"a batch of {header.size_bytes} bytes: expected at most"
-                f" {max_batch_bytes} (max.message.bytes)",
-            )
-        if header.is_control or header.record_count != header.last_offset_delta + 1:
-            return ProduceResult(
-                ErrorCode.INVALID_RECORD,
-                message="expected data records with offsets 0 to n-1, found a control batch or"
-                f" {header.record_count} records over {header.last_offset_delta + 1} offsets",
-            )
-    return batches

@@ -1,0 +1,134 @@
+"""What happens to a produce: refused, appended, acknowledged. The hot path of every write.
+
+Refusals come in Kafka's order and before anything is written. An acks=all produce waits in the
+replica's purgatory; one timer sweeps those whose time is up. No record is looked at here, only
+batch headers.
+"""
+
+from collections.abc import Callable, Iterable
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_failure
+from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
+from tidemark_broker.runtime.results import ProduceResult
+from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
+from tidemark_broker.storage.errors import CorruptBatch, StorageError
+from tidemark_broker.storage.record_batch import Batch, split_batches
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+EXPIRY_SWEEP_SECONDS = 0.05  # how late a produce may be told that it timed out
+
+
+class ProducePath:
+    def __init__(
+        self,
+        *,
+        find_leading: Callable[[str, int], HostedReplica | ErrorCode],
+        replicas: Callable[[], Iterable[HostedReplica]],
+        fail_storage: Callable[[Exception], None],
+        scheduler: Scheduler,
+        clock: Clock,
+    ) -> None:
+        """`find_leading`: the replica that this broker leads, or why there is none."""
+        self._find_leading = find_leading
+        self._replicas = replicas
+        self._fail_storage = fail_storage
+        self._scheduler = scheduler
+        self._clock = clock
+        self._expiry_timer: Timer | None = None
+
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        data: memoryview,
+        *,
+        acks: int,
+        timeout_ms: int,
+        done: ProduceDone,
+    ) -> None:
+        """As `Partitions.produce`."""
+        if acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
+            message = f"acks: expected -1, 0 or 1, found {acks}"
+            answer(done, ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS, message=message))
+            return
+        replica = self._find_leading(topic, partition)
+        if isinstance(replica, ErrorCode):
+            answer(done, ProduceResult(replica))
+            return
+        refusal = _refusal(replica, acks)
+        if refusal is not None:
+            answer(done, refusal)
+            return
+        batches = _checked_batches(data, replica.max_batch_bytes)
+        if isinstance(batches, ProduceResult):
+            answer(done, batches)
+            return
+        now_ms = self._clock()
+        try:
+            first_offset, end_offset = replica.append(batches, now_ms)
+        except (StorageError, OSError) as error:
+            answer(done, ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR, message=str(error)))
+            if is_storage_failure(error):
+                self._fail_storage(error)
+            return
+        result = ProduceResult(ErrorCode.NONE, first_offset, replica.log.log_start_offset)
+        if acks != ACKS_ALL:
+            answer(done, result)
+            return
+        replica.produces.add(
+            end_offset, deadline_ms=now_ms + max(0, timeout_ms), result=result, done=done
+        )
+        if replica.leader is not None and replica.high_watermark >= end_offset:
+            replica.produces.complete(replica.high_watermark)  # replication factor 1
+        elif self._expiry_timer is None:
+            self._expiry_timer = self._scheduler.call_later(EXPIRY_SWEEP_SECONDS, self._expire)
+
+    def _expire(self) -> None:
+        self._expiry_timer = None
+        now_ms = self._clock()
+        is_any_left = False
+        for replica in self._replicas():
+            if len(replica.produces):
+                replica.produces.expire(now_ms)
+                is_any_left = is_any_left or len(replica.produces) > 0
+        if is_any_left:
+            self._expiry_timer = self._scheduler.call_later(EXPIRY_SWEEP_SECONDS, self._expire)
+
+
+def _refusal(replica: HostedReplica, acks: int) -> ProduceResult | None:
+    leader = replica.leader
+    assert leader is not None
+    if acks == ACKS_ALL and not leader.has_enough_in_sync_replicas:
+        return ProduceResult(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            message=f"{len(leader.in_sync_replicas)} replicas are in sync,"
+            f" min.insync.replicas is {leader.state.min_insync_replicas}",
+        )
+    return None
+
+
+def _checked_batches(data: memoryview, max_batch_bytes: int) -> list[Batch] | ProduceResult:
+    """Whole, intact batches of a size that the topic allows, none of them a control batch."""
+    try:
+        batches = split_batches(data, max_batch_bytes=max(1, len(data)))
+    except CorruptBatch as error:
+        return ProduceResult(ErrorCode.CORRUPT_MESSAGE, message=str(error))
+    if not batches:
+        return ProduceResult(ErrorCode.INVALID_RECORD, message="no record batch found")
+    for batch in batches:
+        header = batch.header
+        if header.size_bytes > max_batch_bytes:
+            return ProduceResult(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                message=f"a batch of {header.size_bytes} bytes: expected at most"
+                f" {max_batch_bytes} (max.message.bytes)",
+            )
+        if header.is_control or header.record_count != header.last_offset_delta + 1:
+            return ProduceResult(
+                ErrorCode.INVALID_RECORD,
+                message="expected data records with offsets 0 to n-1, found a control batch or"
+                f" {header.record_count} records over {header.last_offset_delta + 1} offsets",
+            )
+    return batches
