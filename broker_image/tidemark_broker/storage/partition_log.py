@@ -22,20 +22,13 @@ from tidemark_broker.storage.appending import (
 from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS, EpochCheckpoint
 from tidemark_broker.storage.errors import (
-    CorruptBatch,
     DiskFull,
     OffsetOutOfRange,
     StorageFailed,
 )
 from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
-from tidemark_broker.storage.reading import servable_bytes
-from tidemark_broker.storage.record_batch import (
-    HEADER_BYTES,
-    Batch,
-    check_crc,
-    read_header,
-    split_batches,
-)
+from tidemark_broker.storage.reading import LogReader
+from tidemark_broker.storage.record_batch import Batch, split_batches
 from tidemark_broker.storage.recovery import RecoveryReport, load_segments
 from tidemark_broker.storage.segment import Segment
 from tidemark_broker.storage.settings import LogSettings
@@ -44,7 +37,6 @@ from tidemark_broker.storage.timestamps import first_record_from
 __all__ = ["AppendedRange", "LogSettings", "PartitionLog"]
 
 _FIRST_OFFSET = Offset(0)
-_MAX_READ_HINTS = 64
 
 
 class AppendedRange(NamedTuple):
@@ -77,8 +69,7 @@ class PartitionLog:
         self._disk = disk
         self._failure = ""
         self._is_removed = False
-        self._read_hints: dict[Offset, tuple[Segment, int]] = {}  # where the last reads ended
-        self._corrupt_offsets: set[Offset] = set()
+        self._reader = LogReader()
         # Shared with the worker that flushes, so under the lock:
         self._flush_lock = threading.Lock()
         self._truncations = 0
@@ -288,43 +279,15 @@ class PartitionLog:
             return b""
         segment = self._segments[bisect_right(self._base_offsets, offset) - 1]
         try:
-            position, first_offset = self._locate(segment, offset)
-            data = self._read_at_least_one_batch(segment, position, max_bytes)
+            return self._reader.read(
+                segment,
+                offset,
+                max_bytes=max_bytes,
+                end_offset=end_offset,
+                epochs=self._checkpoint.epochs,
+            )
         except OSError as error:
             raise self._broken_by(error, "read") from error
-        size_bytes, next_offset = servable_bytes(
-            data,
-            position=position,
-            first_offset=first_offset,
-            end_offset=end_offset,
-            epochs=self._checkpoint.epochs,
-            known_corrupt=self._corrupt_offsets,
-        )
-        if len(self._read_hints) >= _MAX_READ_HINTS:
-            self._read_hints.clear()
-        self._read_hints[next_offset] = (segment, position + size_bytes)
-        return data if size_bytes == len(data) else data[:size_bytes]
-
-    def _locate(self, segment: Segment, offset: Offset) -> tuple[int, Offset]:
-        """Position and base offset of the batch with `offset`; a reader goes on where it ended."""
-        hint = self._read_hints.get(offset)
-        if hint is not None and hint[0] is segment:
-            return hint[1], offset
-        placed = segment.find(offset)
-        return placed.position, placed.header.base_offset
-
-    def _read_at_least_one_batch(self, segment: Segment, position: int, max_bytes: int) -> bytes:
-        available = segment.size_bytes - position
-        data = segment.file.read_at(position, min(max(max_bytes, HEADER_BYTES), available))
-        try:
-            size_bytes = read_header(data).size_bytes
-        except CorruptBatch as error:
-            raise error.moved_to(position) from error
-        if size_bytes > available:
-            raise CorruptBatch(position, f"at most {available} bytes", f"{size_bytes} bytes")
-        if size_bytes > len(data):
-            data = segment.file.read_at(position, size_bytes)
-        return data
 
     def verify(self, offset: Offset, *, max_bytes: int, end_offset: Offset) -> Offset:
         """Checks the CRC of what `read` would return; the offset after it.
@@ -332,18 +295,7 @@ class PartitionLog:
         Raises CorruptBatch, and from then on that batch is never read again (I10).
         """
         data = memoryview(self.read(offset, max_bytes=max_bytes, end_offset=end_offset))
-        position = 0
-        next_offset = offset
-        while position < len(data):
-            header = read_header(data, position)
-            try:
-                check_crc(header, data[position : position + header.size_bytes], position)
-            except CorruptBatch:
-                self._corrupt_offsets.add(header.base_offset)
-                raise
-            position += header.size_bytes
-            next_offset = header.next_offset
-        return next_offset
+        return self._reader.verify(data, offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
         """(offset, timestamp) of the first record not earlier; None if all are.
@@ -414,8 +366,7 @@ class PartitionLog:
     def _forget_from(self, offset: Offset) -> None:
         with self._flush_lock:
             self._truncations += 1  # a flush under way must not move the recovery point
-        self._read_hints.clear()
-        self._corrupt_offsets = {known for known in self._corrupt_offsets if known < offset}
+        self._reader.forget_from(offset)
 
     def _lower_recovery_point(self, offset: Offset) -> None:
         with self._flush_lock:

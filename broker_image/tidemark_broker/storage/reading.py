@@ -1,4 +1,5 @@
-"""Which bytes of a read may be served: whole batches that are what their place in the log says.
+"""Reading a log: where a batch is, and which bytes may be served: whole batches that are what their
+place in the log says.
 
 On the hot path of every fetch: one look at each header, no CRC, no copy but the last cut. The base
 offset and the leader epoch are outside the CRC, so they are checked here against the neighbours and
@@ -11,7 +12,87 @@ from tidemark_protocol.ids import Offset
 
 from tidemark_broker.storage.errors import CorruptBatch
 from tidemark_broker.storage.leader_epochs import LeaderEpochs
-from tidemark_broker.storage.record_batch import HEADER_BYTES, BatchHeader, read_header
+from tidemark_broker.storage.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
+from tidemark_broker.storage.segment import Segment
+
+_MAX_HINTS = 64
+
+
+class LogReader:
+    """Remembers where the last reads ended, as readers go on there, and what is known corrupt."""
+
+    def __init__(self) -> None:
+        self._hints: dict[Offset, tuple[Segment, int]] = {}
+        self._corrupt_offsets: set[Offset] = set()
+
+    def read(
+        self,
+        segment: Segment,
+        offset: Offset,
+        *,
+        max_bytes: int,
+        end_offset: Offset,
+        epochs: LeaderEpochs,
+    ) -> bytes:
+        """As `PartitionLog.read`, from the segment that holds `offset`. Raises CorruptBatch,
+        OSError."""
+        position, first_offset = self._locate(segment, offset)
+        data = _read_at_least_one_batch(segment, position, max_bytes)
+        size_bytes, next_offset = servable_bytes(
+            data,
+            position=position,
+            first_offset=first_offset,
+            end_offset=end_offset,
+            epochs=epochs,
+            known_corrupt=self._corrupt_offsets,
+        )
+        if len(self._hints) >= _MAX_HINTS:
+            self._hints.clear()
+        self._hints[next_offset] = (segment, position + size_bytes)
+        return data if size_bytes == len(data) else data[:size_bytes]
+
+    def _locate(self, segment: Segment, offset: Offset) -> tuple[int, Offset]:
+        """Position and base offset of the batch with `offset`; a reader goes on where it ended."""
+        hint = self._hints.get(offset)
+        if hint is not None and hint[0] is segment:
+            return hint[1], offset
+        placed = segment.find(offset)
+        return placed.position, placed.header.base_offset
+
+    def verify(self, data: memoryview, offset: Offset) -> Offset:
+        """The CRC of every batch in `data`, which begins with the one that holds `offset`; the
+        offset after them. Raises CorruptBatch: from then on that batch is never read (I10)."""
+        position = 0
+        next_offset = offset
+        while position < len(data):
+            header = read_header(data, position)
+            try:
+                check_crc(header, data[position : position + header.size_bytes], position)
+            except CorruptBatch:
+                self._corrupt_offsets.add(header.base_offset)
+                raise
+            position += header.size_bytes
+            next_offset = header.next_offset
+        return next_offset
+
+    def forget_from(self, offset: Offset) -> None:
+        """The log was cut there. Hints point into files, so all of them go."""
+        self._hints.clear()
+        self._corrupt_offsets = {known for known in self._corrupt_offsets if known < offset}
+
+
+def _read_at_least_one_batch(segment: Segment, position: int, max_bytes: int) -> bytes:
+    available = segment.size_bytes - position
+    data = segment.file.read_at(position, min(max(max_bytes, HEADER_BYTES), available))
+    try:
+        size_bytes = read_header(data).size_bytes
+    except CorruptBatch as error:
+        raise error.moved_to(position) from error
+    if size_bytes > available:
+        raise CorruptBatch(position, f"at most {available} bytes", f"{size_bytes} bytes")
+    if size_bytes > len(data):
+        data = segment.file.read_at(position, size_bytes)
+    return data
 
 
 def servable_bytes(
