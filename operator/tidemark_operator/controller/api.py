@@ -1,4 +1,4 @@
-"""The controller's HTTP API: brokers' three messages, health, metrics and status (shell).
+"""The controller's HTTP API: brokers' messages, health, metrics and status (shell).
 
 A broken connection cancels its handler at once (`handler_cancellation`): that is how a killed
 broker is noticed within milliseconds. Bodies are bounded; anything malformed is a 400 that says
@@ -12,10 +12,12 @@ from typing import TypeVar
 
 from aiohttp import web
 from tidemark_protocol.controller_messages import (
+    ALLOCATE_PRODUCER_IDS_PATH,
     ALTER_PARTITION_PATH,
     HEARTBEAT_PATH,
     MAX_MESSAGE_BYTES,
     REGISTER_PATH,
+    AllocateProducerIdsRequest,
     AlterPartitionRequest,
     HeartbeatRequest,
     MalformedMessage,
@@ -50,6 +52,10 @@ def create_app(service: ControllerService, *, pid_of: PidOf | None = None) -> we
     async def alter_partition(request: web.Request) -> web.Response:
         return _json(await service.alter_partition(await _read(request, AlterPartitionRequest)))
 
+    async def allocate_producer_ids(request: web.Request) -> web.Response:
+        asked = await _read(request, AllocateProducerIdsRequest)
+        return _json(await service.allocate_producer_ids(asked))
+
     async def health(_: web.Request) -> web.Response:
         return _json({"leads": service.is_leading, "controllerEpoch": service.controller_epoch})
 
@@ -62,6 +68,7 @@ def create_app(service: ControllerService, *, pid_of: PidOf | None = None) -> we
     app.router.add_post(REGISTER_PATH, register)
     app.router.add_post(HEARTBEAT_PATH, heartbeat)
     app.router.add_post(ALTER_PARTITION_PATH, alter_partition)
+    app.router.add_post(ALLOCATE_PRODUCER_IDS_PATH, allocate_producer_ids)
     app.router.add_get("/healthz", health)
     app.router.add_get("/readyz", health)  # a standby is ready too: it answers NOT_CONTROLLER
     app.router.add_get("/metrics", metrics)

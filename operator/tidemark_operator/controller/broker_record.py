@@ -11,6 +11,8 @@ from enum import Enum
 from tidemark_protocol.controller_messages import Endpoints, StorageIdentity
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
 
+from tidemark_operator.controller.producer_id_rounds import NO_ROUND
+
 
 class BrokerLifeState(Enum):
     STARTING = "Starting"  # registered, has not asked to serve yet: fenced
@@ -33,6 +35,7 @@ class BrokerRecord:
     rack: str
     storage: StorageIdentity
     cluster_id: str
+    producer_id_round: int = NO_ROUND  # the last one used, or seen on its disk (S5)
 
     @property
     def is_live(self) -> bool:

@@ -28,6 +28,7 @@ from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRe
 from tidemark_operator.controller.image import MetadataImage
 from tidemark_operator.controller.in_sync_replicas import judged
 from tidemark_operator.controller.pool_state import BrokerNotes, PoolState
+from tidemark_operator.controller.producer_id_rounds import round_of
 from tidemark_operator.controller.registration import (
     Accepted,
     RegistrationRefused,
@@ -91,6 +92,7 @@ class PoolController:
                 cluster_id=self.state.cluster_id() or request.cluster_id or str(uuid.uuid4()),
                 controller_epoch=self.state.controller_epoch,
             )
+            self.state.note_producer_id_round(round_of(request.highest_producer_id))
             if isinstance(outcome, RegistrationRefused):
                 return RegisterResponse(outcome.error, outcome.message)
             try:
@@ -112,10 +114,10 @@ class PoolController:
     async def activate(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         """Unfences: first the record, then elections that may choose it."""
         async with self.lock:
-            record = self._current(broker_id, broker_epoch)
+            record = self.current(broker_id, broker_epoch)
             if record is None or record.is_live:
                 return
-            await self._save_broker(replace(record, state=BrokerLifeState.ACTIVE))
+            await self.save_broker(replace(record, state=BrokerLifeState.ACTIVE))
             self.sessions.contact(broker_id, self._now_ms())
             self.image.set_brokers(self.state.broker_states())
             await self.settle()
@@ -124,7 +126,7 @@ class PoolController:
     async def drain(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         """Controlled shutdown: it leads nothing and is in no ISR once this is done."""
         async with self.lock:
-            record = self._current(broker_id, broker_epoch)
+            record = self.current(broker_id, broker_epoch)
             notes = self.state.notes_of(broker_id)
             if record is None or not record.is_live or notes.drained_at_version is not None:
                 return
@@ -141,7 +143,7 @@ class PoolController:
         async with self.lock:
             fenced = []
             for broker_id, broker_epoch in lives:
-                record = self._current(broker_id, broker_epoch)
+                record = self.current(broker_id, broker_epoch)
                 if record is None or not record.is_live:
                     continue
                 self.state.brokers[broker_id] = replace(record, state=BrokerLifeState.FENCED)
@@ -154,7 +156,7 @@ class PoolController:
     async def storage_failed(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         """Nothing of this life proves anything any more; the next start is unclean (S8)."""
         async with self.lock:
-            record = self._current(broker_id, broker_epoch)
+            record = self.current(broker_id, broker_epoch)
             if record is None or record.clean_since > broker_epoch:
                 return
             failed = replace(
@@ -162,14 +164,14 @@ class PoolController:
                 state=BrokerLifeState.FENCED,
                 clean_since=BrokerEpoch(broker_epoch + 1),
             )
-            await self._save_broker(failed)
+            await self.save_broker(failed)
             self.sessions.end(broker_id)
             await self._settle_and_save([])
             logger.error("broker storage failed", extra=self._fields(broker_id))
 
     async def note_failed_replicas(self, request: HeartbeatRequest) -> None:
         async with self.lock:
-            if self._current(request.broker_id, request.broker_epoch) is None:
+            if self.current(request.broker_id, request.broker_epoch) is None:
                 return
             failed = frozenset((r.topic_id, r.partition) for r in request.failed_replicas)
             notes = self.state.notes_of(request.broker_id)
@@ -179,7 +181,7 @@ class PoolController:
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         async with self.lock:
-            record = self._current(request.broker_id, request.broker_epoch)
+            record = self.current(request.broker_id, request.broker_epoch)
             if record is None:
                 return AlterPartitionResponse(
                     ErrorCode.STALE_BROKER_EPOCH,
@@ -242,7 +244,8 @@ class PoolController:
     def load_slice(self, value: PartitionSlice) -> None:
         self._slice_is_durable(value)
 
-    def _current(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRecord | None:
+    def current(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRecord | None:
+        """None: that life is not the registered one (any more)."""
         record = self.state.brokers.get(broker_id)
         return record if record is not None and record.broker_epoch == broker_epoch else None
 
@@ -274,7 +277,7 @@ class PoolController:
             if not await self.settle(leaving):
                 raise PutOff(f"broker {broker_id}: its former life could not be fenced yet")
         if not outcome.is_same_life:
-            await self._save_broker(record)
+            await self.save_broker(record)
             self.state.notes[broker_id] = notes
             self.sessions.end(broker_id)
             logger.info(
@@ -330,7 +333,7 @@ class PoolController:
 
         return all(await asyncio.gather(*(write(name) for name in decisions)))
 
-    async def _save_broker(self, record: BrokerRecord) -> None:
+    async def save_broker(self, record: BrokerRecord) -> None:
         stamped = replace(record, controller_epoch=self.state.controller_epoch)
         await self.slice_store.write_broker(stamped)
         self.state.brokers[record.broker_id] = stamped
@@ -339,7 +342,7 @@ class PoolController:
 
     async def _save_quietly(self, broker_id: BrokerId) -> None:
         try:
-            await self._save_broker(self.state.brokers[broker_id])
+            await self.save_broker(self.state.brokers[broker_id])
         except PutOff as error:
             self.is_dirty = True
             self._unsaved_brokers.add(broker_id)

@@ -27,6 +27,7 @@ from tidemark_operator.controller.elections import (
     settled,
 )
 from tidemark_operator.controller.partition_change import changed
+from tidemark_operator.controller.producer_id_rounds import NO_ROUND
 from tidemark_operator.controller.slices import PARTITIONS_PER_SLICE, PartitionSlice, slice_name
 from tidemark_operator.controller.standing import Replica, Standing, Standings
 from tidemark_operator.controller.views import BrokerView, TopicView
@@ -58,6 +59,7 @@ class PoolState:
     leaderless_since: dict[Replica, int] = field(default_factory=dict)  # moments
     moment: int = 0
     notices: dict[TopicId, dict[int, str]] = field(default_factory=dict)
+    highest_producer_id_round: int = NO_ROUND  # beside those of `brokers`: reported, not stored
 
     def notes_of(self, broker_id: BrokerId) -> BrokerNotes:
         return self.notes.setdefault(broker_id, BrokerNotes())
@@ -178,6 +180,14 @@ class PoolState:
                 epochs += [member.broker_epoch for member in entries]
                 epochs.append(state.leader_broker_epoch)
         return max(epochs, default=BrokerEpoch(0))
+
+    def next_producer_id_round(self) -> int:
+        """Above every one known as used, by whatever broker (S5)."""
+        rounds = [record.producer_id_round for record in self.brokers.values()]
+        return 1 + max(self.highest_producer_id_round, *rounds)
+
+    def note_producer_id_round(self, producer_id_round: int) -> None:
+        self.highest_producer_id_round = max(self.highest_producer_id_round, producer_id_round)
 
     def cluster_id(self) -> str:
         """The pool's first broker decided it; "": no broker yet."""

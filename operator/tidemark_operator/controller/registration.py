@@ -14,6 +14,7 @@ from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, ControllerEpoch, TopicI
 from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
+from tidemark_operator.controller.producer_id_rounds import MAX_BROKERS, NO_ROUND, round_of
 from tidemark_operator.controller.standing import Replica
 
 
@@ -66,13 +67,17 @@ def decided(
         rack=request.rack,
         storage=request.storage,
         cluster_id=cluster_id,
+        producer_id_round=max(
+            NO_ROUND if stored is None else stored.producer_id_round,
+            round_of(request.highest_producer_id),  # S5
+        ),
     )
     return Accepted(record, is_clean=is_clean, is_same_life=False)
 
 
 def _problem(request: RegisterRequest) -> str:
-    if not 0 <= request.broker_id <= 1_000_000:
-        return f"broker id: expected 0 to 1000000, found {request.broker_id}"
+    if not 0 <= request.broker_id < MAX_BROKERS:
+        return f"broker id: expected 0 to {MAX_BROKERS - 1}, found {request.broker_id}"
     if not request.incarnation:
         return "incarnation: expected the UUID of this process, found nothing"
     texts = (

@@ -13,6 +13,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from tidemark_protocol.controller_messages import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
     Endpoints,
@@ -25,12 +27,17 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import TopicState
 
-from tidemark_operator.controller import topics
+from tidemark_operator.controller import producer_ids, topics
 from tidemark_operator.controller.pool_heartbeats import PoolEnvironment, PoolHeartbeats
 from tidemark_operator.controller.probe import ProbeVerdict
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import Deposed, PutOff
-from tidemark_operator.controller.slices import MalformedObject, read_broker, read_slice
+from tidemark_operator.controller.slices import (
+    MalformedObject,
+    producer_id_round_of,
+    read_broker,
+    read_slice,
+)
 from tidemark_operator.controller.topics import NoLiveReplica, SliceMissing, TopicUnknown
 from tidemark_operator.controller.views import BrokerView, Change, TopicView
 from tidemark_operator.stores.object_store import (
@@ -222,6 +229,25 @@ class ControllerService:
                 ErrorCode.NOT_CONTROLLER, controller_address=self._leader_address
             )
 
+    async def allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest
+    ) -> AllocateProducerIdsResponse:
+        epoch = self._controller_epoch
+        pool = self._pools.get(request.pool)
+        not_controller = AllocateProducerIdsResponse(
+            ErrorCode.NOT_CONTROLLER, controller_address=self._leader_address
+        )
+        if epoch is None:
+            return not_controller
+        if pool is None:
+            return AllocateProducerIdsResponse(
+                ErrorCode.STALE_BROKER_EPOCH, "register first", controller_epoch=epoch
+            )
+        try:
+            return await self.decide(producer_ids.allocate(pool.decisions, request))
+        except (NotLeading, Deposed):
+            return not_controller
+
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         epoch = self._controller_epoch
         pool = self._pools.get(request.pool)
@@ -376,13 +402,16 @@ class ControllerService:
         return found
 
     def _load_broker(self, item: dict[str, Any], controller_epoch: ControllerEpoch) -> None:
+        spec = item.get("spec", {})
         try:
             record = read_broker(item)
         except MalformedObject as error:
             # Its registration writes it anew; until then its entries are kept (S12).
             logger.error("broker unreadable", extra={"error": str(error)})
+            if isinstance(spec.get("pool"), str):
+                state = self._pool(spec["pool"], controller_epoch).decisions.state
+                state.note_producer_id_round(producer_id_round_of(item))  # S5
             return
-        spec = item.get("spec", {})
         pool = self._pool(record.pool if record else str(spec.get("pool")), controller_epoch)
         broker_id = record.broker_id if record else BrokerId(int(spec.get("brokerId", NO_EPOCH)))
         pool.decisions.slice_store.remember_broker(broker_id, item)

@@ -20,6 +20,7 @@ from tidemark_operator.controller.slices import (
     PartitionSlice,
     broker_object,
     broker_object_name,
+    producer_id_round_of,
     read_broker,
     read_slice,
     slice_object,
@@ -200,6 +201,7 @@ class SliceStore:
         if item is None:
             self._broker_objects.pop(record.broker_id, None)
             return False
+        known = self._broker_objects.get(record.broker_id, {})
         self._broker_objects[record.broker_id] = item
         try:
             stored = read_broker(item)
@@ -219,7 +221,19 @@ class SliceStore:
                 f"broker {record.broker_id} has epoch {stored.broker_epoch}, known to us is"
                 f" {record.broker_epoch}: everything has to be read again"
             )
+        if self._is_used_by_another(known, stored):  # S5
+            raise Deposed(
+                f"broker {record.broker_id}: a deposed controller handed out producer id round"
+                f" {stored.producer_id_round}: everything has to be read again"
+            )
         return False
+
+    def _is_used_by_another(self, known: Object, stored: BrokerRecord) -> bool:
+        """A round above the one we knew of that is not our own write."""
+        return (
+            stored.producer_id_round > producer_id_round_of(known)
+            and stored.controller_epoch != self._controller_epoch
+        )
 
     def _accepted_as_ours(self, stored: PartitionSlice, value: PartitionSlice) -> PartitionSlice:
         if stored.topic.topic_id != value.topic.topic_id:

@@ -20,6 +20,7 @@ from tidemark_protocol.ids import (
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
+from tidemark_operator.controller.producer_id_rounds import NO_ROUND
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE, Object
 
 PARTITIONS_PER_SLICE = 128
@@ -190,9 +191,16 @@ def read_broker(item: Object) -> BrokerRecord | None:
                 storage.get("bootId", ""),
             ),
             cluster_id=status.get("clusterId", ""),
+            producer_id_round=producer_id_round_of(item),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedObject(f"{place}: {type(error).__name__} {error}") from error
+
+
+def producer_id_round_of(item: Object) -> int:
+    """Of a Broker object, also of one that is unreadable otherwise: nothing may lower it (S5)."""
+    found = item.get("status", {}).get("producerIdRound", NO_ROUND)
+    return found if isinstance(found, int) else NO_ROUND
 
 
 def _broker_status(record: BrokerRecord) -> dict[str, Any]:
@@ -217,6 +225,7 @@ def _broker_status(record: BrokerRecord) -> dict[str, Any]:
             "bootId": storage.boot_id,
         },
         "clusterId": record.cluster_id,
+        "producerIdRound": record.producer_id_round,
     }
 
 
