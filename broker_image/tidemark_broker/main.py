@@ -1,9 +1,12 @@
 """`tidemark-broker`: settings, logging, event loop. Wiring only; see runtime/broker.py."""
 
 import asyncio
+import gc
 import json
 import logging
 import sys
+import time
+import uuid
 from collections.abc import Callable
 
 import uvloop
@@ -12,7 +15,10 @@ from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.server import serve
 from tidemark_broker.runtime.broker import EXIT_CRASHED, Broker
+from tidemark_broker.runtime.controller_client import HttpTransport
+from tidemark_broker.runtime.environment import BrokerEnvironment
 from tidemark_broker.runtime.settings import BrokerSettings, parse_settings
+from tidemark_broker.storage.disk import OsDisk
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -69,8 +75,25 @@ async def _serve_http(
     )
 
 
+def _settle_memory() -> None:
+    """What lives for ever is not looked at again by each full collection."""
+    gc.collect()
+    gc.freeze()
+
+
+def _environment() -> BrokerEnvironment:
+    return BrokerEnvironment(
+        disk=OsDisk(),
+        new_controller_transport=HttpTransport,
+        serve_http=_serve_http,
+        new_uuid=uuid.uuid4,
+        wall_clock_s=time.time,
+        on_serving=_settle_memory,
+    )
+
+
 async def _run(settings: BrokerSettings) -> int:
-    return await Broker(settings, serve_http=_serve_http).run()
+    return await Broker(settings, _environment()).run()
 
 
 def main() -> None:

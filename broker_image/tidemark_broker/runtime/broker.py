@@ -8,12 +8,9 @@ ends the process without a proof (S8), with a code that makes its runtime start 
 
 import asyncio
 import contextlib
-import gc
 import logging
 import signal
-import time
-import uuid
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from tidemark_protocol.controller_messages import Endpoints, RegisterRequest, StorageIdentity
@@ -26,13 +23,13 @@ from tidemark_broker.runtime.controller_session import (
     replica_reports,
 )
 from tidemark_broker.runtime.disk_probe import DiskProbe
+from tidemark_broker.runtime.environment import BrokerEnvironment
 from tidemark_broker.runtime.flusher import GroupFlusher
 from tidemark_broker.runtime.kafka_listener import KafkaListener
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.replica_fetcher import ReplicaFetchers
 from tidemark_broker.runtime.replica_fetches import ReplicaFetches
 from tidemark_broker.runtime.settings import BrokerSettings
-from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.errors import DirectoryLocked, StorageError
 from tidemark_broker.storage.log_directory import LogDirectory
 from tidemark_broker.storage.partition_log import LogSettings
@@ -52,16 +49,11 @@ REMOVED_LOG_GRACE_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
-# Serves HTTP for the broker until the event is set; tells the port once it listens.
-ServeHttp = Callable[["Broker", asyncio.Event, Callable[[int], None]], Awaitable[None]]
-
-
 class Broker:
-    def __init__(self, settings: BrokerSettings, *, serve_http: ServeHttp) -> None:
-        """`serve_http` comes from above: HTTP knows this layer, not the other way round."""
+    def __init__(self, settings: BrokerSettings, environment: BrokerEnvironment) -> None:
         self.settings = settings
-        self._http = serve_http
-        self.incarnation = str(uuid.uuid4())
+        self._environment = environment
+        self.incarnation = str(environment.new_uuid())
         self.exit_code = EXIT_CLEAN
         self.directory: LogDirectory | None = None
         self.session: ControllerSession | None = None
@@ -117,7 +109,9 @@ class Broker:
         if directory is None:
             return
         self.directory = directory
-        client = ControllerClient(self.settings.controllers)
+        client = ControllerClient(
+            self.settings.controllers, self._environment.new_controller_transport()
+        )
         await client.start()
         try:
             await self._serve(directory, client)
@@ -144,8 +138,7 @@ class Broker:
             self._start_background(self.session.run(), "controller-session")
             self._not_ready = ""
             self.session.serve()
-            gc.collect()
-            gc.freeze()  # what lives for ever is not looked at again by each full collection
+            self._environment.on_serving()
             await self._stop.wait()
             await self._end_serving()
         finally:
@@ -157,7 +150,9 @@ class Broker:
     def _wire(self, directory: LogDirectory, client: ControllerClient) -> None:
         assert self._tasks is not None
         partitions, settings = self.partitions, self.settings
-        self._probe = DiskProbe(settings.data_directory, on_failure=partitions.fail_storage)
+        self._probe = DiskProbe(
+            self._environment.disk, settings.data_directory, on_failure=partitions.fail_storage
+        )
         self.session = ControllerSession(
             client,
             partitions,
@@ -206,7 +201,7 @@ class Broker:
     async def _open_directory(self) -> LogDirectory | None:
         """I17: waits for the lock; a killed predecessor may live on for seconds."""
         settings = self.settings
-        deadline = time.monotonic() + settings.lock_limit_seconds
+        deadline = self._loop.time() + settings.lock_limit_seconds
         has_said_so = False
         while True:
             self._not_ready = "Starting: opening logs"
@@ -214,9 +209,10 @@ class Broker:
                 directory = await asyncio.to_thread(
                     LogDirectory.open,
                     settings.data_directory,
-                    OsDisk(),
+                    self._environment.disk,
                     broker_id=settings.broker_id,
                     settings=LogSettings(),
+                    new_uuid=self._environment.new_uuid,
                 )
                 await asyncio.to_thread(_flush_logs, directory)
                 return directory
@@ -225,7 +221,7 @@ class Broker:
                 if not has_said_so:
                     _log.warning("log directory is locked, waiting", extra={"reason": str(error)})
                     has_said_so = True
-                if time.monotonic() > deadline:
+                if self._loop.time() > deadline:
                     self.exit_code = EXIT_STALE
                     return None
             except StorageError as error:
@@ -285,21 +281,21 @@ class Broker:
             self.http_port = port
             self._http_up.set()
 
-        await self._http(self, self._http_stop, on_listening)
+        await self._environment.serve_http(self, self._http_stop, on_listening)
 
     # ---- while it lives
 
     async def _tick(self) -> None:
-        expected = time.monotonic()
+        expected = self._loop.time()
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            late_ms = int((time.monotonic() - expected - TICK_SECONDS) * 1000)
+            late_ms = int((self._loop.time() - expected - TICK_SECONDS) * 1000)
             if late_ms > STALL_MS:
                 _log.warning("this broker stalled", extra={"stall_ms": late_ms})
                 self.partitions.on_stall(late_ms)  # S21
                 await asyncio.sleep(0)  # queued fetches first
             self.partitions.on_tick()
-            expected = time.monotonic()
+            expected = self._loop.time()
 
     async def _checkpoint_high_watermarks(self) -> None:
         assert self.directory is not None
@@ -327,7 +323,8 @@ class Broker:
                 return
 
             def delete_removed() -> None:
-                directory.delete_removed(now_s=time.time(), grace_s=REMOVED_LOG_GRACE_SECONDS)
+                now_s = self._environment.wall_clock_s()
+                directory.delete_removed(now_s=now_s, grace_s=REMOVED_LOG_GRACE_SECONDS)
 
             if not await self._store(delete_removed):
                 return

@@ -8,7 +8,7 @@ headless Service's addresses change with its pods). Nothing here retries.
 import asyncio
 import socket
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import aiohttp
 from tidemark_protocol.controller_messages import (
@@ -40,11 +40,25 @@ class Address:
         return cls(host.strip("[]"), int(port))
 
 
-class ControllerClient:
-    def __init__(self, controllers: tuple[str, ...]) -> None:
-        self._names = tuple(Address.parse(text) for text in controllers)
-        self._leader: Address | None = None
-        self._candidates: list[Address] = []
+class ControllerTransport(Protocol):
+    """How a request gets to one controller: HTTP, or the simulator's network."""
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def post(self, address: Address, path: str, body: bytes) -> bytes:
+        """The answer's body. Raises ControllerUnavailable or OSError. Only connecting has a limit
+        of its own; cancelling this closes the connection."""
+        ...
+
+    async def resolve(self, name: Address) -> list[Address]:
+        """All addresses that a configured name has now. Raises OSError."""
+        ...
+
+
+class HttpTransport:
+    def __init__(self) -> None:
         self._http: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -55,6 +69,53 @@ class ControllerClient:
     async def close(self) -> None:
         if self._http is not None:
             await self._http.close()
+
+    async def post(self, address: Address, path: str, body: bytes) -> bytes:
+        assert self._http is not None, "start first"
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        try:
+            async with self._http.post(
+                f"http://{host}:{address.port}{path}",
+                data=body,
+                headers={"content-type": "application/json"},
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS),
+            ) as response:
+                return await _read(response)
+        except aiohttp.ClientError as error:
+            raise ControllerUnavailable(str(error) or type(error).__name__) from error
+
+    async def resolve(self, name: Address) -> list[Address]:
+        loop = asyncio.get_running_loop()
+        infos = await loop.getaddrinfo(name.host, name.port, type=socket.SOCK_STREAM)
+        return [Address(str(socket_address[0]), name.port) for *_, socket_address in infos]
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    chunks = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > MAX_MESSAGE_BYTES:
+            raise ControllerUnavailable(f"an answer above {MAX_MESSAGE_BYTES} bytes")
+        chunks.append(chunk)
+    if response.status != 200:
+        text = b"".join(chunks)[:200].decode(errors="replace")
+        raise ControllerUnavailable(f"expected status 200, found {response.status}: {text}")
+    return b"".join(chunks)
+
+
+class ControllerClient:
+    def __init__(self, controllers: tuple[str, ...], transport: ControllerTransport) -> None:
+        self._names = tuple(Address.parse(text) for text in controllers)
+        self._transport = transport
+        self._leader: Address | None = None
+        self._candidates: list[Address] = []
+
+    async def start(self) -> None:
+        await self._transport.start()
+
+    async def close(self) -> None:
+        await self._transport.close()
 
     def prefer(self, controller_address: str) -> None:
         """A standby named the leader; nonsense is ignored."""
@@ -73,9 +134,9 @@ class ControllerClient:
         address = self._leader or await self._next_candidate()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                body = await self._post(address, path, encode(message))
+                body = await self._transport.post(address, path, encode(message))
             answer = decode(body, kind)
-        except (TimeoutError, aiohttp.ClientError, OSError, MalformedMessage) as error:
+        except (TimeoutError, ControllerUnavailable, OSError, MalformedMessage) as error:
             if self._leader == address:
                 self._leader = None
             raise ControllerUnavailable(
@@ -84,46 +145,21 @@ class ControllerClient:
         self._leader = address
         return answer
 
-    async def _post(self, address: Address, path: str, body: bytes) -> bytes:
-        assert self._http is not None, "start first"
-        host = f"[{address.host}]" if ":" in address.host else address.host
-        async with self._http.post(
-            f"http://{host}:{address.port}{path}",
-            data=body,
-            headers={"content-type": "application/json"},
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS),
-        ) as response:
-            chunks = []
-            size = 0
-            async for chunk in response.content.iter_any():
-                size += len(chunk)
-                if size > MAX_MESSAGE_BYTES:
-                    raise ControllerUnavailable(f"an answer above {MAX_MESSAGE_BYTES} bytes")
-                chunks.append(chunk)
-            if response.status != 200:
-                text = b"".join(chunks)[:200].decode(errors="replace")
-                raise ControllerUnavailable(f"expected status 200, found {response.status}: {text}")
-            return b"".join(chunks)
-
     async def _next_candidate(self) -> Address:
         if not self._candidates:
             self._candidates = await self._resolve()
         return self._candidates.pop(0)
 
     async def _resolve(self) -> list[Address]:
-        loop = asyncio.get_running_loop()
         found: list[Address] = []
         problem: OSError | None = None
         for name in self._names:
             try:
-                infos = await loop.getaddrinfo(name.host, name.port, type=socket.SOCK_STREAM)
+                resolved = await self._transport.resolve(name)
             except OSError as error:
                 problem = error
                 continue
-            for *_, socket_address in infos:
-                address = Address(str(socket_address[0]), name.port)
-                if address not in found:
-                    found.append(address)
+            found.extend(address for address in resolved if address not in found)
         if not found:
             names = ", ".join(f"{name.host}:{name.port}" for name in self._names)
             raise ControllerUnavailable(f"no address found for {names}: {problem}")

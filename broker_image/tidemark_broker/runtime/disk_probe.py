@@ -7,11 +7,11 @@ does not.
 
 import asyncio
 import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from tidemark_broker.runtime.scheduling import monotonic_ms
+from tidemark_broker.storage.disk import Disk
 
 PROBE_INTERVAL_SECONDS = 1.0
 PROBE_FILE = ".disk-probe"
@@ -19,7 +19,10 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DiskProbe:
-    def __init__(self, directory: Path, *, on_failure: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, disk: Disk, directory: Path, *, on_failure: Callable[[Exception], None]
+    ) -> None:
+        self._disk = disk
         self._path = directory / PROBE_FILE
         self._on_failure = on_failure
         self._last_success_ms = monotonic_ms()
@@ -40,9 +43,6 @@ class DiskProbe:
             await asyncio.sleep(PROBE_INTERVAL_SECONDS)
 
     def _probe(self) -> None:
-        file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
-        try:
-            os.pwrite(file, b"%020d" % monotonic_ms(), 0)
-            os.fdatasync(file)
-        finally:
-            os.close(file)
+        file = self._disk.open(self._path, create=True)
+        file.write_at(0, [b"alive"])
+        file.sync()

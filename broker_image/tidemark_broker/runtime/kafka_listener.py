@@ -56,7 +56,7 @@ class KafkaListener:
     def __init__(self, fetches: ReplicaFetches, *, cluster_id: str) -> None:
         self.fetches = fetches
         self.cluster_id = cluster_id
-        self.connections: set[KafkaConnection] = set()
+        self.connections: dict[KafkaConnection, None] = {}  # by age
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -92,11 +92,11 @@ class KafkaConnection(asyncio.Protocol):
             _log.warning("too many connections, closing", extra={"limit": MAX_CONNECTIONS})
             self._transport.close()
             return
-        self._listener.connections.add(self)
+        self._listener.connections[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._listener.connections.discard(self)
+        self._listener.connections.pop(self, None)
         self._waiting.clear()
         self._listener.fetches.cancel(self._link)
 

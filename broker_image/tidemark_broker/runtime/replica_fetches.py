@@ -57,8 +57,9 @@ class ReplicaFetches:
         self._partitions = partitions
         self._scheduler = scheduler
         self._clock = clock
-        self._waiting_for: dict[Key, set[ParkedFetch]] = {}
-        self._dirty: dict[ParkedFetch, set[Key]] = {}
+        # Inner dicts keep the order of arrival.
+        self._waiting_for: dict[Key, dict[ParkedFetch, None]] = {}
+        self._dirty: dict[ParkedFetch, dict[Key, None]] = {}
         self._is_flush_scheduled = False
 
     def handle(self, request: FetchRequest, link: FollowerLink, respond: Respond) -> None:
@@ -98,7 +99,7 @@ class ReplicaFetches:
         for key in parked.asked:
             waiting = self._waiting_for.get(key)
             if waiting is not None:
-                waiting.discard(parked)
+                waiting.pop(parked, None)
                 if not waiting:
                     del self._waiting_for[key]
 
@@ -116,7 +117,7 @@ class ReplicaFetches:
         if not waiting:
             return
         for parked in waiting:
-            self._dirty.setdefault(parked, set()).add(key)
+            self._dirty.setdefault(parked, {})[key] = None
         if not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self._scheduler.call_soon(self._flush)
@@ -145,7 +146,7 @@ class ReplicaFetches:
         link.parked = parked
         has_watermark_news = False
         for key in asked:
-            self._waiting_for.setdefault(key, set()).add(parked)
+            self._waiting_for.setdefault(key, {})[parked] = None
             has_watermark_news = has_watermark_news or self._news(key, link) is not None
         if has_watermark_news:
             self._arm_watermark_timer(parked)

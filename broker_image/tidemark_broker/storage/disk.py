@@ -79,8 +79,9 @@ class Disk(Protocol):
     def changed_at_s(self, path: Path) -> float:
         """When the entry was last changed or renamed, wall clock."""
 
-    def lock(self, path: Path, holder: bytes) -> HeldLock:
-        """Exclusive for the life of the process; BlockingIOError at once if held elsewhere."""
+    def lock(self, path: Path) -> HeldLock:
+        """Exclusive for the life of the process, whose id the file then names; BlockingIOError at
+        once if held elsewhere."""
 
     def network_filesystem(self, path: Path) -> str | None:
         """Its name if `path` is on one that several kernels may share, else None."""
@@ -111,7 +112,7 @@ class OsFile:
 
 
 class OsLock:
-    def __init__(self, path: Path, holder: bytes) -> None:
+    def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -121,7 +122,7 @@ class OsLock:
         # Only for the message of whoever comes second: a full disk must not keep us from starting.
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, holder, 0)
+            os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
 
     def release(self) -> None:
         if self._descriptor >= 0:
@@ -191,8 +192,8 @@ class OsDisk:
     def changed_at_s(self, path: Path) -> float:
         return path.stat().st_ctime
 
-    def lock(self, path: Path, holder: bytes) -> HeldLock:
-        return OsLock(path, holder)
+    def lock(self, path: Path) -> HeldLock:
+        return OsLock(path)
 
     def network_filesystem(self, path: Path) -> str | None:
         # Python has no statfs; f_type is the first word of struct statfs on every Linux.

@@ -7,7 +7,6 @@ Methods that sync may run in a worker thread; one lock keeps the checkpoint file
 """
 
 import base64
-import os
 import re
 import threading
 import uuid
@@ -48,7 +47,13 @@ _UNBORN_SUFFIX = "-future"
 
 class LogDirectory:
     def __init__(
-        self, path: Path, disk: Disk, lock: HeldLock, broker_id: BrokerId, settings: LogSettings
+        self,
+        path: Path,
+        disk: Disk,
+        lock: HeldLock,
+        broker_id: BrokerId,
+        settings: LogSettings,
+        new_uuid: Callable[[], uuid.UUID],
     ) -> None:
         """Use `open`."""
         self.path = path
@@ -65,11 +70,18 @@ class LogDirectory:
         self._disk = disk
         self._lock = lock
         self._settings = settings
+        self._new_uuid = new_uuid
         self._files_lock = threading.RLock()
 
     @classmethod
     def open(
-        cls, path: Path, disk: Disk, *, broker_id: BrokerId, settings: LogSettings
+        cls,
+        path: Path,
+        disk: Disk,
+        *,
+        broker_id: BrokerId,
+        settings: LogSettings,
+        new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> "LogDirectory":
         """Raises DirectoryLocked (try again), ForeignVolume, UnsafeFilesystem, StorageFailed."""
         try:
@@ -82,7 +94,7 @@ class LogDirectory:
             lock = _lock(disk, path)
         except OSError as error:
             raise StorageFailed(f"cannot open log directory {path}: {error}") from error
-        directory = cls(path, disk, lock, broker_id, settings)
+        directory = cls(path, disk, lock, broker_id, settings, new_uuid)
         try:
             directory._identify()
             directory._take_stop_proof()
@@ -106,7 +118,9 @@ class LogDirectory:
                     self.path, f"{checkpoints.META_PROPERTIES} of broker {self.broker_id}", "none"
                 )
             self.was_empty = True
-            self.directory_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+            self.directory_id = (
+                base64.urlsafe_b64encode(self._new_uuid().bytes).rstrip(b"=").decode()
+            )
             self._write_identity()
             return
         try:
@@ -217,7 +231,7 @@ class LogDirectory:
 
     def _set_aside(self, path: Path) -> Path:
         """Not known whose it is: kept, under a name that nothing loads."""
-        stray = path.with_name(f"{path.name}.{uuid.uuid4().hex}{_STRAY_SUFFIX}")
+        stray = path.with_name(f"{path.name}.{self._new_uuid().hex}{_STRAY_SUFFIX}")
         self._disk.rename(path, stray)
         self._disk.sync_directory(self.path)
         self.strays.append(stray)
@@ -259,7 +273,7 @@ class LogDirectory:
                     self.high_watermarks.pop(key, None)
             self._set_aside(path)
         # Made whole under a name that nothing loads: the rename is the creation.
-        unborn = path.with_name(f"{path.name}.{uuid.uuid4().hex}{_UNBORN_SUFFIX}")
+        unborn = path.with_name(f"{path.name}.{self._new_uuid().hex}{_UNBORN_SUFFIX}")
         self._disk.make_directory(unborn)
         self._disk.write_atomically(
             unborn / checkpoints.PARTITION_METADATA,
@@ -299,7 +313,7 @@ class LogDirectory:
             if log is None:
                 return
             log.note_removed()
-            name = f"{log.directory.name}.{uuid.uuid4().hex}{_DELETED_SUFFIX}"
+            name = f"{log.directory.name}.{self._new_uuid().hex}{_DELETED_SUFFIX}"
             path = self.path / name
 
             def rename() -> None:
@@ -413,7 +427,7 @@ class LogDirectory:
 def _lock(disk: Disk, path: Path) -> HeldLock:
     lock_path = path / checkpoints.LOCK
     try:
-        return disk.lock(lock_path, str(os.getpid()).encode())
+        return disk.lock(lock_path)
     except BlockingIOError as error:
         text = disk.read(lock_path)
         raise DirectoryLocked(path, int(text) if text.isdigit() else None) from error

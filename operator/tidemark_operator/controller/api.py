@@ -7,7 +7,7 @@ where. /v1/status shows the same JSON in local mode and on Kubernetes.
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from aiohttp import web
@@ -36,25 +36,22 @@ STATUS_PATH = "/v1/status"
 
 Request = TypeVar("Request")
 
+# One message's body to its answer's. Raises MalformedMessage.
+BrokerCall = Callable[[bytes], Awaitable[bytes]]
 
 PidOf = Callable[[str, BrokerId], int | None]  # of a pool's broker; local mode knows them
 
 
 def create_app(service: ControllerService, *, pid_of: PidOf | None = None) -> web.Application:
     app = web.Application(client_max_size=MAX_MESSAGE_BYTES)
+    calls = broker_calls(service)
 
-    async def register(request: web.Request) -> web.Response:
-        return _json(await service.register(await _read(request, RegisterRequest)))
-
-    async def heartbeat(request: web.Request) -> web.Response:
-        return _json(await service.heartbeat(await _read(request, HeartbeatRequest)))
-
-    async def alter_partition(request: web.Request) -> web.Response:
-        return _json(await service.alter_partition(await _read(request, AlterPartitionRequest)))
-
-    async def allocate_producer_ids(request: web.Request) -> web.Response:
-        asked = await _read(request, AllocateProducerIdsRequest)
-        return _json(await service.allocate_producer_ids(asked))
+    async def broker_call(request: web.Request) -> web.Response:
+        try:
+            answer = await calls[request.path](await _read(request))
+        except MalformedMessage as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        return web.Response(body=answer, content_type="application/json")
 
     async def health(_: web.Request) -> web.Response:
         return _json({"leads": service.is_leading, "controllerEpoch": service.controller_epoch})
@@ -65,15 +62,30 @@ def create_app(service: ControllerService, *, pid_of: PidOf | None = None) -> we
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=exposition(service), headers={"Content-Type": CONTENT_TYPE})
 
-    app.router.add_post(REGISTER_PATH, register)
-    app.router.add_post(HEARTBEAT_PATH, heartbeat)
-    app.router.add_post(ALTER_PARTITION_PATH, alter_partition)
-    app.router.add_post(ALLOCATE_PRODUCER_IDS_PATH, allocate_producer_ids)
+    for path in calls:
+        app.router.add_post(path, broker_call)
     app.router.add_get("/healthz", health)
     app.router.add_get("/readyz", health)  # a standby is ready too: it answers NOT_CONTROLLER
     app.router.add_get("/metrics", metrics)
     app.router.add_get(STATUS_PATH, status)
     return app
+
+
+def broker_calls(service: ControllerService) -> dict[str, BrokerCall]:
+    """What brokers may ask, by path."""
+
+    def call(kind: type[Request], answer: Callable[[Request], Awaitable[object]]) -> BrokerCall:
+        async def answered(body: bytes) -> bytes:
+            return encode(await answer(decode(body, kind)))
+
+        return answered
+
+    return {
+        REGISTER_PATH: call(RegisterRequest, service.register),
+        HEARTBEAT_PATH: call(HeartbeatRequest, service.heartbeat),
+        ALTER_PARTITION_PATH: call(AlterPartitionRequest, service.alter_partition),
+        ALLOCATE_PRODUCER_IDS_PATH: call(AllocateProducerIdsRequest, service.allocate_producer_ids),
+    }
 
 
 async def serve(
@@ -117,13 +129,10 @@ def status_of(service: ControllerService, pid_of: PidOf | None = None) -> dict[s
     }
 
 
-async def _read(request: web.Request, kind: type[Request]) -> Request:
+async def _read(request: web.Request) -> bytes:
     try:
         async with asyncio.timeout(30):  # a body that trickles in is no request
-            body = await request.read()
-        return decode(body, kind)
-    except MalformedMessage as error:
-        raise web.HTTPBadRequest(text=str(error)) from error
+            return await request.read()
     except TimeoutError as error:
         raise web.HTTPRequestTimeout(text="the body did not arrive within 30 s") from error
 

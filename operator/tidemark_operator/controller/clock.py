@@ -1,12 +1,15 @@
 """The system's clocks behind the `Clock` and `LeaseClock` seams."""
 
+import asyncio
 import time
 from datetime import UTC, datetime
 
 
 class MonotonicClock:
+    """The running loop's, so CLOCK_MONOTONIC."""
+
     def now_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
+        return round(asyncio.get_running_loop().time() * 1000)
 
 
 class LeaseSystemClock:

@@ -8,9 +8,9 @@ must not tear one (service.py shields them).
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from uuid import UUID
 
 from tidemark_protocol.controller_messages import (
     AlterPartitionRequest,
@@ -58,6 +58,7 @@ class PoolController:
         now_ms: Callable[[], int],
         on_image: Callable[[], None],
         on_change: Callable[[Change], None],
+        new_uuid: Callable[[], UUID],
     ) -> None:
         """`on_image`: something new may be told to this pool's brokers."""
         self.state = PoolState(pool, controller_epoch)
@@ -71,6 +72,7 @@ class PoolController:
         self._now_ms = now_ms
         self._on_image = on_image
         self._on_change = on_change
+        self._new_uuid = new_uuid
         self.slice_store = SliceStore(
             store,
             settings,
@@ -89,7 +91,7 @@ class PoolController:
                 request,
                 stored=stored,
                 highest_epoch=self.state.highest_broker_epoch(),
-                cluster_id=self.state.cluster_id() or request.cluster_id or str(uuid.uuid4()),
+                cluster_id=self.state.cluster_id() or request.cluster_id or str(self._new_uuid()),
                 controller_epoch=self.state.controller_epoch,
             )
             self.state.note_producer_id_round(round_of(request.highest_producer_id))

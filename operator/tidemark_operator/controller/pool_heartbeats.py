@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
+from uuid import UUID
 
 from tidemark_protocol.controller_messages import (
     Endpoints,
@@ -53,6 +54,7 @@ class PoolEnvironment:
     probe: Callable[[Endpoints, str], Awaitable[ProbeVerdict]]
     tasks: Tasks
     on_change: Callable[[Change], None]
+    new_uuid: Callable[[], UUID]
 
 
 class PoolHeartbeats:
@@ -67,6 +69,7 @@ class PoolHeartbeats:
             now_ms=environment.now_ms,
             on_image=self.answer_ready,
             on_change=environment.on_change,
+            new_uuid=environment.new_uuid,
         )
         self.polls = Polls()
         self._settings = environment.settings

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
+from uuid import UUID, uuid4
 
 from tidemark_protocol.controller_messages import (
     AllocateProducerIdsRequest,
@@ -95,18 +96,25 @@ class ControllerService:
         clock: Clock,
         probe: Probe,
         on_change: Callable[[Change], None],
+        new_uuid: Callable[[], UUID] = uuid4,
     ) -> None:
         self._store = store
         self._settings = settings
         self._clock = clock
         self._environment = PoolEnvironment(
-            store, settings, clock.now_ms, probe, tasks=self, on_change=on_change
+            store,
+            settings,
+            clock.now_ms,
+            probe,
+            tasks=self,
+            on_change=on_change,
+            new_uuid=new_uuid,
         )
         self._controller_epoch: ControllerEpoch | None = None  # None: stands by
         self._leader_address = ""
         self._highest_seen = ControllerEpoch(NO_EPOCH)
         self._pools: dict[str, PoolHeartbeats] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # by age
         self._ticker: asyncio.Task[None] | None = None
         self._last_tick_ms: int | None = None
         self._balance_due_ms = 0
@@ -451,12 +459,12 @@ class ControllerService:
             coroutine.close()
             raise NotLeading(f"{MAX_TASKS} decisions under way: overloaded")
         task = asyncio.create_task(coroutine, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._note_done)
         return task
 
     def _note_done(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Deposed):
             logger.error("deposed: standing by", extra={"error": str(error)})

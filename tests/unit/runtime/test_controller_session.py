@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tidemark_broker.runtime.controller_client import Address, ControllerClient
+from tidemark_broker.runtime.controller_client import Address, ControllerClient, HttpTransport
 from tidemark_broker.runtime.controller_session import (
     ControllerSession,
     RegistrationRefusedForGood,
@@ -85,7 +85,7 @@ class Bench:
         )
         self.partitions = Partitions(BrokerId(1), scheduler=asyncio.get_running_loop())
         self.partitions.attach(self.directory)
-        self.client = ControllerClient(controllers)
+        self.client = ControllerClient(controllers, HttpTransport())
         self.stale: list[str] = []
         self.session = ControllerSession(
             self.client,
