@@ -37,12 +37,14 @@ class ProduceAnswer:
 
 
 class Redirected(Exception):
-    """307: `url` is the origin of the leader, without path; empty when it could not be read."""
+    """307: `url` is the origin of the leader, or of the replica that it finds nearer, without path;
+    empty when it could not be read."""
 
-    def __init__(self, location: str, asked_url: str) -> None:
+    def __init__(self, location: str, asked_url: str, *, is_to_nearer: bool = False) -> None:
         parts = urlsplit(location)
         has_origin = parts.scheme in ("http", "https") and bool(parts.netloc)
         self.url = f"{parts.scheme}://{parts.netloc}" if has_origin else ""
+        self.is_to_nearer = is_to_nearer
         super().__init__(f"{asked_url} sends us to {location or 'nowhere'}")
 
 

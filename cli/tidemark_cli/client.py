@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
@@ -25,6 +26,7 @@ from tidemark_cli.answers import (
 )
 from tidemark_cli.leader_lookup import LeaderLookup, NobodyAnswers, UnknownTopic
 from tidemark_cli.metadata import TopicView
+from tidemark_cli.nearby import NearbyReplicas
 from tidemark_cli.outcomes import (
     Acknowledged,
     BrokerRefused,
@@ -37,6 +39,7 @@ from tidemark_cli.outcomes import (
     Unknown,
 )
 
+PREFERRED_REPLICA = "Tidemark-Preferred-Read-Replica"
 BINARY_V2 = "application/vnd.kafka.binary.v2+json"
 CONNECT_TIMEOUT_SECONDS = 0.25
 SLOW_SECONDS = 0.1  # an answer that takes longer makes us ask others who leads
@@ -52,6 +55,7 @@ class ClientSettings:
     timeout_ms: int = 5000  # deadline of one produce, retries included
     max_wait_ms: int = 500  # long poll of a fetch
     max_bytes: int = 1024 * 1024
+    rack: str | None = None  # read from an in-sync replica of this rack where there is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ class TidemarkClient:
             trust_env=False,
         )
         self.lookup = LeaderLookup(self._session, self._bootstrap_urls)
+        self._nearby = NearbyReplicas(asyncio.get_running_loop().time)
         return self
 
     async def __aexit__(
@@ -147,13 +152,14 @@ class TidemarkClient:
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_wait_ms: int | None = None
     ) -> RecordPage:
-        """One long poll at the leader. Raises BrokerRefused (also for lost connections)."""
+        """One long poll at the leader, or at the replica in our rack that it sends us to. Raises
+        BrokerRefused (also for lost connections)."""
         wait_ms = self.settings.max_wait_ms if max_wait_ms is None else max_wait_ms
         path = (
             f"/topics/{topic}/partitions/{partition}/records"
             f"?offset={offset}&max_bytes={self.settings.max_bytes}&max_wait_ms={wait_ms}"
         )
-        headers, body = await self._read_at_leader(topic, partition, path, wait_ms / 1000)
+        headers, body = await self._read_nearby(topic, partition, path, wait_ms / 1000)
         return read_records(topic, partition, offset, headers, body)
 
     async def offsets(self, topic: str, partition: int) -> OffsetRange:
@@ -211,6 +217,30 @@ class TidemarkClient:
         finally:
             slow.cancel()
 
+    async def _read_nearby(
+        self, topic: str, partition: int, path: str, wait_seconds: float
+    ) -> tuple[Mapping[str, str], bytes]:
+        if self.settings.rack is None:
+            return await self._read_at_leader(topic, partition, path, wait_seconds)
+        path_with_rack = f"{path}&rack={quote(self.settings.rack, safe='')}"
+        near = self._nearby.url(topic, partition)
+        if near is None:
+            leader = await self._leader_url(topic, partition, ANSWER_MARGIN_SECONDS)
+            if leader is not None:
+                try:
+                    return await self._read_at(leader, path_with_rack, wait_seconds)
+                except Redirected as sent:
+                    if sent.is_to_nearer:
+                        near = sent.url
+                        self._nearby.note(topic, partition, near)
+        if near is not None:
+            try:
+                return await self._read_at(near, path_with_rack, wait_seconds)
+            except (Redirected, BrokerRefused):
+                self._nearby.forget(topic, partition)
+        # Without the rack: the leader itself answers, whatever it thinks of the others.
+        return await self._read_at_leader(topic, partition, path, wait_seconds)
+
     async def _read_at_leader(
         self, topic: str, partition: int, path: str, wait_seconds: float
     ) -> tuple[Mapping[str, str], bytes]:
@@ -224,7 +254,12 @@ class TidemarkClient:
             return await self._read_at(url, path, wait_seconds)
         except Redirected as elsewhere:
             self.lookup.suspect(url)
-            return await self._read_at(elsewhere.url, path, wait_seconds)
+            try:
+                return await self._read_at(elsewhere.url, path, wait_seconds)
+            except Redirected as again:  # both lag behind: the next try knows more
+                raise BrokerRefused(
+                    "NOT_LEADER_OR_FOLLOWER", str(again), is_retriable=True
+                ) from again
 
     async def _read_at(
         self, url: str, path: str, wait_seconds: float
@@ -242,7 +277,11 @@ class TidemarkClient:
                 if response.status == 200:
                     return response.headers, body
                 if response.status == 307:
-                    raise Redirected(response.headers.get("Location", ""), url)
+                    raise Redirected(
+                        response.headers.get("Location", ""),
+                        url,
+                        is_to_nearer=PREFERRED_REPLICA in response.headers,
+                    )
                 problem = read_problem(response.status, body)
                 raise BrokerRefused(
                     problem.error, problem.message, is_retriable=problem.is_retriable

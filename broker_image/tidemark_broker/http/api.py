@@ -26,14 +26,17 @@ Acks = Annotated[
 TimeoutMs = Annotated[int, Query(ge=0, le=120_000)]
 Offset = Annotated[str, Query(pattern="^(earliest|latest|[0-9]{1,19})$")]
 MaxBytes = Annotated[int, Query(ge=0, le=8 * 1024 * 1024)]
+Rack = Annotated[str | None, Query(max_length=253)]
+CurrentLeaderEpoch = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
 MaxWaitMs = Annotated[int, Query(ge=0, le=30_000)]
 Records = Annotated[documents.ProduceDocument, Body(media_type=EmbeddedFormat.JSON.value.decode())]
 
 _PROBLEM = {PROBLEM_TYPE.decode(): {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
 _STATUSES = {
-    307: "Another broker leads: Location names it",
+    307: "Another broker leads, or is the nearer replica: Location names it",
     400: "Malformed",
     404: "Unknown topic or partition",
+    409: "There is a newer leader epoch",
     406: "No acceptable format",
     408: "The body came too slowly",
     413: "Too large",
@@ -73,9 +76,15 @@ async def read_records(
     offset: Offset = "earliest",
     max_bytes: MaxBytes = 1024 * 1024,
     max_wait_ms: MaxWaitMs = 0,
+    rack: Rack = None,
+    current_leader_epoch: CurrentLeaderEpoch = None,
 ) -> list[documents.FetchedDocument]:
     """Records from `offset` on, below the high watermark, at most 10,000. Go on at the answer's
-    Tidemark-Next-Offset; there are Tidemark-High-Watermark and Tidemark-Log-Start-Offset too."""
+    Tidemark-Next-Offset; there are Tidemark-High-Watermark and Tidemark-Log-Start-Offset too.
+
+    With `rack` the leader may answer 307 to an in-sync replica of that rack
+    (Tidemark-Preferred-Read-Replica), which serves below its own high watermark, or sends back to
+    the leader. `current_leader_epoch`: 409 if a newer one is known here, 503 if not that one."""
     raise NotImplementedError
 
 
@@ -99,7 +108,7 @@ def create_api(admin: AdminRoutes) -> FastAPI:
         f"{partition_path}/records",
         read_records,
         methods=["GET"],
-        responses=_responses(EmbeddedFormat.BINARY.value, 307, 400, 404, 406, 416, 500, 503),
+        responses=_responses(EmbeddedFormat.BINARY.value, 307, 400, 404, 406, 409, 416, 500, 503),
     )
     for path, read, statuses in (
         ("/topics", admin.list_topics, ()),

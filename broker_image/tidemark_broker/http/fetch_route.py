@@ -4,7 +4,10 @@
 here. A parked fetch is cancelled as soon as its client has gone.
 """
 
+from dataclasses import replace
+
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_BROKER
 
 from tidemark_broker.http import leadership
 from tidemark_broker.http.admission import Admission
@@ -35,9 +38,15 @@ class FetchRoute:
         query = fetch_query(request.query_string, self._limits)
         embedded_format = format_of_answer(request.accept)
         partition = leadership.partition_number(self._metadata, topic, partition_text)
-        leadership.require_leader(self._metadata, self._view.broker_id, request, topic, partition)
+        if not self._may_read_here(topic, partition, query):
+            leadership.require_leader(
+                self._metadata, self._view.broker_id, request, topic, partition
+            )
         offset = self._offset(request, topic, partition, query)
         result = await self._fetch(request, topic, partition, offset, query)
+        if result.preferred_replica != NO_BROKER:
+            preferred = result.preferred_replica
+            return leadership.preferred_replica(self._metadata, request, partition, preferred)
         if result.error is not ErrorCode.NONE:
             raise self._problem(request, topic, partition, offset, result)
         renderer = RecordRenderer(
@@ -61,6 +70,13 @@ class FetchRoute:
                 (b"tidemark-next-offset", b"%d" % fetched.next_offset),
             ),
         )
+
+    def _may_read_here(self, topic: str, partition: int, query: FetchQuery) -> bool:
+        """Whether a follower here is asked at all; a name such as `latest` only leaders resolve."""
+        if query.offset < 0 or query.consumer.rack is None:
+            return False
+        state = self._metadata.partition(topic, partition)
+        return state is not None and self._view.broker_id in state.replicas
 
     def _offset(self, request: Request, topic: str, partition: int, query: FetchQuery) -> int:
         if query.offset >= 0:
@@ -87,6 +103,8 @@ class FetchRoute:
             min_bytes=MIN_BYTES,
             max_wait_ms=query.max_wait_ms,
             done=pending.done,
+            # A name such as `latest` only the leader can resolve, so it serves that first read.
+            consumer=query.consumer if query.offset >= 0 else replace(query.consumer, rack=None),
         )
         pending.prepare()
         if pending.result is None:
@@ -103,12 +121,19 @@ class FetchRoute:
             )
         return pending.result
 
+    def _is_for_the_leader(self, topic: str, partition: int, error: ErrorCode) -> bool:
+        """What a follower has or has not says nothing of the log: its leader answers for it."""
+        if error in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_NOT_AVAILABLE):
+            leader = self._metadata.leader_of(topic, partition)
+            return leader is not None and leader.broker_id != self._view.broker_id
+        return error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
     def _problem(
         self, request: Request, topic: str, partition: int, offset: int, result: FetchResult
     ) -> HttpProblem:
         name = f"partition {topic}-{partition}"
-        if result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            return leadership.not_leader(
+        if self._is_for_the_leader(topic, partition, result.error):
+            return leadership.leader_for_reader(
                 self._metadata, self._view.broker_id, request, topic, partition
             )
         if result.error is not ErrorCode.OFFSET_OUT_OF_RANGE:

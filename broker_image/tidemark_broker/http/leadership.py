@@ -1,8 +1,12 @@
 """Who leads a partition, and the answer for those who ask the wrong broker."""
 
+from urllib.parse import unquote_plus
+
+import msgspec
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 
+from tidemark_broker.http.answers import Answer
 from tidemark_broker.http.problems import HttpProblem, Outcome
 from tidemark_broker.http.requests import Request
 from tidemark_broker.runtime.metadata import MetadataCache
@@ -78,6 +82,34 @@ def require_leader(
         raise no_leader(topic, partition)
     if leader.broker_id != broker_id:
         raise redirect(request, leader, topic, partition)
+
+
+def leader_for_reader(
+    metadata: MetadataCache, broker_id: BrokerId, request: Request, topic: str, partition: int
+) -> HttpProblem:
+    """From a follower that cannot serve this reader now: 307 to the leader without the rack, so
+    that the leader serves and the two never send it to and fro."""
+    problem = not_leader(metadata, broker_id, request, topic, partition)
+    if problem.location:
+        path, _, query = problem.location.partition("?")
+        kept = [pair for pair in query.split("&") if unquote_plus(pair.partition("=")[0]) != "rack"]
+        problem.location = f"{path}?{'&'.join(kept)}"
+    return problem
+
+
+def preferred_replica(
+    metadata: MetadataCache, request: Request, partition: int, preferred: BrokerId
+) -> Answer:
+    """307 to the replica that the leader chose among the brokers of the metadata."""
+    location = metadata.brokers[preferred].endpoints.advertised_http_url + request.target
+    return Answer(
+        307,
+        msgspec.json.encode({"partition": partition, "preferredReadReplica": preferred}),
+        headers=(
+            (b"location", location.encode("latin-1")),
+            (b"tidemark-preferred-read-replica", b"%d" % preferred),
+        ),
+    )
 
 
 def not_leader(

@@ -25,6 +25,8 @@ For a produce there is `outcome` too, because a client of an append-only log mus
 | THROTTLING_QUOTA_EXCEEDED        | 503    | 1           | not_written (limits.py)            |
 | OFFSET_OUT_OF_RANGE              | 416    |             | (fetch; names the valid range)     |
 | OFFSET_NOT_AVAILABLE             | 503    | 1           | (fetch, offsets)                   |
+| FENCED_LEADER_EPOCH              | 409    |             | (fetch: look up the leader anew)   |
+| UNKNOWN_LEADER_EPOCH             | 503    | 1           | (fetch: this broker is behind)     |
 | UNKNOWN_SERVER_ERROR, all others | 500    |             | unknown                            |
 
 An unknown outcome never carries Retry-After and is never a redirect: both invite a client, or a
@@ -89,6 +91,10 @@ KINDS: Mapping[ErrorCode, ProblemKind] = {
     ErrorCode.OFFSET_OUT_OF_RANGE: ProblemKind(416, "Offset out of range"),
     ErrorCode.OFFSET_NOT_AVAILABLE: ProblemKind(
         503, "The new leader has not committed yet", retry_after_seconds=1
+    ),
+    ErrorCode.FENCED_LEADER_EPOCH: ProblemKind(409, "There is a newer leader epoch"),
+    ErrorCode.UNKNOWN_LEADER_EPOCH: ProblemKind(
+        503, "This broker has not heard of that leader epoch yet", retry_after_seconds=1
     ),
 }
 _OTHER = ProblemKind(500, "Unexpected error", Outcome.UNKNOWN)

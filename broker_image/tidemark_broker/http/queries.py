@@ -9,14 +9,18 @@ from functools import lru_cache
 from urllib.parse import parse_qsl
 
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_EPOCH, LeaderEpoch
 
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, malformed
+from tidemark_broker.runtime.results import LEADER_ONLY, Consumer
 
 MAX_QUERY_BYTES = 2048
 MAX_OFFSET = 2**63 - 1
 EARLIEST = -2  # as in Kafka's ListOffsets
 LATEST = -1
+MAX_RACK = 253  # what a broker may register
+MAX_LEADER_EPOCH = 2**31 - 1
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
@@ -31,6 +35,7 @@ class FetchQuery:
     offset: int  # EARLIEST, LATEST or >= 0
     max_bytes: int
     max_wait_ms: int
+    consumer: Consumer = LEADER_ONLY
 
 
 def _parameters(query_string: bytes, known: tuple[str, ...]) -> Mapping[str, str]:
@@ -84,7 +89,9 @@ def produce_query(query_string: bytes, limits: HttpLimits) -> ProduceQuery:
 
 @lru_cache(maxsize=256)
 def fetch_query(query_string: bytes, limits: HttpLimits) -> FetchQuery:
-    found = _parameters(query_string, ("offset", "max_bytes", "max_wait_ms"))
+    found = _parameters(
+        query_string, ("offset", "max_bytes", "max_wait_ms", "rack", "current_leader_epoch")
+    )
     named = {"earliest": EARLIEST, "latest": LATEST}.get(found.get("offset", "earliest"))
     return FetchQuery(
         offset=_number(found, "offset", default=0, most=MAX_OFFSET) if named is None else named,
@@ -92,4 +99,13 @@ def fetch_query(query_string: bytes, limits: HttpLimits) -> FetchQuery:
             found, "max_bytes", default=limits.fetch_bytes_default, most=limits.fetch_bytes_max
         ),
         max_wait_ms=_number(found, "max_wait_ms", default=0, most=limits.fetch_wait_max_ms),
+        consumer=_consumer(found),
     )
+
+
+def _consumer(found: Mapping[str, str]) -> Consumer:
+    rack = found.get("rack")
+    if rack is not None and len(rack) > MAX_RACK:
+        raise malformed(f"query: rack: expected at most {MAX_RACK} characters, found {len(rack)}")
+    epoch = _number(found, "current_leader_epoch", default=NO_EPOCH, most=MAX_LEADER_EPOCH)
+    return Consumer(rack, LeaderEpoch(epoch))

@@ -61,6 +61,8 @@ class PartitionFollower:
         self.committed_truncated_records = 0
         self.wake_at_ms = 0  # not fetched before
         self._failures = 0
+        # When the leader last answered in this epoch that our log is a prefix of its own.
+        self._confirmed_at_ms: int | None = None
 
     def next_fetch(self, log: LogView, now_ms: int) -> FollowerFetch | None:
         """None while backing off, until `wake_at_ms`."""
@@ -84,9 +86,22 @@ class PartitionFollower:
         if answer.diverging_epoch is not None:
             # Its watermark speaks of records that we do not hold (KAFKA-14704): not touched.
             return (self._truncation(answer.diverging_epoch, log),)
+        self._confirmed_at_ms = now_ms
         if answer.has_records:
             return (AppendRecords(answer.high_watermark),)
         return self.on_appended(answer.high_watermark, log.log_end_offset)
+
+    def on_nothing_new(self, fetch: FollowerFetch, log: LogView, now_ms: int) -> None:
+        """The leader's answer left this partition out: it accepted the fetch and has no news."""
+        if fetch.leader_epoch == self.leader_epoch and fetch.fetch_offset == log.log_end_offset:
+            self._failures = 0
+            self._confirmed_at_ms = now_ms
+
+    def may_serve_readers(self, now_ms: int, *, lag_max_ms: int) -> bool:
+        """Only what this epoch's leader confirmed, and not for long without hearing from it: a
+        follower that is cut off would show its readers the same end for ever."""
+        confirmed_at_ms = self._confirmed_at_ms
+        return confirmed_at_ms is not None and now_ms - confirmed_at_ms <= lag_max_ms
 
     def on_appended(
         self, leader_high_watermark: Offset, log_end_offset: Offset
@@ -100,6 +115,7 @@ class PartitionFollower:
     def on_truncated(self, *, removed_records: int, log_end_offset: Offset) -> None:
         """Below the own watermark only an unclean election leads; what it cost is counted."""
         self.truncated_records += removed_records
+        self._confirmed_at_ms = None
         if log_end_offset < self.high_watermark:
             self.committed_truncated_records += self.high_watermark - log_end_offset
             self.high_watermark = log_end_offset  # I1 outranks I2, which such an election suspends
@@ -107,6 +123,7 @@ class PartitionFollower:
     def on_restarted(self, offset: Offset) -> None:
         """The log was dropped and begins anew at `offset` (KAFKA-9491)."""
         self.high_watermark = offset
+        self._confirmed_at_ms = None
 
     def on_bad_records(self, now_ms: int) -> None:
         """The answer's records did not pass the log's checks: nothing was kept, ask again."""

@@ -1,29 +1,43 @@
-"""A consumer's read of one partition: below the high watermark, parked while there is too little.
+"""A consumer's read of one partition: below the replica's own high watermark, parked while there is
+too little.
 
 It ends once: by enough records, by its wait, by an error, or by cancellation. An offset between
-high watermark and log end is not an error: it waits, as in Kafka.
+high watermark and log end is not an error: it waits, as in Kafka. A follower serves only readers
+that come with a rack (KIP-392), and only while it is in sync and its leader confirms its log;
+otherwise it says NOT_LEADER_OR_FOLLOWER, and the leader, which serves everybody, decides anew.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import Offset
+from tidemark_protocol.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, Offset
+from tidemark_protocol.partition_state import Member
 
-from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_failure
+from tidemark_broker.replication.read_replicas import preferred_replica
+from tidemark_broker.runtime.hosted_replica import BrokerLife, HostedReplica, is_storage_failure
 from tidemark_broker.runtime.produce_purgatory import answer
-from tidemark_broker.runtime.results import FetchResult
-from tidemark_broker.runtime.scheduling import Scheduler, Timer
+from tidemark_broker.runtime.results import Consumer, FetchResult
+from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
 from tidemark_broker.storage.errors import OffsetOutOfRange, StorageError
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    offset: Offset
+    max_bytes: int
+    min_bytes: int
+    consumer: Consumer
+    clock: Clock
 
 
 class ConsumerRead:
     __slots__ = (
         "_done",
         "_key",
-        "_max_bytes",
-        "_min_bytes",
-        "_offset",
+        "_life",
         "_replica",
+        "_request",
         "_storage_failed",
         "_timer",
     )
@@ -31,26 +45,27 @@ class ConsumerRead:
     def __init__(
         self,
         replica: HostedReplica,
-        offset: Offset,
+        request: ReadRequest,
+        life: BrokerLife,
         *,
         key: int,
-        max_bytes: int,
-        min_bytes: int,
         done: Callable[[FetchResult], None],
         storage_failed: Callable[[Exception], None],
     ) -> None:
         self._replica = replica
-        self._offset = offset
+        self._request = request
+        self._life = life
         self._key = key
-        self._max_bytes = max_bytes
-        self._min_bytes = min_bytes
         self._done = done
         self._storage_failed = storage_failed
         self._timer: Timer | None = None
 
     def start(self, scheduler: Scheduler, max_wait_ms: int) -> Callable[[], None]:
         """Answers at once or parks; returns what cancels it."""
-        result = self._read(is_last_try=max_wait_ms <= 0 or self._min_bytes <= 0)
+        result = self._sent_elsewhere()
+        if result is None:
+            is_last_try = max_wait_ms <= 0 or self._request.min_bytes <= 0
+            result = self._read(is_last_try=is_last_try)
         if result is not None:
             answer(self._done, result)
             return lambda: None
@@ -76,33 +91,106 @@ class ConsumerRead:
             self._timer.cancel()
             self._timer = None
 
+    def _sent_elsewhere(self) -> FetchResult | None:
+        """As leader, at once and without data (KAFKA-13767)."""
+        replica, request = self._replica, self._request
+        leader = replica.leader
+        if leader is None or request.consumer.rack is None or self._refusal() is not None:
+            return None
+        if not replica.log.log_start_offset <= request.offset:
+            return None
+        preferred = preferred_replica(
+            leader, self._life.brokers, rack=request.consumer.rack, offset=request.offset
+        )
+        if preferred == leader.broker_id:
+            return None
+        return self._result(ErrorCode.NONE, preferred_replica=preferred)
+
+    def _refusal(self) -> ErrorCode | None:
+        """Kafka's order: the leader epoch, then the role."""
+        refused = epoch_refusal(self._request.consumer.current_leader_epoch, self._replica)
+        if refused is not None or self._replica.leader is not None:
+            return refused
+        if self._request.consumer.rack is not None and may_serve_as_follower(
+            self._replica, self._life, self._request.clock()
+        ):
+            return None
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
     def _read(self, *, is_last_try: bool) -> FetchResult | None:
-        replica = self._replica
+        refused = self._refusal()
+        if refused is not None:
+            return FetchResult(refused)
+        replica, offset = self._replica, self._request.offset
         log = replica.log
-        if replica.leader is None:
-            return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        high_watermark = replica.high_watermark
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            return self._out_of_range()
         data = b""
         error, message = ErrorCode.NONE, ""
-        if not log.log_start_offset <= self._offset <= log.log_end_offset:
-            error = ErrorCode.OFFSET_OUT_OF_RANGE
-            message = f"offset {self._offset}: expected {log.log_start_offset} to {high_watermark}"
-        elif self._offset < high_watermark:
+        if offset < replica.high_watermark:
             try:
-                data = log.read(self._offset, max_bytes=self._max_bytes, end_offset=high_watermark)
+                data = log.read(
+                    offset,
+                    max_bytes=self._request.max_bytes,
+                    end_offset=replica.high_watermark,
+                )
             except OffsetOutOfRange as found:
                 error, message = ErrorCode.OFFSET_OUT_OF_RANGE, str(found)
             except (StorageError, OSError) as found:
                 error, message = ErrorCode.KAFKA_STORAGE_ERROR, str(found)
                 if is_storage_failure(found):
                     self._storage_failed(found)
-        if error is ErrorCode.NONE and not is_last_try and len(data) < self._min_bytes:
+        if error is ErrorCode.NONE and not is_last_try and len(data) < self._request.min_bytes:
             return None
+        return self._result(error, data, message)
+
+    def _out_of_range(self) -> FetchResult:
+        log, offset = self._replica.log, self._request.offset
+        error = ErrorCode.OFFSET_OUT_OF_RANGE
+        if self._replica.leader is None and offset > log.log_end_offset:
+            # Only the leader knows whether there is such an offset: a client that took our end for
+            # the log's would start anew and read twice. (Kafka says OFFSET_OUT_OF_RANGE here and
+            # has its clients ask the leader before they believe it.)
+            error = ErrorCode.OFFSET_NOT_AVAILABLE
+        high_watermark = self._replica.high_watermark
+        message = f"offset {offset}: expected {log.log_start_offset} to {high_watermark}"
+        return self._result(error, message=message)
+
+    def _result(
+        self,
+        error: ErrorCode,
+        data: bytes = b"",
+        message: str = "",
+        preferred_replica: BrokerId = NO_BROKER,
+    ) -> FetchResult:
+        log = self._replica.log
         return FetchResult(
             error,
             data,
-            high_watermark,
+            self._replica.high_watermark,
             log.log_start_offset,
             log.log_end_offset,
             message,
+            preferred_replica,
         )
+
+
+def epoch_refusal(current_leader_epoch: LeaderEpoch, replica: HostedReplica) -> ErrorCode | None:
+    """KIP-320, at leaders and followers alike: whoever is behind looks up the leader first."""
+    if current_leader_epoch == NO_EPOCH or current_leader_epoch == replica.leader_epoch:
+        return None
+    if current_leader_epoch < replica.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def may_serve_as_follower(replica: HostedReplica, life: BrokerLife, now_ms: int) -> bool:
+    """In sync as far as this broker knows, in its present life, and confirmed by the leader within
+    the lag window: what a reader sees here is never older than that."""
+    follower, state = replica.follower, replica.state
+    return (
+        follower is not None
+        and state is not None
+        and Member(life.broker_id, life.broker_epoch) in state.in_sync_replicas
+        and follower.may_serve_readers(now_ms, lag_max_ms=replica.replica_lag_max_ms)
+    )

@@ -302,6 +302,10 @@ class HostedReplica:
                     self._durable_end_offset = Offset(-1)
                     self._events.truncated(self)
 
+    def on_nothing_new(self, fetch: FollowerFetch, now_ms: int) -> None:
+        if self.follower is not None:
+            self.follower.on_nothing_new(fetch, self.log, now_ms)
+
     def _append_as_follower(
         self,
         follower: PartitionFollower,

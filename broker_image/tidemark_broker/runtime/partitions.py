@@ -16,7 +16,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, Offset, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
-from tidemark_broker.runtime.consumer_reads import ConsumerRead
+from tidemark_broker.runtime.consumer_reads import ConsumerRead, ReadRequest
 from tidemark_broker.runtime.hosted_replica import (
     BrokerLife,
     HostedReplica,
@@ -26,6 +26,8 @@ from tidemark_broker.runtime.metadata import MetadataCache, MetadataChanges, Top
 from tidemark_broker.runtime.produce_path import ProducePath
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
 from tidemark_broker.runtime.results import (
+    LEADER_ONLY,
+    Consumer,
     FetchResult,
     FollowerSnapshot,
     LeaderAddress,
@@ -148,20 +150,20 @@ class Partitions:
         min_bytes: int,
         max_wait_ms: int,
         done: Callable[[FetchResult], None],
+        consumer: Consumer = LEADER_ONLY,
     ) -> Callable[[], None]:
-        """A consumer's read below the high watermark. The returned call cancels a parked one:
-        `done` is not called after that."""
+        """A consumer's read below this replica's high watermark. The returned call cancels a
+        parked one: `done` is not called after that."""
         replica = self._hosted.by_name.get((topic, partition))
-        if replica is None or replica.leader is None or self.is_stopped:
+        if replica is None or self.is_stopped:
             answer(done, FetchResult(self._absence(topic, partition)))
             return _nothing
         self._reads += 1
         read = ConsumerRead(
             replica,
-            Offset(offset),
+            ReadRequest(Offset(offset), max_bytes, min_bytes, consumer, self._clock),
+            BrokerLife(self.broker_id, self._broker_epoch, self.metadata.brokers),
             key=self._reads,
-            max_bytes=max_bytes,
-            min_bytes=min_bytes,
             done=done,
             storage_failed=self.fail_storage,
         )

@@ -176,9 +176,11 @@ class LeaderConnection(asyncio.Protocol):
         now_ms = monotonic_ms()
         for topic in response.topics:
             for answer in topic.partitions:
-                found = asked.fetches.get((topic.topic_id, answer.partition))
+                found = asked.fetches.pop((topic.topic_id, answer.partition), None)
                 if found is not None:
                     self._apply(found[0], found[1], answer, now_ms)
+        for replica, fetch in asked.fetches.values():
+            replica.on_nothing_new(fetch, now_ms)
 
     def _apply(
         self, replica: HostedReplica, fetch: FollowerFetch, answer: PartitionAnswer, now_ms: int

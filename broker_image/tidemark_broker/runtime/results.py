@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset, TopicId
+from tidemark_protocol.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 
 UNKNOWN_OFFSET = Offset(-1)
 
@@ -17,8 +17,22 @@ class ProduceResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Consumer:
+    """What a consumer says of itself. `rack` None: it reads from leaders only; a name (or "": no
+    rack) means that it goes where the leader sends it (KIP-392). `current_leader_epoch`: the one
+    it knows of, refused unless it is ours (KIP-320)."""
+
+    rack: str | None = None
+    current_leader_epoch: LeaderEpoch = LeaderEpoch(NO_EPOCH)
+
+
+LEADER_ONLY = Consumer()
+
+
+@dataclass(frozen=True, slots=True)
 class FetchResult:
-    """`data`: whole record batches; the first may begin below the asked offset."""
+    """`data`: whole record batches; the first may begin below the asked offset. With a
+    `preferred_replica` there is neither data nor error: the reader is to ask that broker."""
 
     error: ErrorCode
     data: bytes = b""
@@ -26,6 +40,7 @@ class FetchResult:
     log_start_offset: Offset = UNKNOWN_OFFSET
     log_end_offset: Offset = UNKNOWN_OFFSET
     message: str = ""
+    preferred_replica: BrokerId = NO_BROKER
 
 
 @dataclass(frozen=True, slots=True)

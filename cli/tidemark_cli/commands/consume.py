@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 
-from tidemark_cli.client import TidemarkClient
+from tidemark_cli.client import ClientSettings, TidemarkClient
 from tidemark_cli.commands.produce import partition_count
 from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_cli.outcomes import BrokerRefused, ConsumedRecord
@@ -25,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="earliest|latest|OFFSET",
         help="where to start (default: latest, that is new records only)",
     )
+    parser.add_argument(
+        "--rack", help="read from an in-sync replica of this rack where the leader knows one"
+    )
     parser.add_argument("--max", type=int, dest="most", help="stop after this many records")
 
 
@@ -36,7 +39,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             to_do="give one of them",
             exit_code=EXIT_USAGE,
         )
-    async with TidemarkClient(await find_brokers(arguments)) as client:
+    settings = ClientSettings(rack=arguments.rack)
+    async with TidemarkClient(await find_brokers(arguments), settings=settings) as client:
         count = await partition_count(client, arguments)
         chosen = range(count) if arguments.partition is None else [arguments.partition]
         arrived: asyncio.Queue[ConsumedRecord] = asyncio.Queue(QUEUE_RECORDS)

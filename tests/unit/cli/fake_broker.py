@@ -24,6 +24,8 @@ class FakeCluster:
     logs: dict[int, list[bytes]] = field(default_factory=dict)
     next_answers: list[Answer] = field(default_factory=list)
     produced_at: list[int] = field(default_factory=list)
+    nearest: dict[str, int] = field(default_factory=dict)  # rack -> broker that its readers go to
+    read_at: list[int] = field(default_factory=list)
     replica_bytes: dict[tuple[int, int], str] = field(default_factory=dict)
     servers: list[TestServer] = field(default_factory=list)
     urls: list[str] = field(default_factory=list)  # also of those that were killed
@@ -83,6 +85,19 @@ class FakeCluster:
 
             return checked
 
+        async def records(request: web.Request) -> web.StreamResponse:
+            partition = int(request.match_info["partition"])
+            nearest = self.nearest.get(request.query.get("rack", ""), self.leaders[partition])
+            self.read_at.append(broker_id)
+            if broker_id not in (nearest, self.leaders[partition]):
+                raise web.HTTPTemporaryRedirect(self.url(self.leaders[partition]))
+            if broker_id != nearest:
+                raise web.HTTPTemporaryRedirect(
+                    self.url(nearest) + request.path_qs,
+                    headers={"Tidemark-Preferred-Read-Replica": str(nearest)},
+                )
+            return await self._records(request)
+
         async def produce(request: web.Request) -> web.StreamResponse:
             self.produced_at.append(broker_id)
             if self.next_answers:
@@ -113,7 +128,7 @@ class FakeCluster:
         app.router.add_get("/topics", topics)
         app.router.add_get("/topics/{topic}", topic)
         app.router.add_post(partition_path, at_leader(produce))
-        app.router.add_get(partition_path + "/records", at_leader(self._records))
+        app.router.add_get(partition_path + "/records", records)
         app.router.add_get(partition_path + "/offsets", at_leader(self._offsets))
         app.router.add_get(partition_path + "/replica", replica)
         return app

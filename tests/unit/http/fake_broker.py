@@ -17,6 +17,8 @@ from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.results import (
+    LEADER_ONLY,
+    Consumer,
     FetchResult,
     OffsetsResult,
     PartitionSnapshot,
@@ -150,6 +152,7 @@ class FakePartitions:
         min_bytes: int,
         max_wait_ms: int,
         done: Callable[[FetchResult], None],
+        consumer: Consumer = LEADER_ONLY,
     ) -> Callable[[], None]:
         end = Offset(len(self.logs.get(partition, [])))
         if offset > end:

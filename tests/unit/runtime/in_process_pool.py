@@ -13,6 +13,7 @@ from tidemark_broker.replication.follower import FollowerFetch
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.partitions import FetchResult, Partitions, ProduceResult
 from tidemark_broker.runtime.replica_fetches import FollowerLink, ReplicaFetches
+from tidemark_broker.runtime.results import LEADER_ONLY, Consumer
 from tidemark_broker.storage.disk import Disk, OsDisk
 from tidemark_broker.storage.errors import StorageError
 from tidemark_broker.storage.log_directory import LogDirectory
@@ -114,7 +115,14 @@ class InProcessBroker:
         )
         return results
 
-    def read(self, offset: int, *, max_wait_ms: int = 0, min_bytes: int = 1) -> list[FetchResult]:
+    def read(
+        self,
+        offset: int,
+        *,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+        consumer: Consumer = LEADER_ONLY,
+    ) -> list[FetchResult]:
         results: list[FetchResult] = []
         self.partitions.fetch(
             TOPIC,
@@ -124,6 +132,7 @@ class InProcessBroker:
             min_bytes=min_bytes,
             max_wait_ms=max_wait_ms,
             done=results.append,
+            consumer=consumer,
         )
         return results
 
@@ -148,9 +157,10 @@ class SentFetch:
 
     def apply(self, now_ms: int) -> None:
         assert self.answer is not None
+        silent = dict(self.asked)
         for topic in self.answer.topics:
             for found in topic.partitions:
-                replica, fetch = self.asked[topic.topic_id, found.partition]
+                replica, fetch = silent.pop((topic.topic_id, found.partition))
                 diverging = found.diverging_epoch
                 answer = LeaderAnswer(
                     found.error,
@@ -165,6 +175,8 @@ class SentFetch:
                     replica.on_leader_answer(fetch, answer, memoryview(found.records), now_ms)
                 except StorageError as error:
                     self.refused.append(error)
+        for replica, fetch in silent.values():
+            replica.on_nothing_new(fetch, now_ms)
 
 
 class InProcessPool:
@@ -180,6 +192,7 @@ class InProcessPool:
         self.time = SimulatedTime()
         self.brokers: dict[int, InProcessBroker] = {}
         self.fenced: set[int] = set()
+        self.racks: dict[int, str] = {}
         self.topic = topic or TopicState(TOPIC, TOPIC_ID, 1, len(tuple(brokers)))
         self.controller_epoch = ControllerEpoch(1)
         self.image_version = 0
@@ -257,6 +270,7 @@ class InProcessPool:
             is_fenced=number in self.fenced,
             is_stopping=False,
             endpoints=Endpoints("127.0.0.1", 9092 + number, 8080 + number, f"http://b{number}"),
+            rack=self.racks.get(number, ""),
         )
 
     def judge(self, number: int, *, refuse: ErrorCode | None = None) -> InSyncProposal:
