@@ -75,7 +75,7 @@ class PartitionFollower:
     ) -> tuple[FollowerEffect, ...]:
         """An answer to another leader epoch's question, or to one that the log has moved away
         from, says nothing any more (KAFKA-13266)."""
-        if fetch.leader_epoch != self.leader_epoch or fetch.fetch_offset != log.log_end_offset:
+        if not self._is_for_this_moment(fetch, log):
             return ()
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._on_out_of_range(answer, log, now_ms)
@@ -93,7 +93,7 @@ class PartitionFollower:
 
     def on_nothing_new(self, fetch: FollowerFetch, log: LogView, now_ms: int) -> None:
         """The leader's answer left this partition out: it accepted the fetch and has no news."""
-        if fetch.leader_epoch == self.leader_epoch and fetch.fetch_offset == log.log_end_offset:
+        if self._is_for_this_moment(fetch, log):
             self._failures = 0
             self._confirmed_at_ms = now_ms
 
@@ -102,6 +102,9 @@ class PartitionFollower:
         follower that is cut off would show its readers the same end for ever."""
         confirmed_at_ms = self._confirmed_at_ms
         return confirmed_at_ms is not None and now_ms - confirmed_at_ms <= lag_max_ms
+
+    def _is_for_this_moment(self, fetch: FollowerFetch, log: LogView) -> bool:
+        return fetch.leader_epoch == self.leader_epoch and fetch.fetch_offset == log.log_end_offset
 
     def on_appended(
         self, leader_high_watermark: Offset, log_end_offset: Offset

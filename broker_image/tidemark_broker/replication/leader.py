@@ -107,11 +107,12 @@ class PartitionLeader:
         self._join_not_before_ms = NEVER_MS
         self._followers: dict[BrokerId, RemoteReplica] = {}
         in_sync_ids = state.in_sync_ids
+        trusted = previous._followers if previous and self._is_next_epoch_of(previous) else {}
         for broker_id in state.replicas:
             if broker_id == self.broker_id:
                 continue
             replica = RemoteReplica()
-            known = None if previous is None else previous._followers.get(broker_id)
+            known = trusted.get(broker_id)
             if known is not None:  # only the epoch rose: its progress is still true
                 replica.log_end_offset = known.log_end_offset
                 replica.broker_epoch = known.broker_epoch
@@ -120,6 +121,11 @@ class PartitionLeader:
             # Members get the grace of one full lag window, others none.
             replica.last_caught_up_ms = now_ms if broker_id in in_sync_ids else NEVER_MS
             self._followers[broker_id] = replica
+
+    def _is_next_epoch_of(self, previous: "PartitionLeader") -> bool:
+        """S27: in an epoch that we did not hear of another may have led, and our followers cut
+        their logs to its. What they had before proves nothing then, until they fetch again."""
+        return self.leader_epoch == previous.leader_epoch + 1
 
     def on_granted(self, now_ms: int) -> tuple[LeaderEffect, ...]:
         """Once, right after the leader epoch is assigned in the log."""
@@ -167,10 +173,9 @@ class PartitionLeader:
         """Kafka's order: leader epoch, replica, broker epoch, then the log (reference 3.3).
         None: read, then report `on_fetch`. Nothing else changes the follower's progress."""
         epoch = fetch.current_leader_epoch
-        if epoch != NO_EPOCH and epoch < self.leader_epoch:
-            return RejectFetch(ErrorCode.FENCED_LEADER_EPOCH)
-        if epoch > self.leader_epoch:
-            return RejectFetch(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        error = self._leader_epoch_error(epoch)
+        if error is not ErrorCode.NONE:
+            return RejectFetch(error)
         replica = self._followers.get(fetch.broker_id)
         if replica is None:
             # It may know a newer assignment than we do: retriable (KAFKA-13837).
@@ -182,11 +187,20 @@ class PartitionLeader:
         if fetch.broker_epoch == NO_EPOCH:
             # Kafka lets brokers older than KIP-903 pass here; we have none, and it proves nothing.
             return RejectFetch(ErrorCode.INVALID_REQUEST)
-        known = self._brokers.get(fetch.broker_id)
-        newest = replica.broker_epoch if known is None else known.broker_epoch
-        if fetch.broker_epoch < max(newest, replica.broker_epoch):  # a former life (KIP-903)
+        if self._is_former_life(fetch, replica):
             return RejectFetch(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self._check_position(fetch, log)
+
+    def _leader_epoch_error(self, epoch: LeaderEpoch) -> ErrorCode:
+        if epoch != NO_EPOCH and epoch < self.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > self.leader_epoch else ErrorCode.NONE
+
+    def _is_former_life(self, fetch: ReplicaFetch, replica: RemoteReplica) -> bool:
+        """KIP-903. Metadata, or the follower itself, already spoke of a later life."""
+        known = self._brokers.get(fetch.broker_id)
+        newest = replica.broker_epoch if known is None else known.broker_epoch
+        return fetch.broker_epoch < max(newest, replica.broker_epoch)
 
     def _check_position(self, fetch: ReplicaFetch, log: LogView) -> FetchVerdict:
         last_epoch = fetch.last_fetched_epoch
@@ -244,7 +258,7 @@ class PartitionLeader:
         """A state of this leader epoch, from a push or an answer; older or equal ones change
         nothing: an answer and a push may both carry the same one."""
         assert state.leader_epoch == self.leader_epoch, (state.leader_epoch, self.leader_epoch)
-        if state.partition_epoch <= self.state.partition_epoch:
+        if not self._is_newer(state):
             return ()
         before = self.state.in_sync_ids
         after = state.in_sync_ids
@@ -255,7 +269,8 @@ class PartitionLeader:
             # S3: every change and every refusal raises the partition epoch, so the proposal,
             # made on a lower one, can no longer land.
             self._pending = None
-            if state.in_sync_replicas != pending.proposal.new_in_sync_replicas:
+            # The controller writes members in its own order.
+            if set(state.in_sync_replicas) != set(pending.proposal.new_in_sync_replicas):
                 self.failed_isr_updates += 1
                 self._join_not_before_ms = now_ms + JOIN_HOLD_OFF_MS
         elif before - after:
@@ -268,6 +283,9 @@ class PartitionLeader:
             if broker_id != self.broker_id and broker_id not in self._followers:
                 self._followers[broker_id] = RemoteReplica()
         return self._advance_high_watermark(now_ms) + self._propose_if_free(now_ms)
+
+    def _is_newer(self, state: PartitionState) -> bool:
+        return state.partition_epoch > self.state.partition_epoch
 
     def on_settings(self, settings: LeaderSettings) -> None:
         """Topic settings changed; commit rule and flush are immutable (S6)."""
@@ -358,10 +376,16 @@ class PartitionLeader:
         return (
             Member(broker_id, replica.broker_epoch) not in self.state.in_sync_replicas
             and self._is_eligible(broker_id, replica)
-            and replica.log_end_offset >= self.high_watermark
-            # Between watermark and epoch start there may be committed records (KAFKA-7128).
-            and replica.log_end_offset >= self.epoch_start_offset
+            and self._has_reached_watermark(replica)
+            and self._has_reached_epoch_start(replica)
         )
+
+    def _has_reached_watermark(self, replica: RemoteReplica) -> bool:
+        return replica.log_end_offset >= self.high_watermark
+
+    def _has_reached_epoch_start(self, replica: RemoteReplica) -> bool:
+        """Between watermark and epoch start there may be committed records (KAFKA-7128)."""
+        return replica.log_end_offset >= self.epoch_start_offset
 
     def _is_eligible(self, broker_id: BrokerId, replica: RemoteReplica) -> bool:
         """KIP-841, KIP-903. A fetch without a broker epoch proves nothing here (S2)."""
@@ -370,9 +394,11 @@ class PartitionLeader:
             broker is not None
             and not broker.is_fenced
             and not broker.is_stopping
-            and replica.broker_epoch != NO_EPOCH
-            and replica.broker_epoch == broker.broker_epoch
+            and self._is_present_life(replica, broker)
         )
+
+    def _is_present_life(self, replica: RemoteReplica, broker: BrokerState) -> bool:
+        return replica.broker_epoch != NO_EPOCH and replica.broker_epoch == broker.broker_epoch
 
     def _is_in_sync(self, member: Member, now_ms: int) -> bool:
         replica = self._followers.get(member.broker_id)
@@ -401,22 +427,41 @@ class PartitionLeader:
     # ---- the high watermark
 
     def _advance_high_watermark(self, now_ms: int) -> tuple[LeaderEffect, ...]:
-        if not (self.settings.commits_by_isr_alone or self.has_enough_in_sync_replicas):
-            return ()  # KIP-966: else a lone survivor commits what nobody else has
-        # Replicas proposed for the ISR count already: none may enter it behind the watermark.
+        if not self._may_commit():
+            return ()
         slowest = self.durable_end_offset
-        waited_for = self.maximal_in_sync_replicas
-        for member in waited_for:
+        for member in self._waited_for():
             if member.broker_id == self.broker_id:
                 continue
             replica = self._followers.get(member.broker_id)
-            if replica is None or replica.broker_epoch != member.broker_epoch:
-                return ()  # S2: no fetch counts for this entry
+            if replica is None or not self._counts_for(replica, member):
+                return ()
             slowest = min(slowest, replica.log_end_offset)
         if slowest <= self.high_watermark:
             return ()  # I2
-        # So do eligible ones caught up by time, else a joiner never catches up under load.
-        # Ineligible ones must not be waited for (KAFKA-15021).
+        slowest = min(slowest, self._slowest_joiner(slowest, now_ms))
+        if slowest <= self.high_watermark:
+            return ()
+        self.high_watermark = slowest
+        assert self.high_watermark <= self.log_end_offset  # I1
+        return (HighWatermarkAdvanced(slowest),)
+
+    def _may_commit(self) -> bool:
+        """KIP-966: else a lone survivor commits what nobody else has."""
+        return self.settings.commits_by_isr_alone or self.has_enough_in_sync_replicas
+
+    def _waited_for(self) -> tuple[Member, ...]:
+        """Replicas proposed for the ISR count already: none may enter it behind the watermark."""
+        return self.maximal_in_sync_replicas
+
+    def _counts_for(self, replica: RemoteReplica, member: Member) -> bool:
+        """S2: the fetches of one life say nothing for the entry of another."""
+        return replica.broker_epoch == member.broker_epoch
+
+    def _slowest_joiner(self, slowest_member: Offset, now_ms: int) -> Offset:
+        """Eligible replicas caught up by time are waited for too, else a joiner never catches up
+        under load. Ineligible ones must not be (KAFKA-15021)."""
+        slowest = slowest_member
         for broker_id, replica in self._followers.items():
             if replica.log_end_offset >= slowest:
                 continue
@@ -426,9 +471,5 @@ class PartitionLeader:
                 lag_max_ms=self.settings.replica_lag_max_ms,
             )
             if is_caught_up and self._is_eligible(broker_id, replica):
-                slowest = min(slowest, replica.log_end_offset)
-        if slowest <= self.high_watermark:
-            return ()
-        self.high_watermark = slowest
-        assert self.high_watermark <= self.log_end_offset  # I1
-        return (HighWatermarkAdvanced(slowest),)
+                slowest = replica.log_end_offset
+        return slowest

@@ -27,6 +27,10 @@ class RemoteReplica:
         """`leader_end` is sampled before the read, so that later appends do not hurt."""
         if broker_epoch != self.broker_epoch:
             self.leader_end_at_last_fetch = UNKNOWN_OFFSET  # another life proves nothing (S2)
+            if self.broker_epoch != NO_EPOCH:
+                # Nor was it ever caught up: else the watermark waits a whole lag window for a
+                # replica that just began to copy.
+                self.last_caught_up_ms = NEVER_MS
             self.broker_epoch = broker_epoch
         if fetch_offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)

@@ -373,3 +373,22 @@ def test_only_the_life_named_by_the_grant_may_lead() -> None:  # S2
         PartitionLeader(
             grant, brokers(), log_end_offset=Offset(0), high_watermark=Offset(0), now_ms=0
         )
+
+
+def test_progress_is_forgotten_when_an_epoch_was_missed() -> None:
+    # S27: who led in between may have made the followers cut what they had.
+    before = a_leader()
+    before.on_append(Offset(110), START_MS)
+    for number in (2, 3):
+        fetches(before, number, 110)
+    after = a_leader(leader_epoch=7, log_end=120, high_watermark=100, previous=before)
+    assert [after.follower(number).log_end_offset for number in (2, 3)] == [-1, -1]  # type: ignore[arg-type, union-attr]
+    assert after.on_granted(START_MS) == ()
+
+
+def test_an_expand_that_the_controller_wrote_in_its_own_order_has_not_failed() -> None:
+    leader = a_leader((1, 3))
+    fetches(leader, 3, 100)
+    assert fetches(leader, 2, 100) == (proposes(1, 3, 2),)
+    leader.on_state(a_state((1, 2, 3), partition_epoch=21), START_MS)
+    assert (leader.isr_expands, leader.failed_isr_updates) == (1, 0)

@@ -161,3 +161,13 @@ def test_flush_always_commits_only_what_is_durable_here_too() -> None:  # S11
     assert fetches(leader, 3, 110) == ()
     assert leader.on_flushed(Offset(105), START_MS) == (advanced(105),)
     assert leader.on_flushed(Offset(110), START_MS) == (advanced(110),)
+
+
+def test_a_new_life_that_just_began_to_copy_is_not_waited_for() -> None:
+    # Its former life was caught up a moment ago; that says nothing of how far this one is.
+    leader = a_leader((1, 2), known_brokers=brokers(epochs={3: 14}))
+    fetches(leader, 2, 100)
+    fetches(leader, (3, 13), 100)
+    append_to(leader, 110)
+    fetches(leader, (3, 14), 20)
+    assert fetches(leader, 2, 110) == (advanced(110),)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -442,3 +443,17 @@ def test_digests_of_replicas_agree_below_the_watermark(pool: InProcessPool) -> N
     digests = {asyncio.run(digest(pool, number, 3)) for number in (1, 2, 3)}
     assert len(digests) == 1
     assert asyncio.run(digest(pool, 1, 4)) not in digests
+
+
+def test_a_lag_window_made_shorter_evicts_by_the_new_one(pool: InProcessPool) -> None:
+    pool.topic = replace(pool.topic, config={"replica.lag.time.max.ms": "3600000"})
+    pool.lead(1)
+    pool.replicate(rounds=2)
+    pool.brokers[1].produce("a", acks=1)
+    pool.topic = replace(pool.topic, config={"replica.lag.time.max.ms": "1000"})
+    pool.push()
+    for _ in range(3):
+        pool.replicate(2, rounds=2)
+        pool.time.run(600)
+        pool.brokers[1].partitions.on_tick()
+    assert [m.broker_id for m in pool.brokers[1].proposals[-1].new_in_sync_replicas] == [1, 2]
