@@ -4,6 +4,7 @@ Set-up is `make test`'s: a kind cluster with our images. All in one namespace th
 restricted pods, with the pool `default`, which the first Topic brings.
 """
 
+import json
 import logging
 import time
 import uuid
@@ -227,6 +228,29 @@ def test_rolling_deletion_of_all_brokers_under_load_loses_nothing(
             stopped = time.monotonic() - started
             log.info(f"in sync after {waited:.1f} s, then stopped within {stopped:.1f} s")
             time.sleep(1)
+        cluster.until_in_sync("orders")
+        assert_nothing_lost(load.verdict())
+
+
+def test_a_changed_pod_template_rolls_the_pool_under_load_and_loses_nothing(
+    cluster: KubeCluster, orders: float
+) -> None:
+    cluster.until_in_sync("orders")
+    before = {each["metadata"]["uid"] for each in cluster.items("pods")}
+
+    def is_rolled() -> bool:
+        present = {each["metadata"]["uid"] for each in cluster.items("pods")}
+        updated = cluster.condition("bpool", "default", "Updated").get("status") == "True"
+        return updated and len(present) == 3 and not present & before
+
+    with cluster.load("orders", "template") as load:
+        change = {"spec": {"podTemplate": {"annotations": {"example.com/round": "2"}}}}
+        cluster.kubectl(
+            "patch", "bpool", "default", "--type=merge", f"--patch={json.dumps(change)}"
+        )
+        log.info(
+            f"rolled after {cluster.until(is_rolled, 'the pool is rolled', timeout_s=90):.1f} s"
+        )
         cluster.until_in_sync("orders")
         assert_nothing_lost(load.verdict())
 

@@ -8,6 +8,8 @@ MANAGED_BY = "tidemark-operator"
 POOL_LABEL = "tidemark.dev/pool"
 BROKER_ID_LABEL = "tidemark.dev/broker-id"
 DELETION_POLICY_LABEL = "tidemark.dev/deletion-policy"
+# On a pod: the digest of the template it was made of.
+TEMPLATE_ANNOTATION = "tidemark.dev/template"
 # What kopf watches pods by, on the server's side.
 POD_SELECTOR = f"app.kubernetes.io/managed-by={MANAGED_BY},app.kubernetes.io/component=broker"
 

@@ -4,12 +4,15 @@ Restricted by every rule of Pod Security; it has no API credentials. The broker 
 by environment (docs/architecture.md lists the ports).
 """
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import Any
 
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.manifests.names import (
+    TEMPLATE_ANNOTATION,
     broker_labels,
     broker_name,
     claim_name,
@@ -40,6 +43,25 @@ def broker_pod_manifest(
     pool: PoolSpec, broker_id: BrokerId, *, claim_uid: str, settings: PodSettings
 ) -> Object:
     """`claim_uid` is part of the storage identity that the broker reports (S7)."""
+    manifest = _manifest(pool, broker_id, claim_uid, settings)
+    manifest["metadata"]["annotations"][TEMPLATE_ANNOTATION] = _digest(manifest)
+    return manifest
+
+
+def template_of(pod: Object) -> str:
+    """The digest of what the pod was made of; "" for one that says nothing of it."""
+    found: str = (pod["metadata"].get("annotations") or {}).get(TEMPLATE_ANNOTATION, "")
+    return found
+
+
+def _digest(manifest: Object) -> str:
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _manifest(
+    pool: PoolSpec, broker_id: BrokerId, claim_uid: str, settings: PodSettings
+) -> dict[str, Any]:
     template = pool.pod_template
     spec: dict[str, Any] = {
         "restartPolicy": "Always",

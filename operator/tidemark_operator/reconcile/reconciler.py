@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from tidemark_protocol.ids import TopicId
+from tidemark_protocol.ids import BrokerId, TopicId
 
 from tidemark_operator.controller.service import (
     Change,
@@ -35,6 +35,7 @@ from tidemark_operator.reconcile.observe import (
     read_topic,
 )
 from tidemark_operator.reconcile.plan_pool import plan_pool, pool_conditions
+from tidemark_operator.reconcile.plan_roll import Roll, plan_roll, roll_condition
 from tidemark_operator.reconcile.plan_topic import (
     RecordTopicId,
     TopicPlan,
@@ -70,6 +71,8 @@ class ReconcilerSettings:
     status_interval_ms: int = 1000
     # A Topic that waits for something looks again this often, should a change go unnoticed.
     waiting_interval_ms: int = 5000
+    # While brokers are replaced one by one: how soon to see whether the next may go.
+    roll_interval_ms: int = 500
 
 
 def _monotonic_ms() -> int:
@@ -174,19 +177,30 @@ class Reconciler:
             log.info("pool action", extra={"pool": spec.pool, "action": repr(action)})
             await self._runtime.apply(spec, action)
         self._wake_waiting(spec.pool)
-        return await self._write_pool_status(spec, observed, pool)
+        active = active_broker_ids(self._controller, spec.pool)
+        roll = plan_roll(spec, observed, active, self._controller.topics(spec.pool))
+        if roll.stop is not None:
+            log.info("pool action", extra={"pool": spec.pool, "action": repr(roll.stop)})
+            await self._runtime.apply(spec, roll.stop)
+        wait_ms = await self._write_pool_status(spec, observed, pool, roll, active)
+        return wait_ms if roll.is_over else self._settings.roll_interval_ms
 
     async def _write_pool_status(
-        self, spec: PoolSpec, observed: ObservedPool, pool: Object
+        self,
+        spec: PoolSpec,
+        observed: ObservedPool,
+        pool: Object,
+        roll: Roll,
+        active: frozenset[BrokerId],
     ) -> int | None:
-        active = active_broker_ids(self._controller, spec.pool)
         running = sum(broker.process is not BrokerProcess.ABSENT for broker in observed.brokers)
         fields = {
             "replicas": running,
             "activeBrokers": len(active),
+            "updatedBrokers": spec.replicas - len(roll.outdated),
             "selector": ",".join(f"{k}={v}" for k, v in sorted(pool_selector(spec.name).items())),
         }
-        conditions = pool_conditions(spec, observed, active)
+        conditions = (*pool_conditions(spec, observed, active), roll_condition(roll))
         return await self._statuses.write(BROKER_POOL, pool, fields, conditions)
 
     # Topics

@@ -36,6 +36,7 @@ class ObservedBroker:
     storage_is_going: bool = False  # being deleted: nothing may start on it
     storage_policy: str = ""  # its own copy of the pool's deletionPolicy (S4); "": has none
     has_endpoint: bool = True  # its own Service
+    is_outdated: bool = False  # made of another template than the pool's present one
 
 
 @dataclass(frozen=True, slots=True)

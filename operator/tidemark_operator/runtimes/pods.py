@@ -16,7 +16,7 @@ from tidemark_operator.manifests.names import (
     claim_name,
     pool_labels,
 )
-from tidemark_operator.manifests.pods import PodSettings, broker_pod_manifest
+from tidemark_operator.manifests.pods import PodSettings, broker_pod_manifest, template_of
 from tidemark_operator.manifests.services import (
     bootstrap_service_manifest,
     broker_service_manifest,
@@ -69,6 +69,7 @@ class PodRuntime:
                 pod=pod_of.get(broker_id),
                 claim=claim_of.get(broker_id),
                 has_endpoint=broker_id in service_of,
+                template=self._template(pool, broker_id, claim_of.get(broker_id)),
             )
             for broker_id in sorted(pod_of.keys() | claim_of.keys() | service_of.keys())
         )
@@ -109,6 +110,16 @@ class PodRuntime:
                 continue
             await self._store.delete(CLAIM, namespace, metadata["name"], uid=metadata["uid"])
 
+    def _template(self, pool: PoolSpec, broker_id: BrokerId, claim: Object | None) -> str:
+        """That a pod made now would have; "" while there is no claim to make it for."""
+        if claim is None:
+            return ""
+        return template_of(
+            broker_pod_manifest(
+                pool, broker_id, claim_uid=claim["metadata"]["uid"], settings=self._settings
+            )
+        )
+
     async def _start(self, pool: PoolSpec, broker_id: BrokerId) -> None:
         claim = await self._store.get(CLAIM, pool.namespace, claim_name(pool.name, broker_id))
         if claim is None or "deletionTimestamp" in claim["metadata"]:
@@ -140,8 +151,14 @@ class PodRuntime:
 
 
 def observed_broker(
-    broker_id: BrokerId, *, pod: Object | None, claim: Object | None, has_endpoint: bool
+    broker_id: BrokerId,
+    *,
+    pod: Object | None,
+    claim: Object | None,
+    has_endpoint: bool,
+    template: str = "",
 ) -> ObservedBroker:
+    """`template`: the digest that a pod made now would have; "": it cannot be said."""
     return ObservedBroker(
         broker_id=broker_id,
         process=_process(pod),
@@ -150,6 +167,7 @@ def observed_broker(
         storage_is_going=claim is not None and "deletionTimestamp" in claim["metadata"],
         storage_policy="" if claim is None else policy_of(claim),
         has_endpoint=has_endpoint,
+        is_outdated=pod is not None and template not in ("", template_of(pod)),
     )
 
 

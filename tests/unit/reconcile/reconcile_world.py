@@ -102,6 +102,9 @@ class KeepingController:
     def topic(self, pool: str, topic_id: TopicId) -> TopicView | None:
         return self.views.get(topic_id)
 
+    def topics(self, pool: str) -> tuple[TopicView, ...]:
+        return tuple(self.views.values())
+
     async def create_topic(
         self,
         pool: str,
