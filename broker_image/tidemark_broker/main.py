@@ -8,17 +8,19 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import uvloop
 
-from tidemark_broker.http.app import create_app
-from tidemark_broker.http.broker_view import BrokerView
-from tidemark_broker.http.server import serve
+from tidemark_broker.http.listening import listen
 from tidemark_broker.runtime.broker import EXIT_CRASHED, Broker
 from tidemark_broker.runtime.controller_client import HttpTransport
 from tidemark_broker.runtime.environment import BrokerEnvironment
 from tidemark_broker.runtime.settings import BrokerSettings, parse_settings
 from tidemark_broker.storage.disk import OsDisk
+
+if TYPE_CHECKING:
+    from tidemark_broker.http.serving import BrokerHttp
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -59,20 +61,22 @@ def _set_up_logging(settings: BrokerSettings) -> None:
 async def _serve_http(
     broker: Broker, stop: asyncio.Event, on_listening: Callable[[int], None]
 ) -> None:
-    view = BrokerView(
-        partitions=broker.partitions,
-        broker_id=broker.settings.broker_id,
-        pool=broker.settings.pool,
-        incarnation=broker.incarnation,
-        is_ready=broker.is_ready,
-    )
-    await serve(
-        create_app(view),
-        host=broker.settings.listen_host,
-        port=broker.settings.http_port,
-        stop=stop,
-        on_listening=on_listening,
-    )
+    listener = listen(broker.settings.listen_host, broker.settings.http_port)
+    on_listening(listener.getsockname()[1])
+    try:
+        http = await asyncio.to_thread(_load_http, broker)
+    except BaseException:
+        listener.close()
+        raise
+    _settle_memory()
+    await http.serve(listener, stop)
+
+
+def _load_http(broker: Broker) -> "BrokerHttp":
+    # Here, not above: half of a restart would be spent on it before the logs are opened.
+    from tidemark_broker.http.serving import BrokerHttp
+
+    return BrokerHttp(broker)
 
 
 def _settle_memory() -> None:

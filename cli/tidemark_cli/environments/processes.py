@@ -159,7 +159,7 @@ class ProcessesEnvironment:
         return read_report(ended)
 
     async def worn_brokers(self) -> frozenset[int]:
-        return frozenset()  # local mode restarts at once what lived for ten seconds
+        return frozenset()  # local mode restarts at once what lived for three seconds
 
     async def renew(self, broker_id: int) -> None:
         return

@@ -32,7 +32,7 @@ from tidemark_operator.runtimes.broker_runtime import (
 log = logging.getLogger(__name__)
 
 PR_SET_PDEATHSIG = 1
-LONG_LIFE_S = 10.0
+LONG_LIFE_S = 3.0  # it opened its logs and served: not a crash loop
 FIRST_RESTART_DELAY_S = 0.2
 MAX_RESTART_DELAY_S = 10.0
 PORTS_PER_POOL = 100
