@@ -59,6 +59,19 @@ class StorageIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class BootStamp:
+    """Under what a life of a broker had its volume open, as its volume says after a kill (S1, S7).
+
+    A killed process loses nothing that `write()` returned, as long as the same kernel (`boot_id`)
+    has the same claim mounted for the same pod."""
+
+    boot_id: str
+    pod_uid: str
+    claim_uid: str
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaReport:
     """One replica found on disk at start (S9, S14)."""
 
@@ -84,6 +97,7 @@ class RegisterRequest:
     highest_broker_epoch: BrokerEpoch
     highest_producer_id: int
     replicas: tuple[ReplicaReport, ...]
+    boot_stamp: BootStamp | None = None  # of the former life; None: no proof of a mere kill
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +121,6 @@ class HeldEpoch:
     partition: int
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
-    has_other_state: bool = False  # the pushed one has the same partition epoch, and differs
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +186,7 @@ class HeartbeatResponse:
     controller_address: str = ""
     is_fenced: bool = True
     may_stop: bool = False
+    is_storage_failure_recorded: bool = False  # stored: the next start is unclean (S8)
     push: MetadataPush | None = None
 
 

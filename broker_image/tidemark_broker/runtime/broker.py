@@ -11,28 +11,30 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from tidemark_protocol.controller_messages import Endpoints, RegisterRequest, StorageIdentity
+from tidemark_protocol.controller_messages import Endpoints, RegisterRequest
+from tidemark_protocol.ids import Offset
 
 from tidemark_broker.runtime.controller_client import ControllerClient
 from tidemark_broker.runtime.controller_session import (
     ControllerSession,
     RegistrationRefusedForGood,
     SessionCallbacks,
-    replica_reports,
 )
 from tidemark_broker.runtime.disk_probe import DiskProbe
 from tidemark_broker.runtime.environment import BrokerEnvironment
 from tidemark_broker.runtime.flusher import GroupFlusher
 from tidemark_broker.runtime.kafka_listener import KafkaListener
 from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.runtime.registration import registration_request
 from tidemark_broker.runtime.replica_fetcher import ReplicaFetchers
 from tidemark_broker.runtime.replica_fetches import ReplicaFetches
 from tidemark_broker.runtime.settings import BrokerSettings
-from tidemark_broker.storage.errors import DirectoryLocked, StorageError
-from tidemark_broker.storage.log_directory import LogDirectory
+from tidemark_broker.runtime.storage_failure import void_proofs
+from tidemark_broker.storage.errors import DirectoryLocked, DiskFull, StorageError
+from tidemark_broker.storage.log_directory import LogDirectory, LogKey
 from tidemark_broker.storage.partition_log import LogSettings
 
 EXIT_CLEAN = 0
@@ -44,7 +46,6 @@ EXIT_REFUSED = 78  # wrong volume or cluster: a human has to look
 LOCK_RETRY_SECONDS = 0.1
 TICK_SECONDS = 0.25
 STALL_MS = 250  # a tick later than this was a stall of our own (S21)
-STORAGE_FAILURE_LIMIT_SECONDS = 5.0
 REMOVED_LOG_GRACE_SECONDS = 60.0
 
 _log = logging.getLogger(__name__)
@@ -130,13 +131,15 @@ class Broker:
             self._not_ready = "Starting: registering with the controller"
             try:
                 if not await self._until_stop(self.session.register()):
+                    await self._store(directory.give_back_proofs)
                     return
             except RegistrationRefusedForGood as error:
                 _log.error("registration refused", extra={"reason": str(error)})
                 self.exit_code = EXIT_REFUSED
                 return
             listener.cluster_id = directory.cluster_id
-            self._start_background(self.session.run(), "controller-session")
+            assert self._tasks is not None
+            polling = self._tasks.create_task(self.session.run(), name="controller-session")
             self._not_ready = ""
             self.session.serve()
             self._environment.on_serving()
@@ -144,7 +147,10 @@ class Broker:
             await self._end_serving()
         finally:
             await listener.stop()
-        await self._leave_disk(directory)
+        try:
+            await self._leave_disk(directory)
+        finally:
+            polling.cancel()
 
     # ---- start
 
@@ -215,7 +221,7 @@ class Broker:
                     settings=LogSettings(),
                     new_uuid=self._environment.new_uuid,
                 )
-                await asyncio.to_thread(_flush_logs, directory)
+                await asyncio.to_thread(directory.secure_logs)
                 return directory
             except DirectoryLocked as error:
                 self._not_ready = f"LogDirectoryLocked: {error}"
@@ -249,32 +255,15 @@ class Broker:
 
     def _registration(self, directory: LogDirectory) -> RegisterRequest:
         settings = self.settings
-        # S8: recovery that cut more than the torn end of a kill cannot have been a mere kill.
-        is_only_killed = all(log.recovery.only_a_torn_tail for log in directory.logs.values())
         http_url = f"http://{settings.advertised_host}:{self.http_port}"
-        return RegisterRequest(
-            pool=settings.pool,
-            broker_id=settings.broker_id,
-            cluster_id=directory.cluster_id,
-            incarnation=self.incarnation,
-            endpoints=Endpoints(
-                settings.advertised_host,
-                self.kafka_port,
-                self.http_port,
-                settings.advertised_http_url or http_url,
-            ),
-            rack=settings.rack,
-            storage=StorageIdentity(
-                directory.directory_id,
-                settings.claim_uid,
-                settings.pod_uid,
-                settings.boot_id if is_only_killed else "",
-            ),
-            clean_stop_epoch=directory.clean_stop_epoch,
-            highest_controller_epoch=directory.highest_controller_epoch,
-            highest_broker_epoch=directory.highest_broker_epoch,
-            highest_producer_id=-1,
-            replicas=replica_reports(directory),
+        endpoints = Endpoints(
+            settings.advertised_host,
+            self.kafka_port,
+            self.http_port,
+            settings.advertised_http_url or http_url,
+        )
+        return registration_request(
+            settings, directory, incarnation=self.incarnation, endpoints=endpoints
         )
 
     async def _serve_http(self) -> None:
@@ -376,10 +365,7 @@ class Broker:
 
     async def _end_serving(self) -> None:
         assert self.session is not None
-        if self._storage_error is not None:
-            self.session.fail_storage()  # S8: the next start must be unclean
-            await self._wait(self.session.storage_failure_told, STORAGE_FAILURE_LIMIT_SECONDS)
-        elif not self._stale:
+        if self._storage_error is None and not self._stale:
             self._not_ready = "Stopping"
             self.session.stop()
             await self._wait(self.session.may_stop, self.settings.stop_limit_seconds)
@@ -399,8 +385,15 @@ class Broker:
         self._fetchers.stop()
         for task in self._background:
             task.cancel()
-        if self._storage_error is not None or self._stale:
-            return
+        if self._storage_error is None and not self._stale:
+            await self._prove_clean_stop(directory, watermarks)
+        if self._storage_error is not None:
+            assert self.session is not None
+            await void_proofs(self.session, directory)
+
+    async def _prove_clean_stop(
+        self, directory: LogDirectory, watermarks: Mapping[LogKey, Offset]
+    ) -> None:
         epoch = self.partitions.broker_epoch
         try:
             await asyncio.to_thread(directory.checkpoint_high_watermarks, watermarks)
@@ -408,12 +401,7 @@ class Broker:
         except StorageError as error:
             _log.error("no proof of a clean stop", extra={"reason": str(error)})
             self.exit_code = EXIT_STORAGE_FAILED
+            if not isinstance(error, DiskFull):
+                self._storage_error = error  # what was to be flushed may be lost (S8)
             return
         _log.info("stopped cleanly", extra={"broker_epoch": epoch})
-
-
-def _flush_logs(directory: LogDirectory) -> None:
-    """S8: what a killed process left in the page cache is on disk before its proof is claimed;
-    an error here voids it, and the start."""
-    for log in directory.logs.values():
-        log.flush()

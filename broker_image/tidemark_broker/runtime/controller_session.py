@@ -22,6 +22,7 @@ from tidemark_protocol.controller_messages import (
     REGISTER_PATH,
     AlterPartitionRequest,
     AlterPartitionResponse,
+    BootStamp,
     HeartbeatRequest,
     HeartbeatResponse,
     InSyncProposal,
@@ -29,6 +30,7 @@ from tidemark_protocol.controller_messages import (
     RegisterRequest,
     RegisterResponse,
     ReplicaReport,
+    StorageIdentity,
 )
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import (
@@ -44,7 +46,7 @@ from tidemark_protocol.ids import (
 from tidemark_broker.runtime.controller_client import ControllerClient, ControllerUnavailable
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.proposals import ProposalQueue
-from tidemark_broker.storage.errors import StorageError
+from tidemark_broker.storage.errors import DiskFull, StorageError
 from tidemark_broker.storage.log_directory import LogDirectory
 
 FIRST_RETRY_SECONDS = 0.05
@@ -79,7 +81,9 @@ class ControllerSession:
     ) -> None:
         self.is_fenced = True
         self.may_stop = asyncio.Event()
-        self.storage_failure_told = asyncio.Event()
+        # Stored at the controller: this life's storage failed, or it is another's turn. Either
+        # way no start can be taken for a clean one after this life any more (S8).
+        self.proofs_are_void = asyncio.Event()
         self.problem = "not registered with a controller yet"
         self._client = client
         self._partitions = partitions
@@ -145,7 +149,7 @@ class ControllerSession:
                 self._note_problem("registration", str(error))
             else:
                 if response.error is ErrorCode.NONE:
-                    await self._start_life(response)
+                    await self._start_life(request.storage, response)
                     return response
                 if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
                     raise RegistrationRefusedForGood(response.message)
@@ -155,14 +159,20 @@ class ControllerSession:
             await asyncio.sleep(delay)
             delay = min(2 * delay, MAX_RETRY_SECONDS)
 
-    async def _start_life(self, response: RegisterResponse) -> None:
+    async def _start_life(self, storage: StorageIdentity, response: RegisterResponse) -> None:
         self.problem = ""
         self._session_timeout_ms = response.session_timeout_ms
-        if response.cluster_id and response.cluster_id != self._directory.cluster_id:
-            await asyncio.to_thread(self._directory.set_cluster_id, response.cluster_id)
+        is_first_life = self._broker_epoch == NO_EPOCH
         is_new_life = response.broker_epoch != self._broker_epoch
         self._broker_epoch = response.broker_epoch
-        await self._note_controller_epoch(response.controller_epoch)
+        try:
+            if response.cluster_id and response.cluster_id != self._directory.cluster_id:
+                await asyncio.to_thread(self._directory.set_cluster_id, response.cluster_id)
+            if await self._note_controller_epoch(response.controller_epoch) and is_first_life:
+                await self._stamp(storage, response.broker_epoch)
+        except StorageError as error:
+            self._partitions.fail_storage(error)
+            return
         if is_new_life:
             self._partitions.start_life(response.broker_epoch)
             _log.info(
@@ -172,6 +182,16 @@ class ControllerSession:
                     "controller_epoch": response.controller_epoch,
                     "is_clean": response.is_clean,
                 },
+            )
+
+    async def _stamp(self, storage: StorageIdentity, broker_epoch: BrokerEpoch) -> None:
+        """S1: the answer says that the verdict on this start is durable; not a moment earlier."""
+        stamp = BootStamp(storage.boot_id, storage.pod_uid, storage.claim_uid, broker_epoch)
+        try:
+            await asyncio.to_thread(self._directory.write_boot_stamp, stamp)
+        except DiskFull as error:
+            _log.warning(
+                "no boot stamp: if killed, this broker starts unclean", extra={"reason": str(error)}
             )
 
     async def _register_again(self, reason: str) -> None:
@@ -237,6 +257,7 @@ class ControllerSession:
                 await self._register_again(response.message)
             case ErrorCode.STALE_BROKER_EPOCH:
                 if response.controller_epoch >= self._controller_epoch:
+                    self.proofs_are_void.set()
                     self._callbacks.on_stale(response.message)
                 await asyncio.sleep(FIRST_RETRY_SECONDS)
             case _:
@@ -269,8 +290,8 @@ class ControllerSession:
         )
 
     async def _on_heartbeat(self, request: HeartbeatRequest, response: HeartbeatResponse) -> None:
-        if request.storage_failed:
-            self.storage_failure_told.set()
+        if response.is_storage_failure_recorded:
+            self.proofs_are_void.set()
         if response.controller_epoch == NO_EPOCH:
             return  # only makes room for the newer poll
         if not await self._note_controller_epoch(response.controller_epoch):
@@ -359,18 +380,3 @@ class ControllerSession:
         if text != self.problem:
             _log.warning("controller not reached", extra={"problem": text})
         self.problem = text
-
-
-def replica_reports(directory: LogDirectory) -> tuple[ReplicaReport, ...]:
-    """What is on disk (S9, S14), with each replica's own checkpointed high watermark."""
-    return tuple(
-        ReplicaReport(
-            topic_id=topic_id,
-            partition=partition,
-            last_epoch=log.latest_epoch,
-            log_end_offset=log.log_end_offset,
-            high_watermark=directory.high_watermarks.get((topic_id, partition), Offset(0)),
-            failed=bool(log.failure),
-        )
-        for (topic_id, partition), log in tuple(directory.logs.items())
-    )

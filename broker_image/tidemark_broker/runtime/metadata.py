@@ -92,8 +92,7 @@ class MetadataCache:
         )
 
     def apply_partition(self, topic_id: TopicId, state: PartitionState) -> bool:
-        """True if the state is new here. Equal partition epochs are the same state (reference 0),
-        or the slice was restored from a backup and went on otherwise (S17)."""
+        """True if the state is new here. Equal partition epochs are the same state (0)."""
         key = (topic_id, state.partition)
         known = self.partitions.get(key)
         if known is not None:
@@ -101,14 +100,9 @@ class MetadataCache:
                 state.partition_epoch < known.partition_epoch
                 or state.leader_epoch < known.leader_epoch
             )
-            is_another = state != known and state.partition_epoch == known.partition_epoch
-            if is_older or is_another:
+            if is_older:
                 self._held[key] = HeldEpoch(
-                    topic_id,
-                    state.partition,
-                    known.leader_epoch,
-                    known.partition_epoch,
-                    has_other_state=is_another,
+                    topic_id, state.partition, known.leader_epoch, known.partition_epoch
                 )
                 return False
             self._held.pop(key, None)

@@ -1,7 +1,7 @@
 """A broker's volume: whose it is, that nobody else has it open, and the logs on it.
 
 Opening goes in the order that safety asks for: filesystem (S13), lock for life (I17), identity,
-stop proof read and removed for good (S1), and only then the logs. Whether an empty volume or an
+proofs of the former life taken off (S1), and only then the logs. Whether an empty volume or an
 unclean stop costs a replica its place in the ISR is the controller's decision; here it is reported.
 Methods that sync may run in a worker thread; one lock keeps the checkpoint files whole.
 """
@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from tidemark_protocol.controller_messages import BootStamp
 from tidemark_protocol.ids import (
     NO_EPOCH,
     BrokerEpoch,
@@ -35,6 +36,8 @@ from tidemark_broker.storage.errors import (
     UnsafeFilesystem,
 )
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
+from tidemark_broker.storage.recovery import RecoveryReport
+from tidemark_broker.storage.start_proofs import StartProofs
 
 LogKey = tuple[TopicId, int]
 T = TypeVar("T")
@@ -61,7 +64,6 @@ class LogDirectory:
         self.directory_id = ""
         self.cluster_id = ""
         self.was_empty = False
-        self.clean_stop_epoch = BrokerEpoch(NO_EPOCH)
         self.highest_broker_epoch = BrokerEpoch(NO_EPOCH)
         self.highest_controller_epoch = ControllerEpoch(NO_EPOCH)
         self.logs: dict[LogKey, PartitionLog] = {}
@@ -71,6 +73,7 @@ class LogDirectory:
         self._lock = lock
         self._settings = settings
         self._new_uuid = new_uuid
+        self._proofs = StartProofs(path, disk)
         self._files_lock = threading.RLock()
 
     @classmethod
@@ -97,7 +100,7 @@ class LogDirectory:
         directory = cls(path, disk, lock, broker_id, settings, new_uuid)
         try:
             directory._identify()
-            directory._take_stop_proof()
+            directory._proofs.take()  # S1: before a log is read
             directory._load_logs()
         except OSError as error:
             lock.release()
@@ -180,21 +183,49 @@ class LogDirectory:
         self.highest_broker_epoch = highest_broker_epoch
         self.highest_controller_epoch = highest_controller_epoch
 
-    # Opening the logs
+    # What the former life left as proof that nothing was lost
 
-    def _take_stop_proof(self) -> None:
-        """S1: gone for good before a log is read, so that a start cut short is unclean."""
-        self.clean_stop_epoch = self._read(
-            checkpoints.CLEAN_STOP, checkpoints.decode_clean_stop, BrokerEpoch(NO_EPOCH)
-        )
-        self._disk.remove(self.path / checkpoints.CLEAN_STOP)
-        self._disk.sync_directory(self.path)
+    @property
+    def clean_stop_epoch(self) -> BrokerEpoch:
+        """The life that was stopped cleanly; -1: none, or one that something speaks against."""
+        return self._proofs.clean_stop_epoch(self._recoveries())
+
+    @property
+    def boot_stamp(self) -> BootStamp | None:
+        """Of a life that was only killed; None: none, or something speaks against it."""
+        return self._proofs.boot_stamp(self._recoveries())
+
+    def _recoveries(self) -> list[RecoveryReport]:
+        return [log.recovery for log in self.logs.values()]
+
+    def secure_logs(self) -> None:
+        """S8: what a killed process left in the page cache is on disk before its proof is claimed.
+        An error voids the proof, which is off the volume already, and the start. In a worker."""
+        for log in self.logs.values():
+            log.flush()
+
+    def write_boot_stamp(self, stamp: BootStamp) -> None:
+        """Once the verdict on this start is durable (S1). Raises DiskFull, StorageFailed: no proof
+        then, so a kill is an unclean end. In a worker."""
+        self._guarded("write the boot stamp", lambda: self._proofs.stamp(stamp))
+
+    def remove_boot_stamp(self) -> None:
+        """S8. Raises DiskFull, StorageFailed. In a worker."""
+        self._guarded("remove the boot stamp", self._proofs.remove_stamp)
+
+    def give_back_proofs(self) -> None:
+        """For a life that ends before it registered: nothing was written, so what its volume
+        proved is as true as before. Raises DiskFull, StorageFailed. In a worker."""
+        recoveries = self._recoveries()
+        self._guarded("give back the proofs", lambda: self._proofs.give_back(recoveries))
+
+    # Opening the logs
 
     def _load_logs(self) -> None:
         recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
         high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         log_starts = self._read_offsets(checkpoints.LOG_STARTS)
-        is_clean = self.clean_stop_epoch != NO_EPOCH
+        is_clean = self._proofs.has_clean_stop
         for name in self._disk.list_names(self.path):
             match = _LOG_NAME.match(name)
             path = self.path / name

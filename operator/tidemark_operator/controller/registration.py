@@ -1,14 +1,19 @@
 """A broker process registers: which epoch it gets, and what its entries still prove (S2, S9).
 
 The verdict and the epoch are one compare-and-set of the Broker object, durable before the broker
-hears of them. Of the two proofs of the architecture only the clean stop is known here; the
-killed-process proof (boot stamp, S1, S7) comes later, so a killed process starts unclean.
+hears of them. Two things prove that a log is whole: the stop proof of the stored life, or that its
+process was only killed. Everything doubtful is unclean. The life of both proofs on the volume is
+`tidemark_broker.storage.start_proofs`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidemark_protocol.controller_messages import RegisterRequest, ReplicaReport
+from tidemark_protocol.controller_messages import (
+    BootStamp,
+    RegisterRequest,
+    ReplicaReport,
+)
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState
@@ -97,11 +102,40 @@ def _problem(request: RegisterRequest) -> str:
 
 
 def is_clean_start(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    """Whether what the former life had is all still there. On any doubt it is not."""
     return (
-        request.clean_stop_epoch != NO_EPOCH
-        and request.clean_stop_epoch == stored.broker_epoch
-        and stored.clean_since <= stored.broker_epoch  # else its storage failed in that life (S8)
-        and request.storage.directory_id == stored.storage.directory_id
+        not is_storage_failed(stored)
+        and is_same_volume(request, stored)
+        and (is_stopped_cleanly(request, stored) or is_only_killed(request, stored))
+    )
+
+
+def is_storage_failed(stored: BrokerRecord) -> bool:
+    """Its disk lost a write in that life: no proof of that life counts (S8)."""
+    return stored.clean_since > stored.broker_epoch
+
+
+def is_same_volume(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    """Not an empty one, nor one of another life story."""
+    return request.storage.directory_id == stored.storage.directory_id
+
+
+def is_stopped_cleanly(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    """The stop proof is of the very life that is stored: not of one before it, as on a volume
+    restored from a snapshot (S7)."""
+    return stored.broker_epoch != NO_EPOCH and request.clean_stop_epoch == stored.broker_epoch
+
+
+def is_only_killed(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    """The stamp on the volume, what is stored of that life, and the process that asks now are all
+    of one kernel's run, one pod and one claim (S1, S7). What is not known proves nothing."""
+    now, then = request.storage, stored.storage
+    if not now.boot_id or not now.pod_uid or request.boot_stamp is None:
+        return False
+    return (
+        request.boot_stamp
+        == BootStamp(then.boot_id, then.pod_uid, then.claim_uid, stored.broker_epoch)
+        == BootStamp(now.boot_id, now.pod_uid, now.claim_uid, stored.broker_epoch)
     )
 
 
@@ -121,6 +155,10 @@ def lost_replicas(
             if request.broker_id not in partition.replicas:
                 continue
             found = report.get((topic_id, partition.partition))
-            if found is None or found.failed or found.log_end_offset < found.high_watermark:
+            if is_lost(found):
                 lost.add((topic_id, partition.partition))
     return frozenset(lost)
+
+
+def is_lost(found: ReplicaReport | None) -> bool:
+    return found is None or found.failed or found.log_end_offset < found.high_watermark

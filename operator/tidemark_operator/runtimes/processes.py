@@ -12,8 +12,9 @@ import logging
 import os
 import signal
 import sys
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -52,6 +53,9 @@ class ProcessSettings:
     controller_address: str  # host:port
     host: str = "127.0.0.1"
     stop_timeout_s: float = 15.0
+    # What a pod's UID is to a pod: brokers that this process starts all have their volumes by the
+    # same mount, as it keeps files of that tree open itself (S7). Another run proves nothing.
+    run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
 @dataclass(slots=True)
@@ -147,6 +151,7 @@ class ProcessesRuntime:
                 *("--http-port", str(http_port)),
                 *("--kafka-port", str(self._settings.kafka_port + offset)),
                 *("--controllers", self._settings.controller_address),
+                *("--pod-uid", self._settings.run_id),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log_file,
                 stderr=log_file,

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from tidemark_operator.controller.elections import Evidence, LeaderCounts, settled
-from tidemark_operator.controller.last_resorts import Choice, Reports
+from tidemark_operator.controller.elections import LeaderCounts, Reports, settled
 from tidemark_operator.controller.standing import Standing, Standings
 from tidemark_protocol.controller_messages import InSyncProposal, ReplicaReport
 from tidemark_protocol.ids import (
@@ -87,14 +86,13 @@ def after(
     of: TopicState | None = None,
     counts: LeaderCounts | None = None,
     reports: Reports | None = None,
-    choice: Choice | None = None,
 ) -> PartitionState:
     return settled(
         of or topic(),
         state,
         brokers,
         leader_counts=counts or LeaderCounts([state]),
-        evidence=Evidence(reports or Reports({}), choice),
+        reports=reports or Reports({}),
     ).partition
 
 

@@ -11,9 +11,9 @@ from tidemark_broker.runtime.controller_session import (
     ControllerSession,
     RegistrationRefusedForGood,
     SessionCallbacks,
-    replica_reports,
 )
 from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.runtime.registration import replica_reports
 from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.log_directory import LogDirectory
 from tidemark_broker.storage.partition_log import LogSettings

@@ -1,0 +1,126 @@
+"""What a volume says of how its last life ended, and when it may say so (S1, S7, S8).
+
+Two small files: the stop proof, left by a clean stop, and the boot stamp, which proves after a kill
+that it was only a kill. Opening the volume takes both off it, durably, before a log is read: a
+start that is cut short proves nothing. A new stamp comes only when the controller's verdict on the
+start is durable. What is found on the volume is claimed once, by the first registration, and only
+if opening the logs found nothing that a clean stop, or a kill, could not have left.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tidemark_protocol.controller_messages import BootStamp
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch
+
+from tidemark_broker.storage.checkpoints import (
+    CLEAN_STOP,
+    MalformedFile,
+    decode_clean_stop,
+    encode_clean_stop,
+)
+from tidemark_broker.storage.disk import Disk
+from tidemark_broker.storage.recovery import RecoveryReport
+
+BOOT_STAMP = "tidemark-boot-stamp.json"
+
+_TEXT_FIELDS = ("bootId", "podUid", "claimUid")
+
+
+class StartProofs:
+    """Raises OSError as it comes."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self._path = path
+        self._disk = disk
+        self._clean_stop_epoch = BrokerEpoch(NO_EPOCH)
+        self._boot_stamp: BootStamp | None = None
+
+    def take(self) -> None:
+        """Reads both and removes them for good."""
+        self._clean_stop_epoch = self._read_clean_stop()
+        # A life that stopped cleanly was not killed: what is missing now went after its last fsync.
+        self._boot_stamp = None if self.has_clean_stop else self._read_stamp()
+        for name in (CLEAN_STOP, BOOT_STAMP):
+            self._disk.remove(self._path / name)
+        self._disk.sync_directory(self._path)
+
+    @property
+    def has_clean_stop(self) -> bool:
+        """The logs were closed whole: their ends need no recovery."""
+        return self._clean_stop_epoch != NO_EPOCH
+
+    def clean_stop_epoch(self, recoveries: Iterable[RecoveryReport]) -> BrokerEpoch:
+        """The life that was stopped cleanly; -1 if none. A clean stop leaves nothing to cut."""
+        if any(report.reason for report in recoveries):
+            return BrokerEpoch(NO_EPOCH)
+        return self._clean_stop_epoch
+
+    def boot_stamp(self, recoveries: Iterable[RecoveryReport]) -> BootStamp | None:
+        """The stamp of a life that was killed. A kill cuts at most one batch short, at the very
+        end of a log (S8)."""
+        if all(report.only_a_torn_tail for report in recoveries):
+            return self._boot_stamp
+        return None
+
+    def stamp(self, stamp: BootStamp) -> None:
+        """The verdict on this start is durable at the controller. Durable before it returns; what
+        was claimed is claimed no more."""
+        self._clean_stop_epoch = BrokerEpoch(NO_EPOCH)
+        self._boot_stamp = None
+        self._disk.write_atomically(self._path / BOOT_STAMP, encode_stamp(stamp), durable=True)
+
+    def remove_stamp(self) -> None:
+        """A write was lost: no later start may take this life for one that was only killed."""
+        self._disk.remove(self._path / BOOT_STAMP)
+        self._disk.sync_directory(self._path)
+
+    def give_back(self, recoveries: Sequence[RecoveryReport]) -> None:
+        """Writes again what was taken and still holds, for a start that changed nothing."""
+        epoch, stamp = self.clean_stop_epoch(recoveries), self.boot_stamp(recoveries)
+        if stamp is not None:
+            self._disk.write_atomically(self._path / BOOT_STAMP, encode_stamp(stamp), durable=True)
+        if epoch != NO_EPOCH:
+            self._disk.write_atomically(
+                self._path / CLEAN_STOP, encode_clean_stop(epoch), durable=True
+            )
+
+    def _read_clean_stop(self) -> BrokerEpoch:
+        try:
+            return decode_clean_stop(self._disk.read(self._path / CLEAN_STOP))
+        except (FileNotFoundError, MalformedFile):
+            return BrokerEpoch(NO_EPOCH)
+
+    def _read_stamp(self) -> BootStamp | None:
+        try:
+            return decode_stamp(self._disk.read(self._path / BOOT_STAMP))
+        except (FileNotFoundError, MalformedFile):
+            return None
+
+
+def encode_stamp(stamp: BootStamp) -> bytes:
+    content = {
+        "version": 0,
+        "bootId": stamp.boot_id,
+        "podUid": stamp.pod_uid,
+        "claimUid": stamp.claim_uid,
+        "brokerEpoch": stamp.broker_epoch,
+    }
+    return json.dumps(content).encode()
+
+
+def decode_stamp(data: bytes) -> BootStamp:
+    """Raises MalformedFile."""
+    try:
+        content = json.loads(data)
+    except ValueError as error:
+        raise MalformedFile(f"expected JSON, found {data[:64]!r}") from error
+    if not isinstance(content, dict) or content.get("version") != 0:
+        raise MalformedFile(f"expected version 0, found {data[:64]!r}")
+    texts = [content.get(name) for name in _TEXT_FIELDS]
+    epoch = content.get("brokerEpoch")
+    if not all(isinstance(text, str) for text in texts) or type(epoch) is not int:
+        raise MalformedFile(f"expected a boot stamp, found {data[:200]!r}")
+    boot_id, pod_uid, claim_uid = (str(text) for text in texts)
+    return BootStamp(boot_id, pod_uid, claim_uid, BrokerEpoch(epoch))

@@ -1,0 +1,147 @@
+"""S9: the proof is per broker, loss is per partition.
+
+A clean stop, then one partition's directory is lost: the broker is clean, that replica is not.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tidemark_operator.stores.object_store import BROKER
+from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset
+
+from tests.scenarios.broker_on_disk import B, Machine, Process
+from tests.unit.controller.control_rig import ORDERS, FakeBroker, Rig, settle
+from tests.unit.controller.control_values import shown
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+async def two_partitions(path: Path) -> tuple[Rig, Machine, Process]:
+    """B leads both, and is the only one in sync; A is eligible."""
+    rig = await Rig().start(1)
+    machine = Machine(rig, B, path / "volume")
+    process = await machine.start()
+    assert process.voice is not None
+    rig.brokers.append(process.voice)
+    await rig.create(partitions=2, replicas=2)
+    for number in (0, 1):
+        process.append(b"one", partition=number)
+        process.append(b"two", partition=number)
+    await rig.kill(rig.brokers[0])
+    assert [rig.partition(number).leader for number in (0, 1)] == [1, 1]
+    return rig, machine, process
+
+
+def is_listed(rig: Rig, number: int) -> bool:
+    state = rig.partition(number)
+    return B in {member.broker_id for member in state.in_sync_replicas + state.eligible_leaders}
+
+
+def test_a_partition_whose_directory_is_gone_is_led_by_nobody_who_lost_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        rig, machine, process = await two_partitions(tmp_path)
+        await process.voice_stops()
+        process.stop_cleanly()
+        shutil.rmtree(machine.path / "orders-1")
+        again = machine.open()
+        assert (await again.register()).is_clean
+        await again.serve()
+        assert rig.partition(0).leader == B
+        assert not rig.partition(1).has_leader
+        assert not is_listed(rig, 1)
+
+    run(scenario)
+
+
+def test_a_log_that_ends_below_its_own_checkpoint_is_void(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        rig, machine, process = await two_partitions(tmp_path)
+        await process.voice_stops()
+        process.stop_cleanly()
+        data = machine.log_file(1).read_bytes()
+        machine.log_file(1).write_bytes(data[: len(data) // 2])  # whole batches: no torn end
+        again = machine.open()
+        assert (ORDERS, 1) in again.directory.high_watermarks
+        assert again.log(1).log_end_offset == 1
+        assert (await again.register()).is_clean
+        await again.serve()
+        assert rig.partition(0).leader == B
+        assert not is_listed(rig, 1)
+
+    run(scenario)
+
+
+def test_the_same_after_a_kill(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        rig, machine, process = await two_partitions(tmp_path)
+        process.directory.checkpoint_high_watermarks(
+            {key: Offset(2) for key in process.directory.logs}
+        )
+        process.kill()
+        shutil.rmtree(machine.path / "orders-0")
+        again = machine.open()
+        assert (await again.register()).is_clean
+        await again.serve()
+        assert not is_listed(rig, 0)
+        assert rig.partition(1).leader == B
+
+    run(scenario)
+
+
+def test_the_loss_is_stripped_before_the_new_epoch_is_stored_and_a_successor_finds_it(
+    tmp_path: Path,
+) -> None:
+    """What a broker said is gone with its controller: what followed from it is in the slice."""
+
+    async def scenario() -> None:
+        rig, machine, process = await two_partitions(tmp_path)
+        await process.voice_stops()
+        process.stop_cleanly()
+        shutil.rmtree(machine.path / "orders-1")
+        again = machine.open()
+        await again.register()
+        await rig.service.step_down()
+        rig.service = rig.another_controller()
+        await rig.service.load(ControllerEpoch(2))
+        await again.serve()
+        await settle()
+        stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
+        assert stored["cleanSince"] < stored["brokerEpoch"]
+        assert not is_listed(rig, 1)
+        assert not rig.partition(1).has_leader
+
+    run(scenario)
+
+
+def test_an_empty_volume_has_no_replica_at_all(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        rig, machine, process = await two_partitions(tmp_path)
+        process.kill()
+        shutil.rmtree(machine.path)
+        again = machine.open()
+        assert not (await again.register()).is_clean
+        await again.serve()
+        assert [is_listed(rig, number) for number in (0, 1)] == [False, False]
+        assert shown(rig.partition(0)).startswith("leader -1")
+
+    run(scenario)
+
+
+def test_a_replica_that_a_running_broker_reports_failed_is_void_there_and_not_led(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        rig, _, process = await two_partitions(tmp_path)
+        voice = process.voice
+        assert isinstance(voice, FakeBroker)
+        (failed,) = (r for r in process.registration().replicas if r.partition == 1)
+        await voice.poll_to_the_end(failed_replicas=(failed,))
+        assert rig.partition(0).leader == BrokerId(1)
+        assert not rig.partition(1).has_leader
+        assert not is_listed(rig, 1)
+
+    run(scenario)
