@@ -236,10 +236,15 @@ def test_a_changed_pod_template_rolls_the_pool_under_load_and_loses_nothing(
     cluster: KubeCluster, orders: float
 ) -> None:
     cluster.until_in_sync("orders")
-    before = {each["metadata"]["uid"] for each in cluster.items("pods")}
+
+    def pods() -> set[str]:
+        brokers = cluster.items("pods", "--selector=app.kubernetes.io/component=broker")
+        return {each["metadata"]["uid"] for each in brokers}
+
+    before = pods()
 
     def is_rolled() -> bool:
-        present = {each["metadata"]["uid"] for each in cluster.items("pods")}
+        present = pods()
         updated = cluster.condition("bpool", "default", "Updated").get("status") == "True"
         return updated and len(present) == 3 and not present & before
 
