@@ -121,6 +121,7 @@ class HeldEpoch:
     partition: int
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
+    has_other_state: bool = False  # the pushed one has the same partition epoch, and differs
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,8 @@ class MetadataCache:
         )
 
     def apply_partition(self, topic_id: TopicId, state: PartitionState) -> bool:
-        """True if the state is new here. Equal partition epochs are the same state (0)."""
+        """True if the state is new here. Equal partition epochs are the same state (reference 0),
+        or the slice was restored from a backup and went on otherwise (S17)."""
         key = (topic_id, state.partition)
         known = self.partitions.get(key)
         if known is not None:
@@ -100,9 +101,14 @@ class MetadataCache:
                 state.partition_epoch < known.partition_epoch
                 or state.leader_epoch < known.leader_epoch
             )
-            if is_older:
+            is_another = state != known and state.partition_epoch == known.partition_epoch
+            if is_older or is_another:
                 self._held[key] = HeldEpoch(
-                    topic_id, state.partition, known.leader_epoch, known.partition_epoch
+                    topic_id,
+                    state.partition,
+                    known.leader_epoch,
+                    known.partition_epoch,
+                    has_other_state=is_another,
                 )
                 return False
             self._held.pop(key, None)

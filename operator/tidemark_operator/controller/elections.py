@@ -2,47 +2,47 @@
 
 `settled` gives the state a partition should have now that brokers stand as they do: dead, stopping
 and void members out of the ISR (I13), a fenced leader replaced (I12). Order of candidates: live
-valid ISR members; live valid eligible leaders; once every replica has reported, the longest log
-(S14); else nobody. Among equals the one that leads the fewest partitions, ties in assignment order.
-Unclean election by a topic's choice is not here yet: such a partition waits.
+valid ISR members; live valid eligible leaders; a last resort (`last_resorts`: S14, a human, the
+topic's choice), which leaves a `Recovery`; else nobody. Among equals the one that leads the fewest
+partitions, ties in assignment order.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.ids import NO_BROKER, BrokerId
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
+from tidemark_operator.controller.last_resorts import (
+    NO_REPORTS,
+    Choice,
+    LastResort,
+    Reports,
+    last_resort,
+)
 from tidemark_operator.controller.partition_change import (
     COMMIT_RULE_ISR,
     NOBODY,
     Leadership,
     changed,
 )
+from tidemark_operator.controller.recoveries import Recovery
 from tidemark_operator.controller.standing import Replica, Standings
 
 
 @dataclass(frozen=True, slots=True)
-class Reports:
-    """What replicas said of their logs while their partition had no leader: only then do they
-    still tell the truth. A broker that reported without naming the replica has an empty one."""
+class Evidence:
+    """What is known of one partition beside its slice and how brokers stand."""
 
-    by_broker: Mapping[BrokerId, Mapping[Replica, ReplicaReport]]
-
-    def log_end(self, broker_id: BrokerId, replica: Replica) -> tuple[int, int] | None:
-        """(last epoch, log end offset); None: not reported, or failed."""
-        report = self.by_broker.get(broker_id)
-        if report is None:
-            return None
-        found = report.get(replica)
-        if found is None:
-            return (-1, 0)
-        return None if found.failed else (found.last_epoch, found.log_end_offset)
+    reports: Reports = NO_REPORTS
+    choice: Choice | None = None
+    # Every live replica has been told of this state and could have said that it holds a newer one
+    # (S17): before that a slice may be an old backup, and nobody is made a leader by it.
+    is_confirmed: bool = True
 
 
-NO_REPORTS = Reports({})
+NO_EVIDENCE = Evidence()
 
 
 class LeaderCounts:
@@ -66,8 +66,7 @@ class LeaderCounts:
 @dataclass(frozen=True, slots=True)
 class Election:
     partition: PartitionState
-    # The last resort (S14) was used: a condition has to say so.
-    by_longest_log: bool = False
+    recovery: Recovery | None = None  # a last resort was used: a condition has to say so
 
 
 def settled(
@@ -76,10 +75,10 @@ def settled(
     standings: Standings,
     *,
     leader_counts: LeaderCounts,
-    reports: Reports = NO_REPORTS,
+    evidence: Evidence = NO_EVIDENCE,
 ) -> Election:
     """The same partition value when there is nothing to do."""
-    election = _settled(topic, partition, standings, leader_counts, reports)
+    election = _settled(topic, partition, standings, leader_counts, evidence)
     leader_counts.note(partition, election.partition)
     return election
 
@@ -89,31 +88,50 @@ def _settled(
     partition: PartitionState,
     standings: Standings,
     leader_counts: LeaderCounts,
-    reports: Reports,
+    evidence: Evidence,
 ) -> Election:
     replica = (topic.topic_id, partition.partition)
     in_sync = _remaining_in_sync(topic, partition, standings)
     if _may_keep_leading(partition, in_sync, standings, replica):
         return Election(changed(topic, partition, standings, in_sync_replicas=in_sync))
-
-    candidates = [m for m in in_sync if standings.is_active(m.broker_id, replica)]
-    if not candidates and not in_sync:
-        candidates = _active_eligible(partition, standings, replica)
+    if may_grant(evidence):
+        candidates = [m for m in in_sync if standings.is_active(m.broker_id, replica)]
+        if candidates:
+            leader = _preferred(candidates, partition, leader_counts)
+            return Election(_granted(topic, partition, standings, leader, in_sync))
+        candidates = [] if in_sync else _active_eligible(partition, standings, replica)
         if candidates:
             leader = _preferred(candidates, partition, leader_counts)
             return Election(_granted(topic, partition, standings, leader, (leader,)))
-        longest = _longest_log(topic, partition, standings, reports)
-        if longest is not None:
-            state = _granted(topic, partition, standings, longest, (longest,))
-            return Election(state, by_longest_log=True)
-    if candidates:
-        leader = _preferred(candidates, partition, leader_counts)
-        state = _granted(topic, partition, standings, leader, in_sync)
-        return Election(state)
+        resort = last_resort(topic, partition, standings, evidence.reports, evidence.choice)
+        if resort is not None:
+            return _taken(topic, partition, standings, resort)
     leadership_none = NOBODY if partition.has_leader else None
     return Election(
         changed(topic, partition, standings, in_sync_replicas=in_sync, leadership=leadership_none)
     )
+
+
+def may_grant(evidence: Evidence) -> bool:
+    """S17."""
+    return evidence.is_confirmed
+
+
+def _taken(
+    topic: TopicState, partition: PartitionState, standings: Standings, resort: LastResort
+) -> Election:
+    # Whoever was in sync or eligible proves nothing about the history that begins now.
+    emptied = replace(partition, in_sync_replicas=(), eligible_leaders=())
+    after = _granted(topic, emptied, standings, resort.leader, (resort.leader,))
+    recovery = Recovery(
+        partition.partition,
+        resort.cause,
+        after.leader_epoch,
+        after.leader,
+        resort.start_offset,
+        resort.unheard,
+    )
+    return Election(after, recovery)
 
 
 def preferred_leader_restored(
@@ -138,13 +156,6 @@ def preferred_leader_restored(
     after = _granted(topic, partition, standings, member, partition.in_sync_replicas)
     leader_counts.note(partition, after)
     return after
-
-
-def needs_reports(topic: TopicState, partition: PartitionState, standings: Standings) -> bool:
-    """Nobody leads and no entry is valid: only fresh reports of every replica help (S14)."""
-    replica = (topic.topic_id, partition.partition)
-    entries = partition.in_sync_replicas + partition.eligible_leaders
-    return not partition.has_leader and not any(standings.is_valid(m, replica) for m in entries)
 
 
 def _remaining_in_sync(
@@ -211,30 +222,3 @@ def _preferred(
             partition.replicas.index(member.broker_id),
         ),
     )
-
-
-def _longest_log(
-    topic: TopicState, partition: PartitionState, standings: Standings, reports: Reports
-) -> Member | None:
-    """The replica with the largest (last epoch, log end), if no entry is valid any more, *all*
-    replicas reported, and it is live."""
-    replica = (topic.topic_id, partition.partition)
-    entries = partition.in_sync_replicas + partition.eligible_leaders
-    if any(standings.is_valid(member, replica) for member in entries):
-        return None
-    ends: dict[BrokerId, tuple[int, int]] = {}
-    for broker_id in partition.replicas:
-        end = reports.log_end(broker_id, replica)
-        if end is None:
-            return None  # with one missing, only a human decides (S14)
-        ends[broker_id] = end
-    longest = max(ends.values())
-    for broker_id in partition.replicas:
-        standing = standings.of(broker_id)
-        if (
-            ends[broker_id] == longest
-            and standing is not None
-            and standings.is_active(broker_id, replica)
-        ):
-            return Member(broker_id, standing.broker_epoch)
-    return None

@@ -13,11 +13,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from tidemark_protocol.controller_messages import (
-    AlterPartitionRequest,
-    AlterPartitionResponse,
     HeartbeatRequest,
-    InSyncAnswer,
-    InSyncProposal,
+    HeldEpoch,
     RegisterRequest,
     RegisterResponse,
 )
@@ -26,7 +23,6 @@ from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicI
 
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.image import MetadataImage
-from tidemark_operator.controller.in_sync_replicas import judged
 from tidemark_operator.controller.pool_state import BrokerNotes, PoolState
 from tidemark_operator.controller.producer_id_rounds import round_of
 from tidemark_operator.controller.registration import (
@@ -181,29 +177,6 @@ class PoolController:
                 notes.failed_replicas = failed
                 await self.settle()
 
-    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        async with self.lock:
-            record = self.current(request.broker_id, request.broker_epoch)
-            if record is None:
-                return AlterPartitionResponse(
-                    ErrorCode.STALE_BROKER_EPOCH,
-                    f"broker {request.broker_id}: epoch {request.broker_epoch} is not its"
-                    " registered one: register again",
-                    self.state.controller_epoch,
-                )
-            answers, by_slice = self._sorted_by_slice(request.proposals)
-            judgements = (
-                self._judge_slice(self.state.slices[name], request.broker_id, proposals)
-                for name, proposals in by_slice.items()
-            )
-            for judged_slice in await asyncio.gather(*judgements):
-                answers.extend(judged_slice)
-        return AlterPartitionResponse(
-            ErrorCode.NONE,
-            controller_epoch=self.state.controller_epoch,
-            answers=tuple(answers),
-        )
-
     async def settle_again(self) -> None:
         """What an earlier decision could not finish; writes nothing when all is as it should be."""
         async with self.lock:
@@ -232,6 +205,8 @@ class PoolController:
     def forget_slice(self, value: PartitionSlice) -> None:
         """It is gone from the store: nothing is decided about it and brokers keep what they have
         (S12); its topic shows it as missing."""
+        for state in value.partitions:
+            self.state.note_known(value.topic.topic_id, state, version=self.image.version)
         self.state.slices.pop(value.name, None)
         logger.error("slice is missing", extra={"slice": value.name, "topic": value.topic.topic})
         self._on_change(Change("topic", self.state.pool, value.object_name))
@@ -242,6 +217,18 @@ class PoolController:
     def topic_ids(self) -> tuple[TopicId, ...]:
         names = {value.topic.topic_id: value.name for value in self.state.slices.values()}
         return tuple(sorted(names, key=lambda topic_id: names[topic_id]))
+
+    def note_held(self, held: tuple[HeldEpoch, ...]) -> None:
+        self.note_behind(self.state.note_held(held, version=self.image.version))
+
+    def note_behind(self, slices: tuple[PartitionSlice, ...]) -> None:
+        """S17. It may also be a deposed controller's write that we have not read: read anew."""
+        for value in slices:
+            self.slice_store.unsettle(value)
+            logger.error(
+                "brokers hold epochs above the slice's: restored from a backup?",
+                extra={"pool": self.state.pool, "slice": value.name, "topic": value.topic.topic},
+            )
 
     def load_slice(self, value: PartitionSlice) -> None:
         self._slice_is_durable(value)
@@ -258,6 +245,7 @@ class PoolController:
         epoch is stored, then its report counts (S2, S9)."""
         broker_id, record = request.broker_id, outcome.record
         report = report_of(request)
+        self.note_behind(self.state.note_reported(request.replicas, version=self.image.version))
         notes = BrokerNotes(
             lost_replicas=lost_replicas(report, self.state.assigned(), request),
             lost_below=record.broker_epoch,
@@ -265,6 +253,7 @@ class PoolController:
         if outcome.is_same_life:
             known = self.state.notes_of(broker_id)
             known.lost_replicas, known.lost_below = notes.lost_replicas, notes.lost_below
+            known.report_version = self.state.applied_version(broker_id)
             known.applied_version = -1
         elif stored is not None:
             self.state.notes_of(broker_id).report = None  # of a log as it was before
@@ -286,7 +275,9 @@ class PoolController:
                 "broker registered", extra={**self._fields(broker_id), "clean": outcome.is_clean}
             )
         known = self.state.notes_of(broker_id)
-        known.report, known.reported_at = report, self.state.next_moment()
+        known.report = report
+        if not outcome.is_same_life:
+            known.report_version = self.image.version  # it leads and follows nothing yet
         self.image.set_brokers(self.state.broker_states())
         await self.settle()  # the report may be the last one that an election waited for (S14)
 
@@ -350,64 +341,6 @@ class PoolController:
             self._unsaved_brokers.add(broker_id)
             logger.warning("broker not saved", extra={"broker_id": broker_id, "error": str(error)})
 
-    def _sorted_by_slice(
-        self, proposals: tuple[InSyncProposal, ...]
-    ) -> tuple[list[InSyncAnswer], dict[str, list[InSyncProposal]]]:
-        places = {
-            (value.topic.topic_id, state.partition): value.name
-            for value, state in self.state.served_partitions()
-        }
-        topics = {topic_id for topic_id, _ in places}
-        unknown: list[InSyncAnswer] = []
-        by_slice: dict[str, list[InSyncProposal]] = {}
-        for proposal in proposals:
-            name = places.get((proposal.topic_id, proposal.partition))
-            if name is not None:
-                by_slice.setdefault(name, []).append(proposal)
-                continue
-            is_known_topic = proposal.topic_id in topics
-            error = (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if is_known_topic
-                else ErrorCode.UNKNOWN_TOPIC_ID
-            )
-            unknown.append(InSyncAnswer(proposal.topic_id, proposal.partition, error))
-        return unknown, by_slice
-
-    async def _judge_slice(
-        self, value: PartitionSlice, sender: BrokerId, proposals: list[InSyncProposal]
-    ) -> list[InSyncAnswer]:
-        """Answers from what is stored; none at all if that could not be settled (the leader asks
-        again): an unreadable slice gives no answers (S3)."""
-        answers: list[InSyncAnswer] = []
-
-        def decide(stored: PartitionSlice) -> PartitionSlice:
-            answers.clear()
-            standings = self.state.standings()
-            partitions = {state.partition: state for state in stored.partitions}
-            for proposal in proposals:
-                verdict = judged(
-                    stored.topic,
-                    partitions[proposal.partition],
-                    standings,
-                    sender=sender,
-                    proposal=proposal,
-                )
-                partitions[proposal.partition] = verdict.partition
-                answers.append(
-                    InSyncAnswer(
-                        proposal.topic_id, proposal.partition, verdict.error, verdict.partition
-                    )
-                )
-            return stored.with_partitions(tuple(partitions[n] for n in stored.numbers))
-
-        try:
-            written = await self.slice_store.change(value, decide)
-        except PutOff:
-            self.is_dirty = True
-            return []
-        return answers if written is not None else []
-
     def _differing(
         self, wanted: dict[str, PartitionSlice]
     ) -> list[tuple[str, PartitionSlice, PartitionSlice]]:
@@ -424,7 +357,7 @@ class PoolController:
         return _first_then(value, wanted, unchanged)
 
     def _slice_is_durable(self, value: PartitionSlice) -> None:
-        self.state.note_durable(value)
+        self.state.note_durable(value, version=self.image.version)
         topic_slices = self.state.topic_slices(value.topic.topic_id)
         count = max(each.topic.partition_count for each in topic_slices)
         self.image.set_partitions(
@@ -432,6 +365,7 @@ class PoolController:
             value.partitions,
             is_retained=value.is_retained,
         )
+        self.state.note_leaderless(value, version=self.image.version)
         self._on_change(Change("topic", self.state.pool, value.object_name))
         self._on_image()
 

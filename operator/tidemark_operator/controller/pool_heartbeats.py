@@ -127,9 +127,7 @@ class PoolHeartbeats:
         broker_id = request.broker_id
         if self.decisions.state.brokers[broker_id].is_live:
             self.decisions.sessions.contact(broker_id, self._now_ms())
-        notes = self.decisions.state.notes_of(broker_id)
-        notes.applied_controller_epoch = request.applied_controller_epoch
-        notes.applied_version = request.applied_image_version
+        self._note_applied(request)
         poll = OpenPoll(
             broker_id,
             request.broker_epoch,
@@ -152,6 +150,17 @@ class PoolHeartbeats:
             if self.polls.note_broken(poll) and isinstance(error, asyncio.CancelledError):
                 self.suspect(broker_id, "its poll's connection broke")
             raise
+
+    def _note_applied(self, request: HeartbeatRequest) -> None:
+        """What it has heard, and what it holds above that (S17), are one statement."""
+        state = self.decisions.state
+        had_heard = state.applied_version(request.broker_id) >= 0
+        notes = state.notes_of(request.broker_id)
+        notes.applied_controller_epoch = request.applied_controller_epoch
+        notes.applied_version = request.applied_image_version
+        self.decisions.note_held(request.held_epochs)
+        if not had_heard and state.applied_version(request.broker_id) >= 0:
+            self.decisions.is_dirty = True  # elections may have waited for just this
 
     def suspect(self, broker_id: BrokerId, reason: str) -> None:
         record = self.decisions.state.brokers.get(broker_id)
@@ -229,11 +238,6 @@ class PoolHeartbeats:
                 await self._tasks.decide(self.decisions.drain(broker_id, broker_epoch))
         elif request.wants_to_serve and not record.is_live:
             await self._tasks.decide(self.decisions.activate(broker_id, broker_epoch))
-        if request.held_epochs:
-            logger.error(
-                "a broker holds epochs above the slices': restored from a backup?",
-                extra={"broker_id": broker_id, "held": len(request.held_epochs)},
-            )
 
     def _response(self, poll: OpenPoll) -> HeartbeatResponse:
         state = self.decisions.state
@@ -244,14 +248,15 @@ class PoolHeartbeats:
                 "another process registered under this broker id",
                 state.controller_epoch,
             )
-        if record.is_live and not record.is_stopping and state.wants_report_from(poll.broker_id):
+        notes = state.notes_of(poll.broker_id)
+        push = self.decisions.image.push_for(notes.applied_controller_epoch, poll.applied_version)
+        may_ask = push is None and record.is_live and not record.is_stopping
+        if may_ask and state.wants_report_from(poll.broker_id):
             return HeartbeatResponse(
                 ErrorCode.BROKER_ID_NOT_REGISTERED,
                 "register again: a partition without a leader needs a fresh report (S14)",
                 state.controller_epoch,
             )
-        notes = state.notes_of(poll.broker_id)
-        push = self.decisions.image.push_for(notes.applied_controller_epoch, poll.applied_version)
         return HeartbeatResponse(
             ErrorCode.NONE,
             controller_epoch=state.controller_epoch,

@@ -7,9 +7,11 @@ fence only (a fence is always safe); everything else here is durable.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from tidemark_protocol.controller_messages import BrokerState, ReplicaReport
+from tidemark_protocol.controller_messages import BrokerState, HeldEpoch, ReplicaReport
 from tidemark_protocol.ids import (
+    NO_BROKER,
     NO_EPOCH,
     BrokerEpoch,
     BrokerId,
@@ -20,14 +22,16 @@ from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.controller.broker_record import BrokerRecord
 from tidemark_operator.controller.elections import (
+    Evidence,
     LeaderCounts,
-    Reports,
-    needs_reports,
     preferred_leader_restored,
     settled,
 )
+from tidemark_operator.controller.held_epochs import HeldEpochs, holders_of, rebuilt
+from tidemark_operator.controller.last_resorts import Choice, Reports, needs_reports
 from tidemark_operator.controller.partition_change import changed
 from tidemark_operator.controller.producer_id_rounds import NO_ROUND
+from tidemark_operator.controller.recoveries import Cause, Recovery
 from tidemark_operator.controller.slices import PARTITIONS_PER_SLICE, PartitionSlice, slice_name
 from tidemark_operator.controller.standing import Replica, Standing, Standings
 from tidemark_operator.controller.views import BrokerView, TopicView
@@ -40,7 +44,9 @@ class BrokerNotes:
     applied_controller_epoch: ControllerEpoch = ControllerEpoch(NO_EPOCH)
     applied_version: int = -1
     report: dict[Replica, ReplicaReport] | None = None
-    reported_at: int = -1  # PoolState.next_moment
+    # The image version that was applied when it reported: what stood still by then is as it said.
+    # A process that has just started leads and follows nothing: the newest version.
+    report_version: int = -1
     lost_replicas: frozenset[Replica] = frozenset()
     lost_below: BrokerEpoch = BrokerEpoch(NO_EPOCH)
     failed_replicas: frozenset[Replica] = frozenset()
@@ -56,18 +62,15 @@ class PoolState:
     brokers: dict[BrokerId, BrokerRecord] = field(default_factory=dict)
     notes: dict[BrokerId, BrokerNotes] = field(default_factory=dict)
     slices: dict[str, PartitionSlice] = field(default_factory=dict)
-    leaderless_since: dict[Replica, int] = field(default_factory=dict)  # moments
-    moment: int = 0
-    notices: dict[TopicId, dict[int, str]] = field(default_factory=dict)
+    # Served partitions without a leader: in which leader epoch, and the image version that says so.
+    leaderless_since: dict[Replica, tuple[int, int]] = field(default_factory=dict)
+    held: HeldEpochs = field(default_factory=HeldEpochs)
+    behind: dict[Replica, int] = field(default_factory=dict)  # known to be (S17), and since when
+    choices: dict[Replica, Choice] = field(default_factory=dict)
     highest_producer_id_round: int = NO_ROUND  # beside those of `brokers`: reported, not stored
 
     def notes_of(self, broker_id: BrokerId) -> BrokerNotes:
         return self.notes.setdefault(broker_id, BrokerNotes())
-
-    def next_moment(self) -> int:
-        """Orders reports and losses of leadership; clocks may show both the same millisecond."""
-        self.moment += 1
-        return self.moment
 
     def standings(self, *overriding: Standing) -> Standings:
         standings = {}
@@ -95,40 +98,100 @@ class PoolState:
     def leader_counts(self) -> LeaderCounts:
         return LeaderCounts(partition for _, partition in self.served_partitions())
 
-    def reports_for(self, replica: Replica) -> Reports:
-        """Those taken since the partition has no leader: its logs stand still since then (S14)."""
-        since = self.leaderless_since.get(replica)
-        if since is None:
-            return Reports({})
-        return Reports(
-            {
-                broker_id: notes.report
-                for broker_id, notes in self.notes.items()
-                if notes.report is not None and notes.reported_at > since
-            }
+    def evidence(self, replica: Replica, state: PartitionState) -> Evidence:
+        return Evidence(
+            self._reports_for(replica), self.choices.get(replica), self._is_confirmed(state)
         )
+
+    def _reports_for(self, replica: Replica) -> Reports:
+        """Those of brokers that had heard that nobody leads: their logs stand still (S14)."""
+        since = self.leaderless_since.get(replica)
+        return Reports({} if since is None else self._reports_from(since[1]))
+
+    def _reports_from(self, version: int) -> dict[BrokerId, dict[Replica, ReplicaReport]]:
+        return {
+            broker_id: notes.report
+            for broker_id, notes in self.notes.items()
+            if notes.report is not None and notes.report_version >= version
+        }
+
+    def _is_confirmed(self, state: PartitionState) -> bool:
+        """Each live replica applied a push of ours or registered with us since we took over, so
+        that it said what it holds above the slice (S17)."""
+        return all(
+            record is None or not record.is_live or self._has_heard(broker_id)
+            for broker_id in state.replicas
+            for record in (self.brokers.get(broker_id),)
+        )
+
+    def _has_heard(self, broker_id: BrokerId) -> bool:
+        return self.applied_version(broker_id) >= 0 or self.notes_of(broker_id).report_version >= 0
+
+    def applied_version(self, broker_id: BrokerId) -> int:
+        """Of our images; -1: of none."""
+        notes = self.notes_of(broker_id)
+        is_ours = notes.applied_controller_epoch == self.controller_epoch
+        return notes.applied_version if is_ours else -1
 
     def settled_slice(
         self, value: PartitionSlice, standings: Standings, leader_counts: LeaderCounts
     ) -> PartitionSlice:
-        if value.is_retained:
-            return value.with_partitions(
-                tuple(_stripped(value, state, standings) for state in value.partitions)
-            )
         partitions = []
+        recoveries = {recovery.partition: recovery for recovery in value.recoveries}
         for state in value.partitions:
             replica = (value.topic.topic_id, state.partition)
-            election = settled(
-                value.topic,
-                state,
-                standings,
-                leader_counts=leader_counts,
-                reports=self.reports_for(replica),
-            )
-            if election.by_longest_log:
-                self._note_longest_log(replica, election.partition)
-            partitions.append(election.partition)
-        return value.with_partitions(tuple(partitions))
+            after, recovery = self._settled(value, state, standings, leader_counts)
+            partitions.append(after)
+            recovery = recovery or recoveries.get(state.partition)
+            if recovery is not None:
+                recoveries[state.partition] = recovery.measured(self._reports_of(replica))
+        return value.with_partitions(tuple(partitions)).with_recoveries(
+            tuple(recoveries[number] for number in sorted(recoveries))
+        )
+
+    def _settled(
+        self,
+        value: PartitionSlice,
+        state: PartitionState,
+        standings: Standings,
+        leader_counts: LeaderCounts,
+    ) -> tuple[PartitionState, Recovery | None]:
+        replica = (value.topic.topic_id, state.partition)
+        if self.is_behind(replica, state):
+            return self._rebuilt_when_all_said(replica, state)
+        if value.is_retained:
+            return _stripped(value, state, standings), None
+        election = settled(
+            value.topic,
+            state,
+            standings,
+            leader_counts=leader_counts,
+            evidence=self.evidence(replica, state),
+        )
+        recovery, former = election.recovery, value.recovery_of(state.partition)
+        if recovery is not None and former is not None and former.leader == NO_BROKER:
+            # The rebuild of this partition waited for just this leader (S17).
+            recovery = replace(recovery, cause=former.cause)
+        return election.partition, recovery
+
+    def is_behind(self, replica: Replica, state: PartitionState) -> bool:
+        """S17: nothing is decided by a slice that is older than what somebody holds."""
+        return replica in self.behind and self.held.floor_above(replica, state) is not None
+
+    def _rebuilt_when_all_said(
+        self, replica: Replica, state: PartitionState
+    ) -> tuple[PartitionState, Recovery | None]:
+        floor = self.held.floor_above(replica, state)
+        assert floor is not None, replica
+        said = self._reports_from(floor.noted_at_version)
+        if any(record.is_live and i not in said for i, record in self.brokers.items()):
+            return state, None  # they are asked: `wants_report_from`
+        after = rebuilt(state, floor, holders_of(replica, said))
+        return after, Recovery(state.partition, Cause.RESTORED, after.leader_epoch)
+
+    def _reports_of(self, replica: Replica) -> list[ReplicaReport]:
+        reports = (notes.report for notes in self.notes.values() if notes.report is not None)
+        return [report[replica] for report in reports if replica in report]
 
     def balanced_slice(
         self, value: PartitionSlice, standings: Standings, leader_counts: LeaderCounts
@@ -137,36 +200,119 @@ class PoolState:
             return value
         return value.with_partitions(
             tuple(
-                preferred_leader_restored(
+                state
+                if self.is_behind((value.topic.topic_id, state.partition), state)
+                else preferred_leader_restored(
                     value.topic, state, standings, leader_counts=leader_counts
                 )
                 for state in value.partitions
             )
         )
 
-    def note_durable(self, value: PartitionSlice) -> None:
-        """This slice is what is stored now."""
+    def note_durable(self, value: PartitionSlice, *, version: int) -> None:
+        """This slice is what is stored now. `version`: of the image, before it says so.
+
+        What was durable once is never undone, but by a backup put in its place (S17)."""
+        former = self.slices.get(value.name)
+        if former is not None and former.topic.topic_id == value.topic.topic_id:
+            now = {state.partition: state for state in value.partitions}
+            for state in former.partitions:
+                after = now.get(state.partition, state)
+                if _is_older(after, state):
+                    self.note_known(value.topic.topic_id, state, version=version)
         self.slices[value.name] = value
-        moment = self.next_moment()
+        for state in value.partitions:
+            self._note_behind((value.topic.topic_id, state.partition), state)
+
+    def note_known(self, topic_id: TopicId, state: PartitionState, *, version: int) -> None:
+        replica = (topic_id, state.partition)
+        self.held.note(replica, state.leader_epoch, state.partition_epoch, version=version)
+
+    def note_held(self, held: Iterable[HeldEpoch], *, version: int) -> tuple[PartitionSlice, ...]:
+        """Slices that are found to be behind by it."""
+        found: dict[str, PartitionSlice] = {}
+        for each in held:
+            self.held.note_held(each, version=version)
+            place = self._place_of((each.topic_id, each.partition))
+            if place is not None and self._note_behind((each.topic_id, each.partition), place[1]):
+                found[place[0].name] = place[0]
+        return tuple(found.values())
+
+    def note_reported(
+        self, reports: Iterable[ReplicaReport], *, version: int
+    ) -> tuple[PartitionSlice, ...]:
+        """The same, of logs found at a start."""
+        reports = tuple(reports)
+        self.held.note_reports(reports, version=version)
+        found: dict[str, PartitionSlice] = {}
+        ids = {(report.topic_id, report.partition) for report in reports}
+        for value in self.slices.values():
+            for state in value.partitions:
+                replica = (value.topic.topic_id, state.partition)
+                if replica in ids and self._note_behind(replica, state):
+                    found[value.name] = value
+        return tuple(found.values())
+
+    def _place_of(self, replica: Replica) -> tuple[PartitionSlice, PartitionState] | None:
+        for value in self.slices.values():
+            if value.topic.topic_id == replica[0]:
+                for state in value.partitions:
+                    if state.partition == replica[1]:
+                        return value, state
+        return None
+
+    def _note_behind(self, replica: Replica, state: PartitionState) -> bool:
+        """Whether that is news."""
+        floor = self.held.floor_above(replica, state)
+        if floor is None:
+            self.behind.pop(replica, None)
+            return False
+        is_news = self.behind.get(replica) != floor.noted_at_version
+        self.behind[replica] = floor.noted_at_version
+        return is_news
+
+    def note_leaderless(self, value: PartitionSlice, *, version: int) -> None:
+        """`version`: of the image, which says so already."""
         for state in value.partitions:
             replica = (value.topic.topic_id, state.partition)
-            if state.has_leader:
+            if state.has_leader or value.is_retained:
                 self.leaderless_since.pop(replica, None)
-            else:
-                self.leaderless_since.setdefault(replica, moment)
+                self.choices.pop(replica, None)
+                continue
+            since = self.leaderless_since.get(replica)
+            if since is None or since[0] != state.leader_epoch:
+                self.leaderless_since[replica] = (state.leader_epoch, version)
+
+    def forget_topic(self, topic_id: TopicId) -> None:
+        self.held.forget(topic_id)
+        known: tuple[dict[Replica, Any], ...] = (self.leaderless_since, self.choices, self.behind)
+        for notes in known:
+            for replica in [replica for replica in notes if replica[0] == topic_id]:
+                del notes[replica]
 
     def wants_report_from(self, broker_id: BrokerId) -> bool:
-        """A live broker whose report of a leaderless partition is older than its leaderlessness."""
-        if not self.leaderless_since:
+        """A live broker that has heard of all, and whose report of a partition without a leader is
+        from before that; or of any, while a slice is behind (S17)."""
+        reported, applied = self.notes_of(broker_id).report_version, self.applied_version(broker_id)
+        if any(reported < version <= applied for version in self.behind.values()):
+            return True
+        waiting = {
+            replica
+            for replica, (_, version) in self.leaderless_since.items()
+            if reported < version <= applied
+        }
+        if not waiting:
             return False
-        notes = self.notes_of(broker_id)
         standings = self.standings()
         return any(
-            not partition.has_leader
+            (value.topic.topic_id, partition.partition) in waiting
             and broker_id in partition.replicas
-            and needs_reports(value.topic, partition, standings)
-            and notes.reported_at
-            < self.leaderless_since.get((value.topic.topic_id, partition.partition), 0)
+            and needs_reports(
+                value.topic,
+                partition,
+                standings,
+                self.choices.get((value.topic.topic_id, partition.partition)),
+            )
             for value, partition in self.served_partitions()
         )
 
@@ -257,16 +403,12 @@ class PoolState:
             missing_slices=tuple(
                 slice_name(newest.object_name, index) for index in expected if index not in present
             ),
-            notices=tuple(self.notices.get(topic_id, {}).values()),
+            notices=tuple(recovery.sentence for value in slices for recovery in value.recoveries),
         )
 
-    def _note_longest_log(self, replica: Replica, state: PartitionState) -> None:
-        topic_id, number = replica
-        self.notices.setdefault(topic_id, {})[number] = (
-            f"partition {number}: no replica could prove that it has every committed record;"
-            f" the longest log, on broker {state.leader}, was taken in leader epoch"
-            f" {state.leader_epoch}"
-        )
+
+def _is_older(state: PartitionState, than: PartitionState) -> bool:
+    return state.leader_epoch < than.leader_epoch or state.partition_epoch < than.partition_epoch
 
 
 def _stripped(value: PartitionSlice, state: PartitionState, standings: Standings) -> PartitionState:

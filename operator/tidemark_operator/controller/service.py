@@ -29,6 +29,7 @@ from tidemark_protocol.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import TopicState
 
 from tidemark_operator.controller import producer_ids, topics
+from tidemark_operator.controller.alter_partition import alter_partition
 from tidemark_operator.controller.pool_heartbeats import PoolEnvironment, PoolHeartbeats
 from tidemark_operator.controller.probe import ProbeVerdict
 from tidemark_operator.controller.settings import ControllerSettings
@@ -266,7 +267,7 @@ class ControllerService:
                 ErrorCode.STALE_BROKER_EPOCH, "register first", controller_epoch=epoch
             )
         try:
-            return await self.decide(pool.decisions.alter_partition(request))
+            return await self.decide(alter_partition(pool.decisions, request))
         except (NotLeading, Deposed):
             return AlterPartitionResponse(ErrorCode.NOT_CONTROLLER)
 

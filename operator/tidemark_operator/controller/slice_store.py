@@ -98,7 +98,7 @@ class SliceStore:
                 # Conflict: read again, decide again. OutcomeUnknown, and any error that does not
                 # promise that nothing was written: the same (S3).
                 logger.warning("slice write not settled", extra=_fields(value, error))
-                self._unsettle(value)
+                self.unsettle(value)
         raise PutOff(f"slice {value.name}: not settled in {self._settings.write_attempts} attempts")
 
     async def create(self, value: PartitionSlice) -> PartitionSlice:
@@ -127,9 +127,14 @@ class SliceStore:
         try:
             await self._store.delete(PARTITION_SLICE, namespace, value.name, uid=value.uid or None)
         except StoreError:
-            self._unsettle(value)
+            self.unsettle(value)
             raise
         self._unsettled.discard(value.name)
+
+    def unsettle(self, value: PartitionSlice) -> None:
+        """Nothing may be said of it before it is read again."""
+        self._unsettled.add(value.name)
+        self._on_unknown(value)
 
     def remember_broker(self, broker_id: BrokerId, item: Object) -> None:
         self._broker_objects[broker_id] = item
@@ -164,7 +169,7 @@ class SliceStore:
         try:
             item = await self._store.replace(PARTITION_SLICE, slice_object(stamped))
         except BaseException:  # also when cancelled: it may have been written (S3)
-            self._unsettle(current)
+            self.unsettle(current)
             raise
         return self._durable(read_slice(item))
 
@@ -249,10 +254,6 @@ class SliceStore:
         self._unsettled.discard(value.name)
         self._on_durable(value)
         return value
-
-    def _unsettle(self, value: PartitionSlice) -> None:
-        self._unsettled.add(value.name)
-        self._on_unknown(value)
 
 
 def _stamped(value: PartitionSlice, controller_epoch: ControllerEpoch) -> PartitionSlice:

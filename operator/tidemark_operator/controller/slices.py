@@ -14,6 +14,7 @@ from tidemark_protocol.ids import (
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
+    Offset,
     PartitionEpoch,
     TopicId,
 )
@@ -21,6 +22,7 @@ from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.producer_id_rounds import NO_ROUND
+from tidemark_operator.controller.recoveries import Cause, Recovery
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE, Object
 
 PARTITIONS_PER_SLICE = 128
@@ -44,10 +46,17 @@ class PartitionSlice:
     partitions: tuple[PartitionState, ...]
     resource_version: str = ""
     uid: str = ""
+    topic_object: str = ""  # "": as the slices' names say
+    recoveries: tuple[Recovery, ...] = ()  # the last one of each partition that had any
 
     @property
     def object_name(self) -> str:
-        """metadata.name of the Topic."""
+        """metadata.name of the Topic. One that adopted the data may be named otherwise."""
+        return self.topic_object or self.name_prefix
+
+    @property
+    def name_prefix(self) -> str:
+        """Of the topic's slices: the name of the Topic that they were made for."""
         return self.name.rpartition("-")[0]
 
     @property
@@ -61,9 +70,15 @@ class PartitionSlice:
     def with_partitions(self, partitions: tuple[PartitionState, ...]) -> "PartitionSlice":
         return self if partitions == self.partitions else replace(self, partitions=partitions)
 
+    def with_recoveries(self, recoveries: tuple[Recovery, ...]) -> "PartitionSlice":
+        return self if recoveries == self.recoveries else replace(self, recoveries=recoveries)
 
-def slice_name(object_name: str, index: int) -> str:
-    return f"{object_name}-{index}"
+    def recovery_of(self, partition: int) -> Recovery | None:
+        return next((each for each in self.recoveries if each.partition == partition), None)
+
+
+def slice_name(name_prefix: str, index: int) -> str:
+    return f"{name_prefix}-{index}"
 
 
 def split_pool(pool: str) -> tuple[str, str]:
@@ -111,6 +126,7 @@ def slice_object(value: PartitionSlice) -> Object:
         "partitionCount": topic.partition_count,
         "controllerEpoch": value.controller_epoch,
         "partitions": [_partition_json(state) for state in value.partitions],
+        "recoveries": [_recovery_json(recovery) for recovery in value.recoveries],
     }
 
 
@@ -137,6 +153,8 @@ def read_slice(item: Object) -> PartitionSlice:
             partitions=tuple(_read_partition(state) for state in item["partitions"]),
             resource_version=metadata["resourceVersion"],
             uid=metadata.get("uid", ""),
+            topic_object=item.get("topicObject", ""),
+            recoveries=tuple(_read_recovery(each) for each in item.get("recoveries", [])),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedObject(f"{place}: {type(error).__name__} {error}") from error
@@ -267,3 +285,29 @@ def _member_json(member: Member) -> dict[str, int]:
 
 def _read_member(item: dict[str, Any]) -> Member:
     return Member(BrokerId(int(item["id"])), BrokerEpoch(int(item["epoch"])))
+
+
+def _recovery_json(recovery: Recovery) -> dict[str, Any]:
+    return {
+        "partition": recovery.partition,
+        "cause": recovery.cause.value,
+        "leaderEpoch": recovery.leader_epoch,
+        "leader": recovery.leader,
+        "startOffset": recovery.start_offset,
+        "unheard": list(recovery.unheard),
+        "lostRecords": recovery.lost_records,
+        "lostCommitted": recovery.lost_committed,
+    }
+
+
+def _read_recovery(item: dict[str, Any]) -> Recovery:
+    return Recovery(
+        partition=int(item["partition"]),
+        cause=Cause(item["cause"]),
+        leader_epoch=LeaderEpoch(int(item["leaderEpoch"])),
+        leader=BrokerId(int(item["leader"])),
+        start_offset=Offset(int(item["startOffset"])),
+        unheard=tuple(BrokerId(int(number)) for number in item.get("unheard", [])),
+        lost_records=int(item.get("lostRecords", 0)),
+        lost_committed=int(item.get("lostCommitted", 0)),
+    )

@@ -109,9 +109,7 @@ async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool) -> No
             await pool.slice_store.delete(value)
             pool.state.slices.pop(value.name, None)
         if not retain:
-            pool.state.notices.pop(topic_id, None)
-            for replica in [r for r in pool.state.leaderless_since if r[0] == topic_id]:
-                del pool.state.leaderless_since[replica]
+            pool.state.forget_topic(topic_id)
             pool.delete_from_image(topic_id)
 
 

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from tidemark_operator.controller.elections import LeaderCounts, Reports, settled
+from tidemark_operator.controller.elections import Evidence, LeaderCounts, settled
+from tidemark_operator.controller.last_resorts import Choice, Reports
 from tidemark_operator.controller.standing import Standing, Standings
 from tidemark_protocol.controller_messages import InSyncProposal, ReplicaReport
 from tidemark_protocol.ids import (
@@ -86,13 +87,14 @@ def after(
     of: TopicState | None = None,
     counts: LeaderCounts | None = None,
     reports: Reports | None = None,
+    choice: Choice | None = None,
 ) -> PartitionState:
     return settled(
         of or topic(),
         state,
         brokers,
         leader_counts=counts or LeaderCounts([state]),
-        reports=reports or Reports({}),
+        evidence=Evidence(reports or Reports({}), choice),
     ).partition
 
 

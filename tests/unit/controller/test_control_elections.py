@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from tidemark_operator.controller.elections import (
     LeaderCounts,
-    Reports,
     preferred_leader_restored,
 )
+from tidemark_operator.controller.last_resorts import Reports
 from tidemark_operator.controller.partition_change import NOBODY, changed
 from tidemark_operator.controller.standing import Standing
 from tidemark_protocol.ids import BrokerId

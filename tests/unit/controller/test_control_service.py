@@ -192,6 +192,8 @@ def test_after_take_over_a_refused_probe_fences_at_once() -> None:
         rig.probe.verdicts["0-a"] = ProbeVerdict.REFUSED
         rig.service.suspect(POOL, BrokerId(0), "pod vanished")
         await settle()
+        assert not rig.partition().has_leader
+        await rig.advance(100, *rig.brokers[1:])  # nobody of them holds a newer state (S17)
         assert rig.partition().leader == 1
 
     run(scenario)

@@ -1,0 +1,138 @@
+"""Who leads when no valid entry is live: what remains before nobody does (S14, architecture 6).
+
+In this order: once *every* replica has reported and no entry is valid, the longest log of all;
+whom a human named; where the topic allows unclean election, the longest log among the live. Never
+merely the first alive. All three go by fresh reports alone: of logs that stand still since the
+partition has no leader. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark_protocol.controller_messages import ReplicaReport
+from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+
+from tidemark_operator.controller.recoveries import Cause
+from tidemark_operator.controller.standing import Replica, Standings
+
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+
+LogEnd = tuple[int, int]  # (last epoch, log end offset): which log is the longest
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """What replicas said of their logs while their partition had no leader: only then do they
+    still tell the truth. A broker that reported without naming the replica has an empty one."""
+
+    by_broker: Mapping[BrokerId, Mapping[Replica, ReplicaReport]]
+
+    def log_end(self, broker_id: BrokerId, replica: Replica) -> LogEnd | None:
+        """(last epoch, log end offset); None: not reported, or failed."""
+        report = self.by_broker.get(broker_id)
+        if report is None:
+            return None
+        found = report.get(replica)
+        if found is None:
+            return (-1, 0)
+        return None if found.failed else (found.last_epoch, found.log_end_offset)
+
+
+NO_REPORTS = Reports({})
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A human's: that broker shall lead, whatever is lost. It counts while the partition has no
+    leader and the leader epoch is that one, so it can never come true twice."""
+
+    partition: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class LastResort:
+    leader: Member
+    cause: Cause
+    start_offset: Offset
+    unheard: tuple[BrokerId, ...] = ()
+
+
+def last_resort(
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    reports: Reports,
+    choice: Choice | None,
+) -> LastResort | None:
+    replica = (topic.topic_id, partition.partition)
+    ends = {
+        broker_id: end
+        for broker_id in partition.replicas
+        if (end := reports.log_end(broker_id, replica)) is not None
+    }
+    unheard = tuple(broker_id for broker_id in partition.replicas if broker_id not in ends)
+    active = tuple(b for b in partition.replicas if standings.is_active(b, replica))
+    if may_take_longest_of_all(partition, standings, replica, unheard):
+        longest = max(ends.values())
+        leaders = tuple(b for b in active if ends[b] == longest)
+        return _by(leaders[0], Cause.ALL_UNCLEAN, ends, standings) if leaders else None
+    if choice is not None and is_chosen(choice, partition) and choice.leader in active:
+        if choice.leader in ends:
+            return _by(choice.leader, Cause.CHOSEN, ends, standings, unheard)
+        return None  # it is asked for its report first: what is lost is to be known
+    if allows_unclean_election(topic) and active and all(b in ends for b in active):
+        best = max(active, key=lambda b: (ends[b], -partition.replicas.index(b)))
+        return _by(best, Cause.UNCLEAN, ends, standings, unheard)
+    return None
+
+
+def may_take_longest_of_all(
+    partition: PartitionState,
+    standings: Standings,
+    replica: Replica,
+    unheard: tuple[BrokerId, ...],
+) -> bool:
+    """S14: with one replica missing, only a human decides; a valid entry is waited for."""
+    return not unheard and not has_valid_entry(partition, standings, replica)
+
+
+def has_valid_entry(partition: PartitionState, standings: Standings, replica: Replica) -> bool:
+    entries = partition.in_sync_replicas + partition.eligible_leaders
+    return any(standings.is_valid(member, replica) for member in entries)
+
+
+def is_chosen(choice: Choice, partition: PartitionState) -> bool:
+    return not partition.has_leader and choice.leader_epoch == partition.leader_epoch
+
+
+def allows_unclean_election(topic: TopicState) -> bool:
+    return topic.config.get(UNCLEAN_ELECTION, "false") == "true"
+
+
+def needs_reports(
+    topic: TopicState, partition: PartitionState, standings: Standings, choice: Choice | None
+) -> bool:
+    """Nobody leads, and only fresh reports help: no entry is valid (S14), or it is said that a
+    valid one that is away need not be waited for."""
+    if partition.has_leader:
+        return False
+    if choice is not None and is_chosen(choice, partition):
+        return True
+    replica = (topic.topic_id, partition.partition)
+    return allows_unclean_election(topic) or not has_valid_entry(partition, standings, replica)
+
+
+def _by(
+    broker_id: BrokerId,
+    cause: Cause,
+    ends: Mapping[BrokerId, LogEnd],
+    standings: Standings,
+    unheard: tuple[BrokerId, ...] = (),
+) -> LastResort:
+    standing = standings.of(broker_id)
+    assert standing is not None, broker_id  # it is active
+    leader = Member(broker_id, standing.broker_epoch)
+    return LastResort(leader, cause, Offset(ends[broker_id][1]), unheard)

@@ -1,0 +1,80 @@
+"""What is known of an election that no entry of the slice could justify: durable, beside its cause.
+
+Such a leader may lack acknowledged records, so the partition says for ever by whom it was taken
+up, from which offset, and how much of other replicas' logs that cost, as far as these have
+reported since. Pure; kept in the slice, in the same write as the election itself.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from tidemark_protocol.controller_messages import ReplicaReport
+from tidemark_protocol.ids import NO_BROKER, BrokerId, LeaderEpoch, Offset
+
+
+class Cause(Enum):
+    ALL_UNCLEAN = "AllUnclean"  # S14: every replica reported, none could prove anything
+    UNCLEAN = "Unclean"  # the topic's choice: unclean.leader.election.enable
+    CHOSEN = "Chosen"  # a human named the broker
+    RESTORED = "Restored"  # S17: the slice was older than what brokers held
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """`leader_epoch`: from which the new history counts. Nobody leads it yet: NO_BROKER, -1."""
+
+    partition: int
+    cause: Cause
+    leader_epoch: LeaderEpoch
+    leader: BrokerId = NO_BROKER
+    start_offset: Offset = Offset(-1)
+    unheard: tuple[BrokerId, ...] = ()  # replicas whose logs nobody knew
+    lost_records: int = 0  # in logs of former epochs at or past `start_offset`, as reported so far
+    lost_committed: int = 0  # those below a high watermark: acknowledged or read, maybe
+
+    def led_by(
+        self, leader: BrokerId, leader_epoch: LeaderEpoch, start_offset: Offset
+    ) -> "Recovery":
+        return replace(self, leader=leader, leader_epoch=leader_epoch, start_offset=start_offset)
+
+    def measured(self, reports: Iterable[ReplicaReport]) -> "Recovery":
+        """With what these logs of former epochs hold past the start. Never less than before."""
+        if self.leader == NO_BROKER:
+            return self
+        lost, committed = self.lost_records, self.lost_committed
+        for report in reports:
+            if report.failed or report.last_epoch >= self.leader_epoch:
+                continue
+            lost = max(lost, report.log_end_offset - self.start_offset)
+            committed = max(committed, report.high_watermark - self.start_offset)
+        if (lost, committed) == (self.lost_records, self.lost_committed):
+            return self
+        return replace(self, lost_records=lost, lost_committed=committed)
+
+    @property
+    def sentence(self) -> str:
+        """For the Topic's condition."""
+        text = f"partition {self.partition}: {_REASONS[self.cause]}"
+        if self.leader == NO_BROKER:
+            return f"{text}; it waits for a leader in epoch {self.leader_epoch}"
+        text += (
+            f"; broker {self.leader} leads since leader epoch {self.leader_epoch} from offset"
+            f" {self.start_offset}; {self.lost_records} records past it were found in other logs"
+            f" and are lost, {self.lost_committed} of them below a high watermark"
+        )
+        if self.unheard:
+            names = ", ".join(map(str, self.unheard))
+            text += f"; brokers {names} had not reported, what they hold past it is lost too"
+        return text
+
+
+_REASONS = {
+    Cause.ALL_UNCLEAN: "no replica could prove that it has every committed record, so the longest"
+    " log of all was taken",
+    Cause.UNCLEAN: "no safe replica was live and the topic allows unclean election, so the longest"
+    " log of those live was taken",
+    Cause.CHOSEN: "a human chose its leader",
+    Cause.RESTORED: "its slice was older than what brokers held (restored from a backup?), so it"
+    " was rebuilt",
+}
