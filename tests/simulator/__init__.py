@@ -1,0 +1,1 @@
+"""The whole system in one thread: production processes, one seed, virtual time."""

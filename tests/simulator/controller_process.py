@@ -1,0 +1,215 @@
+"""An operator of the simulated cluster: ControllerService, its Lease, and the wishes for topics.
+
+Production code but for the reconcilers: what Topic objects would ask for stands in
+`World.topics`, and a small loop here brings the controller to it while this one leads.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import msgspec
+from tidemark_operator.controller.api import broker_calls
+from tidemark_operator.controller.clock import MonotonicClock
+from tidemark_operator.controller.placement import TooFewBrokers, place
+from tidemark_operator.controller.probe import ProbeVerdict
+from tidemark_operator.controller.service import (
+    ControllerService,
+    ControllerSettings,
+    NoLiveReplica,
+    NotLeading,
+    SliceMissing,
+    TopicUnknown,
+)
+from tidemark_operator.lease import ControllerLease, LeaseSettings
+from tidemark_operator.stores.object_store import StoreError
+from tidemark_protocol.controller_messages import Endpoints
+from tidemark_protocol.ids import TopicId
+from tidemark_protocol.partition_state import TopicState
+
+from tests.simulator.broker_process import HEALTH_PATH
+from tests.simulator.clock import MachineClock
+from tests.simulator.messages import MessageServer, RequestFailed, request
+from tests.simulator.processes import Machine, SimulatedProcess
+
+if TYPE_CHECKING:
+    from tests.simulator.world import World
+
+CONTROLLER_PORT = 8070
+RECONCILE_SECONDS = 0.2
+TERMINATED_AFTER_US = 500_000  # until the kubelet has said so
+
+
+@dataclass
+class TopicWish:
+    """A Topic object: what its user wants, and what its status remembers."""
+
+    topic: str
+    topic_id: TopicId
+    partitions: int
+    replication_factor: int
+    commit_rule: str = "MinInsync"
+    flush: str = "Os"
+    config: dict[str, str] = field(default_factory=dict)
+    is_deleted: bool = False
+    had_slices: bool = False
+    is_gone: bool = False  # deleted, and the controller said so
+
+
+class LeaseClock:
+    def __init__(self, clock: MachineClock) -> None:
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        return self._clock.monotonic_us() // 1000
+
+    def wall_time(self) -> str:
+        moment = datetime.fromtimestamp(self._clock.wall_us() / 1e6, UTC)
+        return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class MessageProbe:
+    """`Probe`, with HttpProbe's verdicts."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+
+    async def __call__(self, endpoints: Endpoints, incarnation: str) -> ProbeVerdict:
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                body = await request(endpoints.host, endpoints.http_port, HEALTH_PATH, b"")
+        except ConnectionRefusedError:
+            return ProbeVerdict.REFUSED
+        except (TimeoutError, OSError, RequestFailed):
+            return ProbeVerdict.NO_ANSWER
+        found = msgspec.json.decode(body)["incarnation"]
+        return ProbeVerdict.ALIVE if found == incarnation else ProbeVerdict.REFUSED
+
+
+class ControllerSlot:
+    """One replica of the operator's Deployment."""
+
+    def __init__(self, number: int, world: "World") -> None:
+        self.name = f"controller-{number}"
+        self.host = f"10.1.{number}.1"
+        self.machine = Machine(self.name, world.timeline, world.network, world.random)
+        self.machine.add_host(self.host)
+        self.process: SimulatedProcess | None = None
+        self.service: ControllerService | None = None  # of the live process
+        self.lease: ControllerLease | None = None
+        self.ended_at_us = 0
+        self.is_held_down = False
+        self._world = world
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name}/{self.name}-uid"
+
+    @property
+    def is_leading(self) -> bool:
+        return self.service is not None and self.service.is_leading
+
+    def start(self) -> None:
+        if self.process is not None or self.is_held_down or not self.machine.is_up:
+            return
+        process = SimulatedProcess(
+            self.name, self.machine, self.host, self._world, ended=self._ended
+        )
+        self.process = process
+        process.start(self._run)
+        self._world.note(self.name, "started")
+
+    def _ended(self, process: SimulatedProcess) -> None:
+        self.process = self.service = self.lease = None
+        self.ended_at_us = self._world.timeline.now_us
+        self.start_later()
+
+    def start_later(self) -> None:
+        world = self._world
+        if self.machine.is_up and not self.is_held_down:
+            world.timeline.after(world.random.randint(300_000, 2_000_000), self.start)
+
+    async def _run(self) -> int:
+        world = self._world
+        address = f"{self.host}:{CONTROLLER_PORT}"
+        store = world.store.client()
+        settings = ControllerSettings(advertised_address=address)
+        service = ControllerService(
+            store,
+            settings=settings,
+            clock=MonotonicClock(),
+            probe=MessageProbe(settings.probe_timeout_ms),
+            on_change=lambda change: None,
+            new_uuid=lambda: UUID(int=world.random.getrandbits(128), version=4),
+        )
+        lease = ControllerLease(
+            store,
+            self.identity,
+            address,
+            leader=service,
+            clock=LeaseClock(self.machine.clock),
+            settings=LeaseSettings(world.namespace),
+            is_holder_terminated=world.is_controller_terminated,
+        )
+        self.service, self.lease = service, lease
+        messages = MessageServer(broker_calls(service), world.controller_faults, world.random)
+        await messages.start(self.host, CONTROLLER_PORT)
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(15, stop.set)
+        async with asyncio.TaskGroup() as tasks:
+            leading = tasks.create_task(lease.run(), name="lease")
+            topics = tasks.create_task(self._reconcile(service), name="reconcile")
+            await stop.wait()
+            leading.cancel()
+            topics.cancel()
+        return 0
+
+    async def _reconcile(self, service: ControllerService) -> None:
+        while True:
+            await asyncio.sleep(RECONCILE_SECONDS)
+            for wish in tuple(self._world.topics):
+                if not service.is_leading:
+                    break
+                try:
+                    await self._bring_about(service, wish)
+                except (NotLeading, StoreError, NoLiveReplica, TooFewBrokers, TopicUnknown):
+                    continue  # tried again
+                except SliceMissing as error:
+                    self._world.note(self.name, f"topic {wish.topic}: {error}")
+
+    async def _bring_about(self, service: ControllerService, wish: TopicWish) -> None:
+        pool = self._world.pool
+        if wish.is_deleted:
+            if not wish.is_gone:
+                await service.delete_topic(pool, wish.topic_id, retain=False)
+                wish.is_gone = True
+                self._world.note(self.name, f"topic {wish.topic} deleted ({wish.topic_id})")
+            return
+        if pool not in service.pools():
+            return
+        wanted = TopicState(
+            wish.topic,
+            wish.topic_id,
+            wish.partitions,
+            wish.replication_factor,
+            wish.commit_rule,
+            wish.flush,
+            dict(wish.config),
+        )
+        view = service.topic(pool, wish.topic_id)
+        if view is None:
+            ids = [broker.broker_id for broker in service.brokers(pool)]
+            await service.create_topic(
+                pool,
+                wanted,
+                place(wish.partitions, wish.replication_factor, ids),
+                had_slices=wish.had_slices,
+                deletion_policy="Delete",
+            )
+            wish.had_slices = True
+            self._world.note(self.name, f"topic {wish.topic} created ({wish.topic_id})")
+        elif view.topic.config != wanted.config:
+            await service.update_topic(pool, wanted)
+            self._world.note(self.name, f"topic {wish.topic} configured: {wanted.config}")

@@ -1,0 +1,286 @@
+"""One machine's volume, and the `Disk` of each process that has it mounted.
+
+A volume can be slow, full, failing, or lose a write-back (a failed sync that later reports clean).
+Each call is a point at which the process may be killed or the power cut: `crash_in` counts down
+calls, also those in the middle of one worker's job.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+from tidemark_broker.storage.disk import Buffer, DiskFile, HeldLock
+
+from tests.simulator.disk_image import DirectoryNode, DiskImage, FileNode, missing
+from tests.simulator.loop import ProcessDied
+
+
+class Mounter(Protocol):
+    """The process on whose behalf a call is made."""
+
+    is_alive: bool
+    process_id: int
+
+    def spend(self, microseconds: int) -> None:
+        """The calling thread is stuck for so long."""
+        ...
+
+
+class Volume:
+    def __init__(
+        self, chance: Random, now_us: Callable[[], int], wall_us: Callable[[], int]
+    ) -> None:
+        self.image = DiskImage()
+        self.holders: dict[FileNode, Mounter] = {}  # of locks
+        self.space_bytes: int | None = None  # left; None: no limit
+        self.slow_until_us = 0
+        self.slow_call_us = 0  # the most that one call takes while slow
+        self.failing: dict[str, int] = {}  # read, write, sync: how many of the next calls
+        self.syncs_lost = 0
+        self._loses_write_back = 0
+        self._crash_countdown = 0
+        self._crash: Callable[[], None] | None = None
+        self._chance = chance
+        self._now_us = now_us
+        self.wall_us = wall_us
+
+    @property
+    def is_slow(self) -> bool:
+        return self.slow_until_us > self._now_us()
+
+    def crash_in(self, calls: int, crash: Callable[[], None]) -> None:
+        """`crash` is called in the middle of the so-manieth call from now; that call has not
+        happened, and raises ProcessDied if its process is dead then."""
+        self._crash_countdown, self._crash = calls, crash
+
+    def lose_write_backs(self, count: int) -> None:
+        """So many of the next syncs fail, and what they should have written counts as clean."""
+        self._loses_write_back = count
+
+    def lose_power(self) -> dict[str, str]:
+        self.holders.clear()
+        self._crash = None
+        self.failing.clear()
+        return self.image.lose_power(self._chance)
+
+    def release_locks(self, holder: Mounter) -> None:
+        for node in [node for node, held_by in self.holders.items() if held_by is holder]:
+            del self.holders[node]
+
+    def flip_bit(self, wanted: Callable[[str], bool]) -> str:
+        """In a file whose path is wanted; "" if there is none with data."""
+        files = [
+            (path, node)
+            for path, node in self.image.nodes()
+            if isinstance(node, FileNode) and node.data and wanted(path)
+        ]
+        if not files:
+            return ""
+        path, node = self._chance.choice(files)
+        position = self._chance.randrange(len(node.data))
+        node.data[position] ^= 1 << self._chance.randrange(8)
+        return f"{path}@{position}"
+
+    # ---- for SimulatedDisk
+
+    def enter(self, kind: str, mounter: Mounter) -> None:
+        """Every system call begins here. Raises ProcessDied, OSError."""
+        if self._crash is not None:
+            self._crash_countdown -= 1
+            if self._crash_countdown <= 0:
+                crash, self._crash = self._crash, None
+                crash()
+        if not mounter.is_alive:
+            raise ProcessDied
+        if self.slow_call_us and self.is_slow:
+            mounter.spend(self._chance.randrange(self.slow_call_us))
+        if self.failing and self.failing.get(kind, 0) > 0:
+            self.failing[kind] -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def take_space(self, wanted_bytes: int) -> int:
+        """How much of a growth fits. Raises OSError when nothing does."""
+        if self.space_bytes is None or wanted_bytes <= 0:
+            return wanted_bytes
+        granted = min(wanted_bytes, self.space_bytes)
+        if granted == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.space_bytes -= granted
+        return granted
+
+    def give_space(self, freed_bytes: int) -> None:
+        if self.space_bytes is not None:
+            self.space_bytes += freed_bytes
+
+    def sync(self, node: FileNode) -> None:
+        if self._loses_write_back > 0 and node.changes:
+            self._loses_write_back -= 1
+            self.syncs_lost += 1
+            node.lose_write_back()
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        node.sync()
+
+
+class SimulatedFile:
+    def __init__(self, volume: Volume, mounter: Mounter, node: FileNode) -> None:
+        self._volume = volume
+        self._mounter = mounter
+        self._node = node
+
+    def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
+        volume, node = self._volume, self._node
+        volume.enter("write", self._mounter)
+        data = b"".join(buffers)
+        if volume.space_bytes is not None:
+            growth = position + len(data) - len(node.data)
+            if growth > 0:
+                data = data[: len(data) - growth + volume.take_space(growth)]
+        node.write(position, data)
+        return len(data)
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        self._volume.enter("read", self._mounter)
+        return bytes(self._node.data[position : position + size_bytes])
+
+    def size_bytes(self) -> int:
+        self._volume.enter("stat", self._mounter)
+        return len(self._node.data)
+
+    def truncate(self, size_bytes: int) -> None:
+        self._volume.enter("write", self._mounter)
+        self._volume.give_space(len(self._node.data) - size_bytes)
+        self._node.truncate(size_bytes)
+
+    def sync(self) -> None:
+        self._volume.enter("sync", self._mounter)
+        self._volume.sync(self._node)
+
+
+class SimulatedLock:
+    def __init__(self, volume: Volume, node: FileNode) -> None:
+        self._volume = volume
+        self._node: FileNode | None = node
+
+    def release(self) -> None:
+        if self._node is not None:
+            self._volume.holders.pop(self._node, None)
+            self._node = None
+
+
+class SimulatedDisk:
+    """`Disk` for one process."""
+
+    def __init__(self, volume: Volume, mounter: Mounter) -> None:
+        self._volume = volume
+        self._image = volume.image
+        self._mounter = mounter
+
+    def open(self, path: Path, *, create: bool = False) -> DiskFile:
+        self._enter("open")
+        return SimulatedFile(self._volume, self._mounter, self._opened(path, create))
+
+    def _opened(self, path: Path, create: bool) -> FileNode:
+        if create:
+            directory = self._image.directory(path.parent)
+            if path.name not in directory.entries:
+                directory.change({path.name: FileNode(changed_at_us=self._volume.wall_us())})
+        return self._image.file(path)
+
+    def read(self, path: Path) -> bytes:
+        self._enter("read")
+        return bytes(self._image.file(path).data)
+
+    def write_atomically(self, path: Path, data: bytes, *, durable: bool) -> None:
+        temporary = path.with_name(path.name + ".tmp")
+        try:
+            self._enter("open")
+            file = SimulatedFile(self._volume, self._mounter, self._opened(temporary, True))
+            file.truncate(0)
+            written = 0
+            while written < len(data):
+                written += file.write_at(written, [data[written:]])
+            if durable:
+                file.sync()
+            self.rename(temporary, path)
+        except OSError:
+            self.remove(temporary)
+            raise
+        if durable:
+            self.sync_directory(path.parent)
+
+    def sync_file(self, path: Path) -> None:
+        self._enter("sync")
+        self._volume.sync(self._image.file(path))
+
+    def sync_directory(self, path: Path) -> None:
+        self._enter("sync")
+        self._image.directory(path).sync()
+
+    def list_names(self, path: Path) -> list[str]:
+        self._enter("read")
+        return sorted(self._image.directory(path).entries)
+
+    def exists(self, path: Path) -> bool:
+        self._enter("stat")
+        return self._image.find(path) is not None
+
+    def is_directory(self, path: Path) -> bool:
+        self._enter("stat")
+        return isinstance(self._image.find(path), DirectoryNode)
+
+    def make_directory(self, path: Path) -> None:
+        self._enter("write")
+        parent = self._image.directory(path.parent)
+        if path.name in parent.entries:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        parent.change({path.name: DirectoryNode(changed_at_us=self._volume.wall_us())})
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._enter("write")
+        assert old.parent == new.parent, "only within one directory"
+        directory = self._image.directory(old.parent)
+        node = directory.entries.get(old.name)
+        if node is None:
+            raise missing(old)
+        node.changed_at_us = self._volume.wall_us()
+        directory.change({old.name: None, new.name: node})
+
+    def remove(self, path: Path) -> None:
+        self._enter("write")
+        directory = self._image.directory(path.parent)
+        node = directory.entries.get(path.name)
+        if isinstance(node, FileNode):
+            self._volume.give_space(len(node.data))
+            directory.change({path.name: None})
+
+    def remove_tree(self, path: Path) -> None:
+        self._enter("write")
+        self._image.directory(path)
+        self._image.directory(path.parent).change({path.name: None})
+
+    def changed_at_s(self, path: Path) -> float:
+        self._enter("stat")
+        node = self._image.find(path)
+        if node is None:
+            raise missing(path)
+        return node.changed_at_us / 1e6
+
+    def lock(self, path: Path) -> HeldLock:
+        self._enter("open")
+        node = self._opened(path, True)
+        holder = self._volume.holders.get(node)
+        if holder is not None:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), str(path))
+        self._volume.holders[node] = self._mounter
+        node.truncate(0)
+        node.write(0, str(self._mounter.process_id).encode())
+        return SimulatedLock(self._volume, node)
+
+    def network_filesystem(self, path: Path) -> str | None:
+        return None
+
+    def _enter(self, kind: str) -> None:
+        self._volume.enter(kind, self._mounter)
