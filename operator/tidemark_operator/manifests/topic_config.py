@@ -1,62 +1,13 @@
-"""Kafka's topic configs: which Tidemark knows, their defaults and what they may hold.
+"""A topic's config against the table of known ones: faults as sentences, effective values.
 
-A config that does not work yet is refused, or accepted only with the value that says so: nothing
-is ever ignored in silence. The same rules stand as CEL in crds/topics.yaml; a test compares them.
+The table itself is `tidemark_protocol.topic_configs`, which brokers read too.
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from tidemark_protocol.topic_configs import KNOWN_CONFIGS, KNOWN_NAMES, MIN_INSYNC_REPLICAS
 
-@dataclass(frozen=True, slots=True)
-class IntegerConfig:
-    name: str
-    minimum: int
-    maximum: int
-    default: int
-
-    def fault(self, value: str) -> str | None:
-        digits = len(str(self.maximum))
-        is_number = re.fullmatch(f"[0-9]{{1,{digits}}}", value) is not None
-        if is_number and self.minimum <= int(value) <= self.maximum:
-            return None
-        return f"{self.name} must be an integer from {self.minimum} to {self.maximum}"
-
-
-@dataclass(frozen=True, slots=True)
-class FixedConfig:
-    """Known, and accepted only with the one value that is true of Tidemark today."""
-
-    name: str
-    only_value: str
-    reason: str
-
-    def fault(self, value: str) -> str | None:
-        if value == self.only_value:
-            return None
-        return f'{self.name} can only be "{self.only_value}" for now: {self.reason}'
-
-
-# Brokers read these from their own settings only, as yet.
-_SAME_FOR_ALL = "it is the same for all topics"
-MIN_INSYNC_REPLICAS = "min.insync.replicas"
-
-KNOWN_CONFIGS: tuple[IntegerConfig | FixedConfig, ...] = (
-    FixedConfig("cleanup.policy", "delete", "compaction is not built yet"),
-    FixedConfig("index.interval.bytes", "4096", _SAME_FOR_ALL),
-    IntegerConfig("max.message.bytes", 1024, 8 * 1024 * 1024, 1_048_588),
-    # Its default is min(2, replicationFactor): see effective_config.
-    IntegerConfig(MIN_INSYNC_REPLICAS, 1, 10, 2),
-    # Kafka's default is 30000: ours notices a stuck follower sooner (docs/architecture.md).
-    IntegerConfig("replica.lag.time.max.ms", 100, 3_600_000, 10_000),
-    FixedConfig("retention.bytes", "-1", "retention is not built yet, everything is kept"),
-    FixedConfig("retention.ms", "-1", "retention is not built yet, everything is kept"),
-    FixedConfig("segment.bytes", "1073741824", _SAME_FOR_ALL),
-    FixedConfig("segment.ms", "604800000", _SAME_FOR_ALL),
-    FixedConfig("unclean.leader.election.enable", "false", "unclean election is not built yet"),
-)
-KNOWN_NAMES = tuple(config.name for config in KNOWN_CONFIGS)
 # Names whose meaning is plain and whose spelling is near another name.
 _MEANT = {
     "min.isr": "min.insync.replicas",
@@ -90,10 +41,7 @@ def unknown_config_sentence(name: str) -> str:
 
 def effective_config(config: Mapping[str, str], replication_factor: int) -> dict[str, str]:
     """What holds: the given values, and the default of each other known name."""
-    defaults = {
-        known.name: str(known.default) if isinstance(known, IntegerConfig) else known.only_value
-        for known in KNOWN_CONFIGS
-    }
+    defaults = {known.name: known.default_text for known in KNOWN_CONFIGS}
     defaults[MIN_INSYNC_REPLICAS] = str(min(2, replication_factor))
     return defaults | dict(config)
 

@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 import yaml
 from tidemark_operator.manifests.schemas import apply_defaults, effective, load_schema, validate
-from tidemark_operator.manifests.topic_config import (
+from tidemark_operator.manifests.topic_config import nearest_name, unknown_config_sentence
+from tidemark_protocol.topic_configs import (
     KNOWN_CONFIGS,
     KNOWN_NAMES,
+    ChoiceConfig,
+    FixedConfig,
     IntegerConfig,
-    nearest_name,
-    unknown_config_sentence,
+    RatioConfig,
+    TopicConfig,
+    integer_of,
+    text_of,
 )
 
 CRDS = Path(__file__).parents[3] / "crds"
@@ -64,21 +69,44 @@ def _unbounded(schema: dict[str, Any], path: str) -> Any:
 
 def test_each_known_config_has_the_rule_and_the_sentence_of_its_mirror() -> None:
     by_sentence = {rule["message"]: " ".join(rule["rule"].split()) for rule in config_rules()[1:]}
-    expected = {}
-    for config in KNOWN_CONFIGS:
-        name = config.name
-        sentence = config.fault("surely wrong")
-        if isinstance(config, IntegerConfig):
-            digits = len(str(config.maximum))
-            rule = (
-                f"!('{name}' in self) || (self['{name}'].matches('^[0-9]{{1,{digits}}}$') "
-                f"&& int(self['{name}']) >= {config.minimum} "
-                f"&& int(self['{name}']) <= {config.maximum})"
+    assert by_sentence == {
+        config.fault("surely wrong"): f"!('{config.name}' in self) || {accepts(config)}"
+        for config in KNOWN_CONFIGS
+    }
+
+
+def accepts(config: TopicConfig) -> str:
+    value = f"self['{config.name}']"
+    match config:
+        case IntegerConfig():
+            return (
+                f"({value}.matches('{config.pattern}') && int({value}) >= {config.lowest} "
+                f"&& int({value}) <= {config.maximum})"
             )
-        else:
-            rule = f"!('{name}' in self) || self['{name}'] == '{config.only_value}'"
-        expected[sentence] = rule
-    assert by_sentence == expected
+        case RatioConfig():
+            return f"{value}.matches(r'{config.pattern}')"
+        case ChoiceConfig():
+            return f"{value} in [{', '.join(map(repr, config.choices))}]"
+        case FixedConfig():
+            return f"{value} == '{config.only_value}'"
+
+
+@pytest.mark.parametrize("config", KNOWN_CONFIGS, ids=lambda config: config.name)
+def test_each_default_is_a_value_that_is_accepted(config: TopicConfig) -> None:
+    assert config.fault(config.default_text) is None
+
+
+def test_no_more_configs_can_be_given_than_the_map_may_hold() -> None:
+    spec = load_schema("Topic")["properties"]["spec"]
+    assert len(KNOWN_CONFIGS) <= spec["properties"]["config"]["maxProperties"]
+
+
+def test_a_value_that_another_version_accepted_is_not_used() -> None:
+    retention = next(config for config in KNOWN_CONFIGS if config.name == "retention.ms")
+    assert isinstance(retention, IntegerConfig)
+    assert integer_of(retention, {"retention.ms": "-1"}) == -1
+    assert integer_of(retention, {"retention.ms": "for ever"}) == retention.default
+    assert text_of(retention, {}) == "604800000"
 
 
 def test_the_rule_about_unknown_names_lists_exactly_the_known_ones() -> None:
@@ -133,15 +161,23 @@ def test_an_unknown_config_is_refused_with_the_nearest_known_name() -> None:
         ({"min.insync.replicas": "two"}, "min.insync.replicas must be an integer from 1 to 10"),
         (
             {"segment.bytes": "1"},
-            'segment.bytes can only be "1073741824" for now: it is the same for all topics',
+            "segment.bytes must be an integer from 16384 to 2147483647",
         ),
         (
             {"max.message.bytes": "1"},
             "max.message.bytes must be an integer from 1024 to 8388608",
         ),
         (
-            {"retention.ms": "1000"},
-            'retention.ms can only be "-1" for now: retention is not built yet, everything is kept',
+            {"retention.ms": "-2"},
+            "retention.ms must be an integer from -1 to 3153600000000 (-1: no limit)",
+        ),
+        (
+            {"cleanup.policy": "compact, delete"},
+            "cleanup.policy must be one of: delete | compact | compact,delete | delete,compact",
+        ),
+        (
+            {"min.cleanable.dirty.ratio": "1.5"},
+            "min.cleanable.dirty.ratio must be a decimal number from 0 to 1, such as 0.5",
         ),
         (
             {"min.insync.replicas": "4"},

@@ -1,0 +1,153 @@
+"""Kafka's topic configs: which Tidemark knows, their defaults and what they may hold.
+
+The one table behind the operator's checks, the CEL rules of crds/topics.yaml (a test compares them)
+and what brokers do with a topic. Names, meanings and defaults are Kafka's unless a comment says why
+not. A config that does not work is refused, or accepted only with the value that is true: nothing
+is ever ignored in silence.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+HUNDRED_YEARS_MS = 100 * 365 * 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerConfig:
+    """`unlimited`: -1 is allowed too and means no limit."""
+
+    name: str
+    minimum: int
+    maximum: int
+    default: int
+    unlimited: bool = False
+
+    @property
+    def pattern(self) -> str:
+        digits = f"[0-9]{{1,{len(str(self.maximum))}}}"
+        return f"^(-1|{digits})$" if self.unlimited else f"^{digits}$"
+
+    @property
+    def lowest(self) -> int:
+        return -1 if self.unlimited else self.minimum
+
+    @property
+    def default_text(self) -> str:
+        return str(self.default)
+
+    def fault(self, value: str) -> str | None:
+        if re.search(self.pattern, value) and self.lowest <= int(value) <= self.maximum:
+            return None
+        no_limit = " (-1: no limit)" if self.unlimited else ""
+        return f"{self.name} must be an integer from {self.lowest} to {self.maximum}{no_limit}"
+
+
+@dataclass(frozen=True, slots=True)
+class RatioConfig:
+    name: str
+    default: float
+
+    pattern = r"^(0(\.[0-9]{1,6})?|1(\.0{1,6})?)$"
+
+    @property
+    def default_text(self) -> str:
+        return str(self.default)
+
+    def fault(self, value: str) -> str | None:
+        if re.search(self.pattern, value):
+            return None
+        return f"{self.name} must be a decimal number from 0 to 1, such as {self.default}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceConfig:
+    """One of a few words; the first is the default."""
+
+    name: str
+    choices: tuple[str, ...]
+
+    @property
+    def default_text(self) -> str:
+        return self.choices[0]
+
+    def fault(self, value: str) -> str | None:
+        if value in self.choices:
+            return None
+        return f"{self.name} must be one of: {' | '.join(self.choices)}"
+
+
+@dataclass(frozen=True, slots=True)
+class FixedConfig:
+    """Known, and accepted only with the one value that is true of Tidemark today."""
+
+    name: str
+    only_value: str
+    reason: str
+
+    @property
+    def default_text(self) -> str:
+        return self.only_value
+
+    def fault(self, value: str) -> str | None:
+        if value == self.only_value:
+            return None
+        return f'{self.name} can only be "{self.only_value}" for now: {self.reason}'
+
+
+TopicConfig = IntegerConfig | RatioConfig | ChoiceConfig | FixedConfig
+
+CLEANUP_POLICY = ChoiceConfig(
+    "cleanup.policy", ("delete", "compact", "compact,delete", "delete,compact")
+)
+DELETE_RETENTION_MS = IntegerConfig("delete.retention.ms", 0, HUNDRED_YEARS_MS, 86_400_000)
+INDEX_INTERVAL_BYTES = IntegerConfig("index.interval.bytes", 0, 1024 * 1024, 4096)
+MAX_MESSAGE_BYTES = IntegerConfig("max.message.bytes", 1024, 8 * 1024 * 1024, 1_048_588)
+MESSAGE_TIMESTAMP_TYPE = ChoiceConfig("message.timestamp.type", ("CreateTime", "LogAppendTime"))
+MIN_CLEANABLE_DIRTY_RATIO = RatioConfig("min.cleanable.dirty.ratio", 0.5)
+MIN_COMPACTION_LAG_MS = IntegerConfig("min.compaction.lag.ms", 0, HUNDRED_YEARS_MS, 0)
+# Its default is min(2, replicationFactor): see the operator's effective_config.
+MIN_INSYNC = IntegerConfig(MIN_INSYNC_REPLICAS, 1, 10, 2)
+# Kafka's default is 30000: ours notices a stuck follower sooner (docs/architecture.md).
+REPLICA_LAG_TIME_MAX_MS = IntegerConfig("replica.lag.time.max.ms", 100, 3_600_000, 10_000)
+RETENTION_BYTES = IntegerConfig("retention.bytes", 0, 2**53, -1, unlimited=True)
+RETENTION_MS = IntegerConfig("retention.ms", 0, HUNDRED_YEARS_MS, 604_800_000, unlimited=True)
+# Kafka 4 asks for 1 MiB at least; smaller ones cost files, not safety.
+SEGMENT_BYTES = IntegerConfig("segment.bytes", 16_384, 2**31 - 1, 1_073_741_824)
+SEGMENT_MS = IntegerConfig("segment.ms", 100, HUNDRED_YEARS_MS, 604_800_000)
+UNCLEAN_LEADER_ELECTION = FixedConfig(
+    "unclean.leader.election.enable", "false", "unclean election is not built yet"
+)
+
+KNOWN_CONFIGS: tuple[TopicConfig, ...] = (
+    CLEANUP_POLICY,
+    DELETE_RETENTION_MS,
+    INDEX_INTERVAL_BYTES,
+    MAX_MESSAGE_BYTES,
+    MESSAGE_TIMESTAMP_TYPE,
+    MIN_CLEANABLE_DIRTY_RATIO,
+    MIN_COMPACTION_LAG_MS,
+    MIN_INSYNC,
+    REPLICA_LAG_TIME_MAX_MS,
+    RETENTION_BYTES,
+    RETENTION_MS,
+    SEGMENT_BYTES,
+    SEGMENT_MS,
+    UNCLEAN_LEADER_ELECTION,
+)
+KNOWN_NAMES = tuple(config.name for config in KNOWN_CONFIGS)
+
+
+def text_of(known: TopicConfig, config: Mapping[str, str]) -> str:
+    """The value that holds. One that the table refuses (another version wrote it) is not used."""
+    value = config.get(known.name, known.default_text)
+    return known.default_text if known.fault(value) is not None else value
+
+
+def integer_of(known: IntegerConfig, config: Mapping[str, str]) -> int:
+    return int(text_of(known, config))
+
+
+def ratio_of(known: RatioConfig, config: Mapping[str, str]) -> float:
+    return float(text_of(known, config))
