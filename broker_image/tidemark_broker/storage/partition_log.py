@@ -30,6 +30,7 @@ from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
 from tidemark_broker.storage.reading import LogReader
 from tidemark_broker.storage.record_batch import Batch, split_batches
 from tidemark_broker.storage.recovery import RecoveryReport, load_segments
+from tidemark_broker.storage.retention import retained_start
 from tidemark_broker.storage.segment import Segment
 from tidemark_broker.storage.settings import LogSettings
 from tidemark_broker.storage.timestamps import first_record_from
@@ -72,6 +73,7 @@ class PartitionLog:
         self._reader = LogReader()
         # Shared with the worker that flushes, so under the lock:
         self._flush_lock = threading.Lock()
+        self._flushing = threading.Lock()  # one at a time: what one syncs another must not skip
         self._truncations = 0
         self._directory_to_sync = True
         self._epochs_to_sync = True
@@ -88,6 +90,7 @@ class PartitionLog:
             recovery_point=recovery_point,
             epochs=self._checkpoint.epochs,
             epochs_known=self._checkpoint.is_known,
+            log_start_offset=log_start_offset,
             index_interval_bytes=self.settings.index_interval_bytes,
         )
         self._segments = loaded.segments
@@ -245,9 +248,10 @@ class PartitionLog:
             oldest_ms is not None and max_timestamp_ms - oldest_ms > self.settings.segment_ms
         )
         is_too_long = last_offset - active.base_offset > MAX_RELATIVE_OFFSET
-        if not (is_too_large or is_too_old or is_too_long):
-            return active
-        active.write_indexes()
+        return self._roll() if is_too_large or is_too_old or is_too_long else active
+
+    def _roll(self) -> Segment:
+        self._active.write_indexes()
         segment = self._create_segment(self.log_end_offset)
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
@@ -309,6 +313,53 @@ class PartitionLog:
             )
         except OSError as error:
             raise self._broken_by(error, "look up a timestamp") from error
+
+    # Retention
+
+    def retained_start(self, *, high_watermark: Offset, now_ms: int) -> Offset:
+        """Where the log should start by its settings; `now_ms` is wall clock. Raises
+        StorageFailed."""
+        try:
+            return retained_start(
+                self._segments,
+                self.settings,
+                log_start_offset=self.log_start_offset,
+                high_watermark=high_watermark,
+                now_ms=now_ms,
+                newest_ms=lambda segment: segment.newest_ms(),
+            )
+        except OSError as error:
+            raise self._broken_by(error, "look at the age of segments") from error
+
+    def raise_log_start(self, offset: Offset) -> bool:
+        """What lies below is not served any more; True if that is news. The caller knows that it is
+        committed, and checkpoints log starts before `delete_segments_below`."""
+        if offset <= self.log_start_offset:
+            return False
+        assert offset <= self.log_end_offset, f"{offset} is past {self.log_end_offset}"  # I1
+        self.log_start_offset = offset
+        return True
+
+    def delete_segments_below(self, durable_start_offset: Offset) -> int:
+        """Segments that end at or below a log start that is checkpointed: a crash in between finds
+        there that a missing beginning is no damage. Segments deleted. Raises DiskFull,
+        StorageFailed."""
+        self._ensure_writable()
+        count = bisect_right([s.next_offset for s in self._segments], durable_start_offset)
+        if count == 0 or (count == len(self._segments) == 1 and self._active.size_bytes == 0):
+            return 0
+        try:
+            if count == len(self._segments):
+                self._roll()
+            for segment in self._segments[:count]:
+                segment.retire()
+            del self._segments[:count], self._base_offsets[:count]
+            self._checkpoint.epochs.truncate_from_start(self._base_offsets[0])
+            self._checkpoint.is_written = False
+            self._write_epochs_if_possible()
+        except OSError as error:
+            raise self._failed_by(error, "delete segments") from error
+        return count
 
     # Truncating
 
@@ -386,6 +437,10 @@ class PartitionLog:
         Raises StorageFailed; after that nothing more is written (S8). Of a removed log nothing
         is owed any more: its deletion, met by a flush that was asked before, is no disk's failure.
         """
+        with self._flushing:
+            self._flush()
+
+    def _flush(self) -> None:
         if self._is_removed:
             return
         self._ensure_writable()

@@ -22,9 +22,10 @@ from tidemark_broker.storage.errors import CorruptBatch, CutBatch
 from tidemark_broker.storage.leader_epochs import LeaderEpochs
 from tidemark_broker.storage.record_batch import BatchHeader
 from tidemark_broker.storage.segment import Segment, log_path
+from tidemark_broker.storage.swapping import CLEANED_SUFFIX, finish_swaps, remove_segment_files
 
 _SEGMENT_NAME = re.compile(r"^(\d{20})\.log$")
-_LEFTOVER_SUFFIXES = (".deleted", ".tmp", ".cleaned", ".swap")
+_LEFTOVER_SUFFIXES = (".deleted", ".tmp", CLEANED_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +52,33 @@ def load_segments(
     recovery_point: Offset | None,
     epochs: LeaderEpochs,
     epochs_known: bool,
+    log_start_offset: Offset,
     index_interval_bytes: int,
 ) -> LoadedSegments:
     """Segments in order, at least one. `recovery_point` None: cleanly stopped, nothing to verify.
 
-    `epochs` is completed (if not `epochs_known`) and cut to the log's end in place. Raises OSError.
+    A log start is checkpointed before what lies below is deleted: what is missing or damaged there
+    costs nothing, only what comes behind it does. `epochs` is completed (if not `epochs_known`) and
+    cut to the log's end in place. Raises OSError.
     """
     base_offsets = _sort_out_files(disk, directory)
     if not base_offsets:
-        return LoadedSegments(
-            [Segment.create(disk, directory, Offset(0), index_interval_bytes=index_interval_bytes)]
+        first = Segment.create(
+            disk, directory, log_start_offset, index_interval_bytes=index_interval_bytes
         )
+        return LoadedSegments([first])
     suspect_from = _first_suspect(base_offsets, recovery_point if epochs_known else Offset(0))
     loaded = LoadedSegments()
     verified = 0
     expected = base_offsets[0]
     for index, base_offset in enumerate(base_offsets):
-        if base_offset != expected:
+        if base_offset < expected:
+            # Compaction put its records into the segment before; the old file's end was not stored.
+            remove_segment_files(disk, directory, base_offset)
+            continue
+        if base_offset > expected and base_offset <= log_start_offset:
+            _drop_beginning(disk, directory, loaded)
+        elif base_offset != expected:
             reason = f"expected a segment at offset {expected}, found one at {base_offset}"
             _remove_from(disk, directory, base_offsets, index, loaded, reason)
             break
@@ -80,6 +91,10 @@ def load_segments(
             continue
         verified += 1
         cut = _verify(segment, epochs, epochs_known)
+        if cut is not None and _is_needless(base_offsets, index, log_start_offset):
+            _drop_beginning(disk, directory, loaded)
+            expected = base_offsets[index + 1]
+            continue
         if cut is not None:
             _cut(disk, directory, base_offsets, index, loaded, cut)
             break
@@ -90,14 +105,28 @@ def load_segments(
     return loaded
 
 
+def _is_needless(base_offsets: list[Offset], index: int, log_start_offset: Offset) -> bool:
+    """Wholly below the log start: retention had not come to delete it yet."""
+    return index + 1 < len(base_offsets) and base_offsets[index + 1] <= log_start_offset
+
+
+def _drop_beginning(disk: Disk, directory: Path, loaded: LoadedSegments) -> None:
+    for segment in loaded.segments:
+        remove_segment_files(disk, directory, segment.base_offset)
+    loaded.segments.clear()
+
+
 def _sort_out_files(disk: Disk, directory: Path) -> list[Offset]:
-    """Leftovers removed; base offsets of the segments, rising."""
-    base_offsets: list[Offset] = []
+    """Leftovers removed, swaps of compaction completed; base offsets of the segments, rising."""
     names = disk.list_names(directory)
     for name in names:
         if name.endswith(_LEFTOVER_SUFFIXES):
             disk.remove(directory / name)
-        elif match := _SEGMENT_NAME.match(name):
+    finish_swaps(disk, directory, names)
+    base_offsets: list[Offset] = []
+    names = disk.list_names(directory)
+    for name in names:
+        if match := _SEGMENT_NAME.match(name):
             base_offsets.append(Offset(int(match[1])))
     stems = {f"{base_offset:020d}" for base_offset in base_offsets}
     for name in names:
@@ -180,10 +209,8 @@ def _remove_from(
     """Last one first: a crash in between leaves a log that still ends at the same batch."""
     cut_bytes = 0
     for base_offset in reversed(base_offsets[index:]):
-        path = log_path(directory, base_offset)
-        cut_bytes += disk.open(path).size_bytes()
-        for suffix in (".index", ".timeindex", ".log"):
-            disk.remove(path.with_suffix(suffix))
+        cut_bytes += disk.open(log_path(directory, base_offset)).size_bytes()
+        remove_segment_files(disk, directory, base_offset)
     if index < len(base_offsets):
         disk.sync_directory(directory)
     loaded.report = RecoveryReport(

@@ -141,7 +141,7 @@ class Segment:
         self, position: int, size_bytes: int, last_offset: Offset, max_timestamp_ms: int
     ) -> None:
         """A batch is there now. Index entries as Kafka's LogSegment.append makes them."""
-        if self.first_timestamp_ms is None:
+        if self.first_timestamp_ms is None and max_timestamp_ms > NO_TIMESTAMP:
             self.first_timestamp_ms = max_timestamp_ms
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
@@ -178,7 +178,8 @@ class Segment:
     def _walk_to_the_end(self) -> None:
         """Everything that `note_batch` keeps, from the last index entry on."""
         first = read_header(self.file.read_at(0, HEADER_BYTES)) if self.size_bytes else None
-        self.first_timestamp_ms = first.max_timestamp_ms if first else None
+        has_timestamp = first is not None and first.max_timestamp_ms > NO_TIMESTAMP
+        self.first_timestamp_ms = first.max_timestamp_ms if first and has_timestamp else None
         self.max_timestamp_ms, relative_offset = self._time_index.last or (NO_TIMESTAMP, 0)
         self._max_timestamp_offset = Offset(self.base_offset + relative_offset)
         self.next_offset = self.base_offset
@@ -320,6 +321,12 @@ class Segment:
         self._offset_index.truncate(next_offset - self.base_offset)
         self._time_index.truncate(next_offset - self.base_offset)
         self._walk_to_the_end()
+
+    def newest_ms(self) -> int:
+        """The largest timestamp; of records without any, when the file was last written."""
+        if self.max_timestamp_ms > NO_TIMESTAMP:
+            return self.max_timestamp_ms
+        return int(self._disk.changed_at_s(self.path) * 1000)
 
     def write_indexes(self) -> None:
         """When sealed or closed. Not synced: `load` rebuilds what does not fit. Raises OSError."""

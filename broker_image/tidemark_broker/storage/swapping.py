@@ -1,0 +1,72 @@
+"""How compaction puts a rewritten segment in the place of old ones, crash-safe at every step.
+
+`X.log.cleaned` is written and synced, then renamed to `X.log.swap`, and the directory is synced:
+from then on it counts. The segments that it replaces are renamed away and it becomes `X.log`. A
+start that finds a `.cleaned` file drops it, and one that finds a `.swap` completes it. The ranges
+are known from the file: compaction leaves no holes, so a swap holds exactly the offsets that it
+replaces. Kafka uses the same names (LogSegments, `.cleaned`, `.swap`).
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.storage.disk import Disk
+from tidemark_broker.storage.errors import CorruptBatch
+from tidemark_broker.storage.segment import log_path, scan_batches
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+_LOG_SWAP = ".log" + SWAP_SUFFIX
+
+
+def remove_segment_files(disk: Disk, directory: Path, base_offset: Offset) -> None:
+    path = log_path(directory, base_offset)
+    for suffix in (".index", ".timeindex", ".log"):
+        disk.remove(path.with_suffix(suffix))
+
+
+def finish_swaps(disk: Disk, directory: Path, names: Iterable[str]) -> None:
+    """Before a log is loaded: each swap takes the place of what it replaces. Raises OSError."""
+    names = sorted(names)
+    for name in names:
+        if name.endswith(_LOG_SWAP):
+            _finish(disk, directory, names, Offset(int(name.removesuffix(_LOG_SWAP))))
+        elif name.endswith(SWAP_SUFFIX):
+            disk.remove(directory / name)
+
+
+def _finish(disk: Disk, directory: Path, names: Iterable[str], base_offset: Offset) -> None:
+    path = log_path(directory, base_offset)
+    swap = directory / f"{path.name}{SWAP_SUFFIX}"
+    end_offset = _end_of(disk, swap, base_offset)
+    if end_offset is None and path.name in names:
+        disk.remove(swap)  # damaged since: what it would replace is still here
+        return
+    if end_offset is not None:
+        for name in names:
+            if name.endswith(".log") and base_offset < int(name.removesuffix(".log")) < end_offset:
+                remove_segment_files(disk, directory, Offset(int(name.removesuffix(".log"))))
+    for suffix in (".index", ".timeindex"):
+        disk.remove(path.with_suffix(suffix))  # they tell of the old file
+    disk.rename(swap, path)
+    disk.sync_directory(directory)
+
+
+def _end_of(disk: Disk, path: Path, base_offset: Offset) -> Offset | None:
+    """The offset after its last batch; None if it is damaged."""
+    file = disk.open(path)
+    end_offset = base_offset
+    try:
+        for _, header in scan_batches(
+            file,
+            start=0,
+            end=file.size_bytes(),
+            expected_offset=base_offset,
+            verify_crc=True,
+        ):
+            end_offset = header.next_offset
+    except CorruptBatch:
+        return None
+    return end_offset
