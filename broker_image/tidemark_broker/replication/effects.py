@@ -97,6 +97,13 @@ class AppendRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class FollowLogStart:
+    """The leader's log starts here: so does ours, as far as `PartitionFollower.log_start_at`."""
+
+    leader_start_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
 class TruncateLog:
     """Truncate, then report through `on_truncated`."""
 
@@ -110,4 +117,4 @@ class RestartLogAt:
     offset: Offset
 
 
-FollowerEffect = HighWatermarkAdvanced | AppendRecords | TruncateLog | RestartLogAt
+FollowerEffect = HighWatermarkAdvanced | AppendRecords | FollowLogStart | TruncateLog | RestartLogAt

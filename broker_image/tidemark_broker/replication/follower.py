@@ -15,6 +15,7 @@ from tidemark_broker.replication.effects import (
     AppendRecords,
     DivergingEpoch,
     FollowerEffect,
+    FollowLogStart,
     HighWatermarkAdvanced,
     LeaderAnswer,
     LogView,
@@ -87,9 +88,12 @@ class PartitionFollower:
             # Its watermark speaks of records that we do not hold (KAFKA-14704): not touched.
             return (self._truncation(answer.diverging_epoch, log),)
         self._confirmed_at_ms = now_ms
+        log_start: tuple[FollowerEffect, ...] = ()
+        if answer.log_start_offset > log.log_start_offset:
+            log_start = (FollowLogStart(answer.log_start_offset),)
         if answer.has_records:
-            return (AppendRecords(answer.high_watermark),)
-        return self.on_appended(answer.high_watermark, log.log_end_offset)
+            return (AppendRecords(answer.high_watermark), *log_start)
+        return (*self.on_appended(answer.high_watermark, log.log_end_offset), *log_start)
 
     def on_nothing_new(self, fetch: FollowerFetch, log: LogView, now_ms: int) -> None:
         """The leader's answer left this partition out: it accepted the fetch and has no news."""
@@ -114,6 +118,10 @@ class PartitionFollower:
             return ()  # I2
         self.high_watermark = followed
         return (HighWatermarkAdvanced(followed),)
+
+    def log_start_at(self, leader_start_offset: Offset) -> Offset:
+        """Asked after the append: a log starts at or below its own high watermark (I1)."""
+        return min(leader_start_offset, self.high_watermark)
 
     def on_truncated(self, *, removed_records: int, log_end_offset: Offset) -> None:
         """Below the own watermark only an unclean election leads; what it cost is counted."""

@@ -8,7 +8,6 @@ ends the process without a proof (S8), with a code that makes its runtime start 
 """
 
 import asyncio
-import contextlib
 import logging
 import signal
 from collections.abc import Coroutine, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 from tidemark_protocol.controller_messages import Endpoints, RegisterRequest
 from tidemark_protocol.ids import Offset
 
+from tidemark_broker.runtime.checkpointing import Checkpointing
 from tidemark_broker.runtime.controller_client import ControllerClient
 from tidemark_broker.runtime.controller_session import (
     ControllerSession,
@@ -46,7 +46,6 @@ EXIT_REFUSED = 78  # wrong volume or cluster: a human has to look
 LOCK_RETRY_SECONDS = 0.1
 TICK_SECONDS = 0.25
 STALL_MS = 250  # a tick later than this was a stall of our own (S21)
-REMOVED_LOG_GRACE_SECONDS = 60.0
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +67,6 @@ class Broker:
         self._hurry = asyncio.Event()
         self._http_stop = asyncio.Event()
         self._http_up = asyncio.Event()
-        self._has_truncated = asyncio.Event()
         self._storage_error: Exception | None = None
         self._stale = ""
         self._tasks: asyncio.TaskGroup | None = None
@@ -180,21 +178,28 @@ class Broker:
         self._flusher = GroupFlusher(partitions, on_flushed=self._fetchers.kick)
         fetches = ReplicaFetches(partitions, scheduler=self._loop)
         self._fetches = fetches
+        checkpointing = Checkpointing(partitions, directory, self._environment.wall_clock_s)
         listeners = partitions.listeners
         listeners.propose = self.session.propose
         listeners.appended = fetches.on_appended
         listeners.watermark_moved = fetches.on_watermark
         listeners.role_changed = fetches.on_appended
         listeners.flush_needed = self._flusher.ask
-        listeners.truncated = lambda _: self._has_truncated.set()
+        listeners.truncated = lambda _: checkpointing.note_truncated()
         listeners.metadata_applied = self._fetchers.refresh
         listeners.storage_failed = self._on_storage_failed
         partitions.attach(directory)
         self._start_background(self._probe.run(), "disk-probe")
         self._start_background(self._flusher.run(), "flusher")
         self._start_background(self._tick(), "tick")
-        self._start_background(self._checkpoint_high_watermarks(), "high-watermarks")
-        self._start_background(self._checkpoint_recovery_points(), "recovery-points")
+        self._start_background(
+            checkpointing.run_high_watermarks(settings.high_watermark_checkpoint_seconds),
+            "high-watermarks",
+        )
+        self._start_background(
+            checkpointing.run_recovery_points(settings.recovery_point_checkpoint_seconds),
+            "recovery-points",
+        )
 
     def _start_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None
@@ -286,47 +291,6 @@ class Broker:
                 await asyncio.sleep(0)  # queued fetches first
             self.partitions.on_tick()
             expected = self._loop.time()
-
-    async def _checkpoint_high_watermarks(self) -> None:
-        assert self.directory is not None
-        written: dict[Any, Any] = {}
-        while True:
-            await asyncio.sleep(self.settings.high_watermark_checkpoint_seconds)
-            current = self.partitions.high_watermarks()
-            if current == written:
-                continue
-            if not await self._store(self.directory.checkpoint_high_watermarks, current):
-                return
-            written = current
-
-    async def _checkpoint_recovery_points(self) -> None:
-        assert self.directory is not None
-        directory = self.directory
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.settings.recovery_point_checkpoint_seconds):
-                    await self._has_truncated.wait()
-            # A recovery point above a truncation would leave what follows it unverified after
-            # a kernel's death.
-            self._has_truncated.clear()
-            if not await self._store(directory.checkpoint_recovery_points):
-                return
-
-            def delete_removed() -> None:
-                now_s = self._environment.wall_clock_s()
-                directory.delete_removed(now_s=now_s, grace_s=REMOVED_LOG_GRACE_SECONDS)
-
-            if not await self._store(delete_removed):
-                return
-
-    async def _store(self, work: Any, *arguments: Any) -> bool:
-        """In a worker thread; False after an error that ends serving."""
-        try:
-            await asyncio.to_thread(work, *arguments)
-        except (StorageError, OSError) as error:
-            self.partitions.fail_storage(error)
-            return False
-        return True
 
     # ---- end
 

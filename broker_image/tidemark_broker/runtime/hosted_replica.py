@@ -16,6 +16,7 @@ from tidemark_protocol.partition_state import PartitionState, TopicState
 
 from tidemark_broker.replication.effects import (
     AppendRecords,
+    FollowLogStart,
     HighWatermarkAdvanced,
     LeaderAnswer,
     LeaderEffect,
@@ -31,9 +32,9 @@ from tidemark_broker.runtime.results import FollowerSnapshot, PartitionSnapshot
 from tidemark_broker.storage.errors import CorruptBatch, DiskFull, OffsetGap, StorageFailed
 from tidemark_broker.storage.partition_log import PartitionLog
 from tidemark_broker.storage.record_batch import Batch
+from tidemark_broker.storage.settings import settings_of_topic
 
 DEFAULT_REPLICA_LAG_MAX_MS = 10_000
-DEFAULT_MAX_BATCH_BYTES = 1_048_588
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class HostedReplica:
 
     @property
     def max_batch_bytes(self) -> int:
-        return self._setting("max.message.bytes", DEFAULT_MAX_BATCH_BYTES)
+        return self.log.settings.max_batch_bytes
 
     @property
     def replica_lag_max_ms(self) -> int:
@@ -118,6 +119,7 @@ class HostedReplica:
 
     def apply_topic(self, topic: TopicState) -> None:
         self.topic_state = topic
+        self.log.settings = settings_of_topic(topic.config)
         former_lag_max_ms = self._settings.replica_lag_max_ms
         self._settings = LeaderSettings(
             commits_by_isr_alone=topic.commit_rule == "Isr",
@@ -292,6 +294,8 @@ class HostedReplica:
                     self._append_as_follower(follower, leader_high_watermark, records, now_ms)
                 case HighWatermarkAdvanced(high_watermark):
                     self._on_high_watermark(high_watermark)
+                case FollowLogStart(leader_start_offset):
+                    self.log.raise_log_start(follower.log_start_at(leader_start_offset))
                 case TruncateLog(to_offset):
                     removed = self.log.truncate_to(to_offset)
                     follower.on_truncated(

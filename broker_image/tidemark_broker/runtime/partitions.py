@@ -22,6 +22,7 @@ from tidemark_broker.runtime.hosted_replica import (
     HostedReplica,
     ReplicaEvents,
 )
+from tidemark_broker.runtime.log_starts import DeleteRecordsResult, delete_records
 from tidemark_broker.runtime.metadata import MetadataCache, MetadataChanges, TopicPartition
 from tidemark_broker.runtime.produce_path import ProducePath
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
@@ -182,6 +183,15 @@ class Partitions:
             replica.log.log_end_offset,
             leader.leader_epoch,
         )
+
+    def delete_records(
+        self, topic: str, partition: int, before_offset: Offset
+    ) -> DeleteRecordsResult:
+        """`UP_TO_HIGH_WATERMARK` (-1) deletes all that is committed."""
+        replica = self._find_leading(topic, partition)
+        if isinstance(replica, ErrorCode):
+            return DeleteRecordsResult(replica)
+        return delete_records(replica, before_offset)
 
     def replica(self, topic: str, partition: int) -> ReplicaView | None:
         replica = self._hosted.by_name.get((topic, partition))

@@ -31,12 +31,12 @@ Key = tuple[TopicId, int]
 
 
 class FollowerLink:
-    """One follower's connection: the watermarks it was told, and its parked fetch."""
+    """One follower's connection: the positions it was told, and its parked fetch."""
 
-    __slots__ = ("parked", "told_watermarks")
+    __slots__ = ("parked", "told_positions")
 
     def __init__(self) -> None:
-        self.told_watermarks: dict[Key, Offset] = {}
+        self.told_positions: dict[Key, tuple[Offset, Offset]] = {}  # watermark, log start
         self.parked: ParkedFetch | None = None
 
 
@@ -288,7 +288,8 @@ class ReplicaFetches:
         replica = self._partitions.hosted(*key)
         if replica is None or replica.leader is None:
             return None
-        is_news = replica.high_watermark > link.told_watermarks.get(key, -1)
+        watermark, log_start = link.told_positions.get(key, (-1, -1))
+        is_news = replica.high_watermark > watermark or replica.log.log_start_offset > log_start
         return replica if is_news else None
 
     def _add_watermark(
@@ -307,9 +308,12 @@ class ReplicaFetches:
         for key, answer in found.items():
             topics.setdefault(key[0], []).append(answer)
             if answer.error is ErrorCode.NONE and answer.diverging_epoch is None:
-                link.told_watermarks[key] = Offset(answer.high_watermark)
+                link.told_positions[key] = (
+                    Offset(answer.high_watermark),
+                    Offset(answer.log_start_offset),
+                )
             else:
-                link.told_watermarks.pop(key, None)
+                link.told_positions.pop(key, None)
         respond(
             tuple(TopicAnswer(topic_id, tuple(answers)) for topic_id, answers in topics.items())
         )

@@ -366,18 +366,19 @@ class LogDirectory:
                             self._disk.remove_tree(path)
                             deleted += 1
                     elif _LOG_NAME.match(name) and self._disk.is_directory(path):
-                        deleted += self._delete_retired_segments(path)
+                        deleted += self._delete_retired_segments(path, now_s - grace_s)
                 except FileNotFoundError:
                     continue  # renamed by the loop meanwhile: the next pass finds it
             return deleted
 
         return self._guarded("delete removed logs", delete)
 
-    def _delete_retired_segments(self, path: Path) -> int:
-        retired = [name for name in self._disk.list_names(path) if name.endswith(".deleted")]
-        for name in retired:
-            self._disk.remove(path / name)
-        return len(retired)
+    def _delete_retired_segments(self, path: Path, before_s: float) -> int:
+        retired = [path / name for name in self._disk.list_names(path) if name.endswith(".deleted")]
+        due = [segment for segment in retired if self._disk.changed_at_s(segment) <= before_s]
+        for segment in due:
+            self._disk.remove(segment)
+        return len(due)
 
     # Checkpoints
 

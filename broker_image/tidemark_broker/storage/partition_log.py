@@ -252,6 +252,9 @@ class PartitionLog:
 
     def _roll(self) -> Segment:
         self._active.write_indexes()
+        return self._begin_segment()
+
+    def _begin_segment(self) -> Segment:
         segment = self._create_segment(self.log_end_offset)
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
@@ -350,7 +353,7 @@ class PartitionLog:
             return 0
         try:
             if count == len(self._segments):
-                self._roll()
+                self._begin_segment()
             for segment in self._segments[:count]:
                 segment.retire()
             del self._segments[:count], self._base_offsets[:count]

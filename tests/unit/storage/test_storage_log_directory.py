@@ -306,7 +306,8 @@ def test_segments_truncated_away_are_deleted_later(path):
     log = directory.create_log("orders", TOPIC_ID, 0)
     append(log, b"a")
     log.truncate_fully_and_start_at(5)
-    assert directory.delete_removed(now_s=time.time(), grace_s=60) == 1
+    assert directory.delete_removed(now_s=time.time(), grace_s=60) == 0
+    assert directory.delete_removed(now_s=time.time() + 61, grace_s=60) == 1
     assert log.log_end_offset == 5
 
 

@@ -1,0 +1,84 @@
+"""What a broker writes down and clears away from time to time: high watermarks every few seconds;
+recovery points and log starts every minute and after each truncation, with retention around them.
+
+Workers sync, the loop decides. A full disk only delays all this: nothing is lost by an older
+checkpoint. Any other error ends serving (S8).
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from tidemark_broker.runtime.log_starts import delete_segments, raise_log_starts
+from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.storage.errors import DiskFull, StorageError
+from tidemark_broker.storage.log_directory import LogDirectory
+
+REMOVED_GRACE_SECONDS = 60.0  # Kafka: file.delete.delay.ms
+
+_log = logging.getLogger(__name__)
+
+
+class Checkpointing:
+    def __init__(
+        self, partitions: Partitions, directory: LogDirectory, wall_clock_s: Callable[[], float]
+    ) -> None:
+        self._partitions = partitions
+        self._directory = directory
+        self._wall_clock_s = wall_clock_s
+        self._has_truncated = asyncio.Event()
+
+    def note_truncated(self) -> None:
+        """A recovery point above a truncation would leave what follows it unverified after a
+        kernel's death: written anew at once."""
+        self._has_truncated.set()
+
+    async def run_high_watermarks(self, interval_seconds: float) -> None:
+        """Until cancelled, or until the disk failed."""
+        written: dict[Any, Any] = {}
+        while True:
+            await asyncio.sleep(interval_seconds)
+            current = self._partitions.high_watermarks()
+            if current == written:
+                continue
+            if await self._in_worker(self._directory.checkpoint_high_watermarks, current):
+                written = current
+            elif self._partitions.is_stopped:
+                return
+
+    async def run_recovery_points(self, interval_seconds: float) -> None:
+        """Until cancelled, or until the disk failed."""
+        while not self._partitions.is_stopped:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(interval_seconds):
+                    await self._has_truncated.wait()
+            self._has_truncated.clear()
+            await self.pass_once()
+
+    async def pass_once(self) -> None:
+        """Retention raises log starts, they become durable, then what lies below is deleted."""
+        try:
+            raised = raise_log_starts(
+                self._partitions.replicas, wall_ms=int(self._wall_clock_s() * 1000)
+            )
+            if await self._in_worker(self._directory.checkpoint_recovery_points):
+                delete_segments(raised)
+        except (StorageError, OSError) as error:
+            self._partitions.fail_storage(error)
+        await self._in_worker(self._delete_removed)
+
+    def _delete_removed(self) -> None:
+        self._directory.delete_removed(now_s=self._wall_clock_s(), grace_s=REMOVED_GRACE_SECONDS)
+
+    async def _in_worker(self, work: Callable[..., object], *arguments: Any) -> bool:
+        try:
+            await asyncio.to_thread(work, *arguments)
+        except DiskFull as error:
+            _log.warning("a checkpoint waits for space", extra={"error": str(error)})
+            return False
+        except (StorageError, OSError) as error:
+            self._partitions.fail_storage(error)
+            return False
+        return True

@@ -1,0 +1,162 @@
+"""Retention and deletion of records as a pool of brokers lives them."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tidemark_broker.runtime.checkpointing import Checkpointing
+from tidemark_broker.runtime.log_starts import UP_TO_HIGH_WATERMARK
+from tidemark_broker.storage import checkpoints
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import Offset
+
+from tests.unit.runtime.in_process_pool import KEY, TOPIC, InProcessPool
+from tests.unit.storage.faulty_disk import FaultyDisk
+
+WRITTEN_S = 1_700_000_000  # the timestamp of the pool's batches
+WEEK_S = 7 * 24 * 3600
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[InProcessPool]:
+    pool = InProcessPool(tmp_path, brokers=(1, 2))
+    yield pool
+    for number in tuple(pool.brokers):
+        pool.kill(number)
+
+
+def configure(pool: InProcessPool, **config: str) -> None:
+    named = {name.replace("_", "."): value for name, value in config.items()}
+    pool.topic = replace(pool.topic, config=named)
+    pool.push()
+
+
+def retain(pool: InProcessPool, number: int, *, now_s: float) -> None:
+    broker = pool.brokers[number]
+
+    async def once() -> None:
+        await Checkpointing(broker.partitions, broker.directory, lambda: now_s).pass_once()
+
+    asyncio.run(once())
+
+
+def fill(pool: InProcessPool, count: int = 6) -> None:
+    pool.lead(1, in_sync=[1, 2])
+    for number in range(count):
+        pool.brokers[1].produce(f"{number}" * 5000, acks=1)
+        pool.replicate(2, rounds=1)
+    pool.replicate(2, rounds=2)
+
+
+def starts(pool: InProcessPool) -> list[int]:
+    return [pool.brokers[number].replica().log.log_start_offset for number in sorted(pool.brokers)]
+
+
+def test_a_changed_config_is_used_by_the_open_log(pool: InProcessPool) -> None:
+    configure(pool, segment_bytes="16384", retention_ms="1000", cleanup_policy="compact,delete")
+    settings = pool.brokers[1].replica().log.settings
+    assert (settings.segment_bytes, settings.retention_ms) == (16384, 1000)
+    assert (settings.compacts, settings.deletes) == (True, True)
+    configure(pool)
+    settings = pool.brokers[1].replica().log.settings
+    assert (settings.segment_bytes, settings.retention_ms) == (1 << 30, WEEK_S * 1000)
+    assert (settings.compacts, settings.deletes) == (False, True)
+
+
+def test_followers_follow_the_leaders_log_start(pool: InProcessPool) -> None:
+    configure(pool, segment_bytes="16384", retention_bytes="10000")
+    fill(pool)
+    retain(pool, 1, now_s=WRITTEN_S)
+    assert starts(pool) == [3, 0]
+    pool.replicate(2)
+    assert starts(pool) == [3, 3]
+    answer = pool.brokers[1].read(1)[0]
+    assert (answer.error, answer.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 3)
+
+
+def test_every_replica_keeps_time_for_itself(pool: InProcessPool) -> None:
+    fill(pool)
+    retain(pool, 2, now_s=WRITTEN_S + WEEK_S + 1)
+    assert starts(pool) == [0, 6]
+    assert pool.brokers[2].replica().log.size_bytes == 0
+    pool.brokers[1].produce("later")
+    pool.replicate(2, rounds=2)
+    assert pool.brokers[2].replica().log.log_end_offset == 7
+
+
+def test_what_is_not_committed_is_kept(pool: InProcessPool) -> None:  # I1
+    pool.lead(1, in_sync=[1, 2])
+    pool.brokers[1].produce("a", acks=1)
+    retain(pool, 1, now_s=WRITTEN_S + WEEK_S + 1)
+    assert starts(pool) == [0, 0]
+
+
+def test_a_restart_knows_the_log_start(pool: InProcessPool) -> None:
+    configure(pool, segment_bytes="16384", retention_bytes="10000")
+    fill(pool)
+    retain(pool, 1, now_s=WRITTEN_S)
+    pool.kill(1)
+    text = (pool.path / "broker-1" / checkpoints.LOG_STARTS).read_bytes()
+    assert checkpoints.decode_offsets(text) == {(TOPIC, 0): 3}
+    broker = pool.start(1)
+    assert broker.replica().log.log_start_offset == 3
+
+
+def test_records_deleted_on_request_are_deleted_everywhere(pool: InProcessPool) -> None:
+    fill(pool)
+    found = pool.brokers[1].partitions.delete_records(TOPIC, 0, Offset(4))
+    assert (found.error, found.log_start_offset) == (ErrorCode.NONE, 4)
+    pool.replicate(2)
+    assert starts(pool) == [4, 4]
+    assert pool.brokers[1].read(3)[0].error is ErrorCode.OFFSET_OUT_OF_RANGE
+    found = pool.brokers[1].partitions.delete_records(TOPIC, 0, UP_TO_HIGH_WATERMARK)
+    assert found.log_start_offset == 6
+    lower = pool.brokers[1].partitions.delete_records(TOPIC, 0, Offset(1))
+    assert (lower.error, lower.log_start_offset) == (ErrorCode.NONE, 6)
+
+
+def test_records_are_deleted_by_the_leader_and_below_its_high_watermark(
+    pool: InProcessPool,
+) -> None:
+    fill(pool)
+    pool.brokers[1].produce("uncommitted", acks=1)
+    beyond = pool.brokers[1].partitions.delete_records(TOPIC, 0, Offset(7))
+    assert (beyond.error, beyond.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 0)
+    assert "high watermark" in beyond.message
+    elsewhere = pool.brokers[2].partitions.delete_records(TOPIC, 0, Offset(1))
+    assert elsewhere.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    unknown = pool.brokers[1].partitions.delete_records("nowhere", 0, Offset(1))
+    assert unknown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_follower_that_ends_below_the_leaders_log_start_begins_anew_there(
+    pool: InProcessPool,
+) -> None:
+    fill(pool)
+    pool.brokers[1].partitions.delete_records(TOPIC, 0, UP_TO_HIGH_WATERMARK)
+    pool.kill(2)
+    pool.path.joinpath("broker-2").rename(pool.path / "lost")
+    pool.start(2)
+    pool.lead(1, in_sync=[1])
+    pool.replicate(2, rounds=3)
+    log = pool.brokers[2].replica().log
+    assert (log.log_start_offset, log.log_end_offset) == (6, 6)
+
+
+def test_a_full_disk_delays_checkpoints_and_stops_nothing(pool: InProcessPool) -> None:
+    pool.kill(1)
+    disk = FaultyDisk()
+    pool.start(1, disk)
+    configure(pool, segment_bytes="16384", retention_bytes="10000")
+    fill(pool)
+    disk.space_bytes = 0
+    retain(pool, 1, now_s=WRITTEN_S)
+    assert pool.brokers[1].storage_errors == []
+    log = pool.brokers[1].replica().log
+    assert len(list(log.directory.glob("*.log"))) == 2, "deleted before the checkpoint was written"
+    disk.space_bytes = None
+    retain(pool, 1, now_s=WRITTEN_S)
+    assert len(list(log.directory.glob("*.log"))) == 1
+    assert pool.brokers[1].partitions.hosted(*KEY) is not None
