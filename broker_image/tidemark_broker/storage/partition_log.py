@@ -6,7 +6,6 @@ or short one is taken back (S10). After an I/O error other than a full disk it r
 write. It knows no high watermark: the caller says up to where to read (I1 is the caller's too).
 """
 
-import threading
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from tidemark_broker.storage.appending import (
     prepare_as_leader,
 )
 from tidemark_broker.storage.disk import Disk
+from tidemark_broker.storage.durability import Durability
 from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS, EpochCheckpoint
 from tidemark_broker.storage.errors import (
     DiskFull,
@@ -71,12 +71,6 @@ class PartitionLog:
         self._failure = ""
         self._is_removed = False
         self._reader = LogReader()
-        # Shared with the worker that flushes, so under the lock:
-        self._flush_lock = threading.Lock()
-        self._flushing = threading.Lock()  # one at a time: what one syncs another must not skip
-        self._truncations = 0
-        self._directory_to_sync = True
-        self._epochs_to_sync = True
         try:
             self._load(recovery_point, log_start_offset)
         except OSError as error:
@@ -101,7 +95,9 @@ class PartitionLog:
             min(max(log_start_offset, self._base_offsets[0]), self.log_end_offset)
         )
         synced_to = self.log_end_offset if recovery_point is None else recovery_point
-        self.recovery_point = Offset(min(synced_to, self.log_end_offset))
+        self._durability = Durability(
+            self._disk, self.directory, Offset(min(synced_to, self.log_end_offset))
+        )
         self._checkpoint.is_written = False  # recovery may have completed or cut it
         self._checkpoint.write_if_possible()
 
@@ -114,6 +110,11 @@ class PartitionLog:
     @property
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def recovery_point(self) -> Offset:
+        """All below is on the disk for good."""
+        return self._durability.recovery_point
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
@@ -163,8 +164,7 @@ class PartitionLog:
 
     def _write_epochs(self) -> None:
         if not self._checkpoint.is_written and self._checkpoint.write():
-            with self._flush_lock:
-                self._epochs_to_sync = True
+            self._durability.note_epochs_written()
 
     # Appending
 
@@ -267,8 +267,7 @@ class PartitionLog:
             base_offset,
             index_interval_bytes=self.settings.index_interval_bytes,
         )
-        with self._flush_lock:
-            self._directory_to_sync = True  # before the recovery point moves past it
+        self._durability.note_segment_created()
         return segment
 
     # Reading
@@ -397,7 +396,7 @@ class PartitionLog:
             segment.truncate(found.position, found.header.base_offset)
         self.log_end_offset = segment.next_offset
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-        self._lower_recovery_point(self.log_end_offset)
+        self._durability.note_truncated(self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> int:
         """Drops everything; the log is empty and begins at `offset`. Records removed."""
@@ -414,23 +413,16 @@ class PartitionLog:
         except OSError as error:
             raise self._broken_by(error, "truncate") from error
         self.log_start_offset = self.log_end_offset = offset
-        self._lower_recovery_point(offset)
+        self._durability.note_truncated(offset)
         return removed
 
     def _forget_from(self, offset: Offset) -> None:
-        with self._flush_lock:
-            self._truncations += 1  # a flush under way must not move the recovery point
+        self._durability.note_truncating()
         self._reader.forget_from(offset)
-
-    def _lower_recovery_point(self, offset: Offset) -> None:
-        with self._flush_lock:
-            self._truncations += 1  # also one that began while the files were cut
-            self.recovery_point = min(self.recovery_point, offset)
 
     def _write_epochs_if_possible(self) -> None:
         if self._checkpoint.write_if_possible():
-            with self._flush_lock:
-                self._epochs_to_sync = True
+            self._durability.note_epochs_written()
 
     # Making durable
 
@@ -440,33 +432,16 @@ class PartitionLog:
         Raises StorageFailed; after that nothing more is written (S8). Of a removed log nothing
         is owed any more: its deletion, met by a flush that was asked before, is no disk's failure.
         """
-        with self._flushing:
-            self._flush()
-
-    def _flush(self) -> None:
         if self._is_removed:
             return
         self._ensure_writable()
-        with self._flush_lock:
-            truncations = self._truncations
-            end_offset = self.log_end_offset
-            unsynced = [s for s in self._segments if s.next_offset > self.recovery_point]
-            sync_directory, self._directory_to_sync = self._directory_to_sync, False
-            sync_epochs, self._epochs_to_sync = self._epochs_to_sync, False
+        epochs_path = self._checkpoint.path if self._checkpoint.exists else None
         try:
-            for segment in unsynced:
-                segment.file.sync()
-            if sync_epochs and self._checkpoint.exists:
-                self._disk.sync_file(self._checkpoint.path)
-            if sync_directory or sync_epochs:
-                self._disk.sync_directory(self.directory)
+            self._durability.sync(lambda: (self.log_end_offset, tuple(self._segments)), epochs_path)
         except OSError as error:
             if self._is_removed:
                 return  # renamed away under us
             raise self._broken_by(error, "flush") from error
-        with self._flush_lock:
-            if self._truncations == truncations:
-                self.recovery_point = max(self.recovery_point, end_offset)
 
     def close(self) -> None:
         """Index files and epochs written, everything synced: what a clean stop needs.

@@ -1,6 +1,8 @@
 """One log on a bad disk: full, failing, and what is left afterwards."""
 
 import errno
+import threading
+from pathlib import Path
 
 import pytest
 from tidemark_broker.storage.errors import DiskFull, StorageFailed
@@ -148,3 +150,29 @@ def test_a_read_error_is_told_and_stops_writing(tmp_path, disk):
     disk.failing.clear()
     with pytest.raises(StorageFailed):
         append(log, b"b")
+
+
+def test_a_second_flush_waits_for_what_the_first_one_syncs(tmp_path):  # S11
+    """Its own files are synced sooner; but the segment's directory entry is not there yet."""
+    entered, may_go_on = threading.Event(), threading.Event()
+
+    class SlowDirectory(FaultyDisk):
+        def sync_directory(self, path: Path) -> None:
+            entered.set()
+            assert may_go_on.wait(10)
+            super().sync_directory(path)
+
+    log = open_log(tmp_path, SlowDirectory())
+    append(log, b"a")
+    first = threading.Thread(target=log.flush)
+    first.start()
+    assert entered.wait(10)
+    append(log, b"b")
+    second = threading.Thread(target=log.flush)
+    second.start()
+    second.join(0.2)
+    assert log.recovery_point == 0
+    may_go_on.set()
+    for thread in (first, second):
+        thread.join(10)
+    assert log.recovery_point == 2

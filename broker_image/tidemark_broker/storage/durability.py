@@ -1,0 +1,71 @@
+"""What of one log is on the disk for good: everything below its recovery point.
+
+The loop appends and truncates, workers sync. A sync counts what was there when it began, and nothing
+if a truncation came in between. A new segment's directory entry and the leader epochs are synced
+before the recovery point passes them (S11).
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.storage.disk import Disk
+from tidemark_broker.storage.segment import Segment
+
+
+class Durability:
+    def __init__(self, disk: Disk, directory: Path, recovery_point: Offset) -> None:
+        """Nothing is known of what a former life left unsynced, so all of it is owed."""
+        self.recovery_point = recovery_point
+        self._disk = disk
+        self._directory = directory
+        self._syncing = threading.Lock()  # one at a time: one must not skip what another still does
+        self._state = threading.Lock()  # of the three below and the recovery point
+        self._truncations = 0
+        self._owes_directory = True
+        self._owes_epochs = True
+
+    def note_segment_created(self) -> None:
+        with self._state:
+            self._owes_directory = True
+
+    def note_epochs_written(self) -> None:
+        with self._state:
+            self._owes_epochs = True
+
+    def note_truncating(self) -> None:
+        """Before files are cut: a sync under way must not move the recovery point."""
+        with self._state:
+            self._truncations += 1
+
+    def note_truncated(self, end_offset: Offset) -> None:
+        """After it: nor must one that began in between."""
+        with self._state:
+            self._truncations += 1
+            self.recovery_point = min(self.recovery_point, end_offset)
+
+    def sync(
+        self,
+        what_is_there: Callable[[], tuple[Offset, Sequence[Segment]]],
+        epochs_path: Path | None,
+    ) -> None:
+        """In a worker. `what_is_there`: the log's end and its segments, in this order as the loop
+        appends meanwhile; `epochs_path`: the file of leader epochs if any. Raises OSError."""
+        with self._syncing:
+            with self._state:
+                truncations = self._truncations
+                covered, segments = what_is_there()
+                unsynced = [s for s in segments if s.next_offset > self.recovery_point]
+                owes_directory, self._owes_directory = self._owes_directory, False
+                owes_epochs, self._owes_epochs = self._owes_epochs, False
+            for segment in unsynced:
+                segment.file.sync()
+            if owes_epochs and epochs_path is not None:
+                self._disk.sync_file(epochs_path)
+            if owes_directory or owes_epochs:
+                self._disk.sync_directory(self._directory)
+            with self._state:
+                if self._truncations == truncations:
+                    self.recovery_point = max(self.recovery_point, covered)
