@@ -122,14 +122,14 @@ class Broker:
             directory.close()
 
     async def _serve(self, directory: LogDirectory, client: ControllerClient) -> None:
-        self._wire(directory, client)
+        checkpointing = self._wire(directory, client)
         listener = await self._start_listener(directory)
         assert self.session is not None
         try:
             self._not_ready = "Starting: registering with the controller"
             try:
                 if not await self._until_stop(self.session.register()):
-                    await self._store(directory.give_back_proofs)
+                    await checkpointing.in_worker(directory.give_back_proofs)
                     return
             except RegistrationRefusedForGood as error:
                 _log.error("registration refused", extra={"reason": str(error)})
@@ -152,7 +152,7 @@ class Broker:
 
     # ---- start
 
-    def _wire(self, directory: LogDirectory, client: ControllerClient) -> None:
+    def _wire(self, directory: LogDirectory, client: ControllerClient) -> Checkpointing:
         assert self._tasks is not None
         partitions, settings = self.partitions, self.settings
         self._probe = DiskProbe(
@@ -200,6 +200,7 @@ class Broker:
             checkpointing.run_recovery_points(settings.recovery_point_checkpoint_seconds),
             "recovery-points",
         )
+        return checkpointing
 
     def _start_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None

@@ -43,7 +43,7 @@ class Checkpointing:
             current = self._partitions.high_watermarks()
             if current == written:
                 continue
-            if await self._in_worker(self._directory.checkpoint_high_watermarks, current):
+            if await self.in_worker(self._directory.checkpoint_high_watermarks, current):
                 written = current
             elif self._partitions.is_stopped:
                 return
@@ -63,16 +63,17 @@ class Checkpointing:
             raised = raise_log_starts(
                 self._partitions.replicas, wall_ms=int(self._wall_clock_s() * 1000)
             )
-            if await self._in_worker(self._directory.checkpoint_recovery_points):
+            if await self.in_worker(self._directory.checkpoint_recovery_points):
                 delete_segments(raised)
         except (StorageError, OSError) as error:
             self._partitions.fail_storage(error)
-        await self._in_worker(self._delete_removed)
+        await self.in_worker(self._delete_removed)
 
     def _delete_removed(self) -> None:
         self._directory.delete_removed(now_s=self._wall_clock_s(), grace_s=REMOVED_GRACE_SECONDS)
 
-    async def _in_worker(self, work: Callable[..., object], *arguments: Any) -> bool:
+    async def in_worker(self, work: Callable[..., object], *arguments: Any) -> bool:
+        """False if it was not done: for want of space, or the disk failed and serving ends."""
         try:
             await asyncio.to_thread(work, *arguments)
         except DiskFull as error:

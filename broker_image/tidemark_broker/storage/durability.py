@@ -1,6 +1,6 @@
 """What of one log is on the disk for good: everything below its recovery point.
 
-The loop appends and truncates, workers sync. A sync counts what was there when it began, and nothing
+The loop appends and truncates, workers sync. A sync counts what was there when it began, nothing
 if a truncation came in between. A new segment's directory entry and the leader epochs are synced
 before the recovery point passes them (S11).
 """

@@ -1,7 +1,6 @@
 """Retention: whole segments from the front, by age and size, never past the high watermark."""
 
 import dataclasses
-import os
 
 import pytest
 from tidemark_broker.storage.errors import OffsetOutOfRange
@@ -83,7 +82,7 @@ def test_without_delete_in_the_policy_or_limits_nothing_goes(tmp_path):
 def test_records_without_timestamps_are_as_old_as_their_file(tmp_path):
     log = open_log(tmp_path, settings=SMALL)
     append(log, b"a", timestamp_ms=-1)
-    written_ms = int(os.stat(log._segments[0].path).st_ctime * 1000)
+    written_ms = int(log._segments[0].path.stat().st_ctime * 1000)
     assert retain(log, now_ms=written_ms + 900) == 0
     assert retain(log, now_ms=written_ms + 2000) == 1
 
