@@ -35,6 +35,7 @@ from tidemark_operator.manifests.pods import PodSettings
 from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.runtimes.pods import PodRuntime
+from tidemark_operator.runtimes.racks import NodeRacks
 from tidemark_operator.stores import kubernetes
 from tidemark_operator.stores.kubernetes import KubernetesStore
 
@@ -123,6 +124,7 @@ class Operator:
             clock=MonotonicClock(),
             probe=HttpProbe(controller_settings.probe_timeout_ms),
             on_change=self._on_change,
+            rack_of=NodeRacks(store),
         )
         self._queue = WorkQueue()
         self._reconciler = Reconciler(

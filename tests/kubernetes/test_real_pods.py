@@ -260,6 +260,26 @@ def test_a_changed_pod_template_rolls_the_pool_under_load_and_loses_nothing(
         assert_nothing_lost(load.verdict())
 
 
+def test_replicas_stand_on_distinct_racks(cluster: KubeCluster, orders: float) -> None:
+    """Racks are labels of nodes; the brokers of pool `racked` learn theirs from the operator."""
+    cluster.apply(
+        {
+            "apiVersion": "tidemark.dev/v1alpha1",
+            "kind": "BrokerPool",
+            "metadata": {"name": "racked", "namespace": cluster.namespace},
+            "spec": {"replicas": 3, "rackKey": "kubernetes.io/hostname"},
+        }
+    )
+    cluster.apply(topic("spread", brokerPool="racked", replicationFactor=2, partitions=3))
+    cluster.wait_ready("spread", timeout_s=60)
+    brokers = [cluster.must_get("bkr", f"racked-{number}")["status"] for number in range(3)]
+    racks = {int(each["brokerId"]): each["rack"] for each in brokers}
+    assert all(rack.startswith("tidemark-worker") for rack in racks.values())
+    if len(set(racks.values())) > 1:
+        for each in cluster.must_get("pslice", "spread-0")["partitions"]:
+            assert len({racks[broker_id] for broker_id in each["replicas"]}) == 2
+
+
 def test_a_retained_topic_comes_back_with_its_records(cluster: KubeCluster, orders: float) -> None:
     cluster.apply(topic("ledger"))
     cluster.wait_ready("ledger", timeout_s=20)

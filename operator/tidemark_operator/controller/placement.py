@@ -1,10 +1,13 @@
-"""Where the replicas of new partitions go.
+"""Where the replicas of new partitions go (I18).
 
-Replica j of partition i is on broker index (i + j) mod n: leaders and replicas spread evenly and
-distinct replicas are on distinct brokers (I18). Racks and existing load are not looked at yet.
+Without racks replica j of partition i is on broker index (i + j) mod n: leaders and replicas spread
+evenly and on distinct brokers. With racks the brokers are first put in an order that alternates
+between them, and a replica passes over brokers whose rack the partition has already, for as long as
+there are racks that it has not (as Kafka's rack-aware assignment). Existing load is not looked at.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain, zip_longest
 
 from tidemark_protocol.ids import BrokerId
 
@@ -19,8 +22,10 @@ def place(
     broker_ids: Sequence[BrokerId],
     *,
     first_partition: int = 0,
+    racks: Mapping[BrokerId, str] | None = None,
 ) -> tuple[tuple[BrokerId, ...], ...]:
     """Assignments of `partition_count` partitions, the first one numbered `first_partition`.
+    `racks` holds a name for each broker that stands in one.
 
     Raises TooFewBrokers, and ValueError for counts below one.
     """
@@ -36,9 +41,39 @@ def place(
             f" lower replicationFactor to {max(len(brokers), 1)} or raise the pool's replicas to"
             f" {replication_factor}"
         )
+    rack_of = {broker_id: (racks or {}).get(broker_id, "") for broker_id in brokers}
+    order = _alternating(brokers, rack_of)
     return tuple(
-        tuple(
-            brokers[(partition + replica) % len(brokers)] for replica in range(replication_factor)
-        )
+        _replicas(order, rack_of, partition, replication_factor)
         for partition in range(first_partition, first_partition + partition_count)
     )
+
+
+def _alternating(brokers: list[BrokerId], rack_of: Mapping[BrokerId, str]) -> list[BrokerId]:
+    by_rack: dict[str, list[BrokerId]] = {}
+    for broker_id in brokers:
+        by_rack.setdefault(rack_of[broker_id], []).append(broker_id)
+    if len(by_rack) == 1:
+        return brokers
+    rounds = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
+    return [broker_id for broker_id in chain.from_iterable(rounds) if broker_id is not None]
+
+
+def _replicas(
+    order: list[BrokerId],
+    rack_of: Mapping[BrokerId, str],
+    partition: int,
+    replication_factor: int,
+) -> tuple[BrokerId, ...]:
+    """From the partition's own place on around the ring, racks that it lacks first."""
+    ring = [order[(partition + step) % len(order)] for step in range(len(order))]
+    taken: list[BrokerId] = []
+    racks: set[str] = set()
+    while len(taken) < replication_factor:
+        left = [broker_id for broker_id in ring if broker_id not in taken]
+        elsewhere = [broker_id for broker_id in left if rack_of[broker_id] not in racks]
+        taken.append((elsewhere or left)[0])
+        racks.add(rack_of[taken[-1]])
+        if not elsewhere:
+            racks = {rack_of[taken[-1]]}  # each rack has one: begin a second round of racks
+    return tuple(taken)

@@ -9,7 +9,8 @@ Invariants here: I16 (a deposed controller stops deciding at once), S18's guard,
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
@@ -98,8 +99,11 @@ class ControllerService:
         probe: Probe,
         on_change: Callable[[Change], None],
         new_uuid: Callable[[], UUID] = uuid4,
+        rack_of: Callable[[RegisterRequest], Awaitable[str]] | None = None,
     ) -> None:
+        """`rack_of`: of a broker that registers; may raise StoreError. None: as it says itself."""
         self._store = store
+        self._rack_of = rack_of
         self._settings = settings
         self._clock = clock
         self._environment = PoolEnvironment(
@@ -200,6 +204,13 @@ class ControllerService:
         if request.pool not in self._pools and len(self._pools) >= MAX_POOLS:
             return RegisterResponse(
                 ErrorCode.POLICY_VIOLATION, f"more than {MAX_POOLS} pools: remove some"
+            )
+        try:
+            if self._rack_of is not None:
+                request = replace(request, rack=await self._rack_of(request))
+        except StoreError as error:
+            return RegisterResponse(
+                ErrorCode.REQUEST_TIMED_OUT, f"its rack cannot be read: {error}: register again"
             )
         pool = self._pool(request.pool, epoch)
         try:

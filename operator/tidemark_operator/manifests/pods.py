@@ -79,10 +79,12 @@ def _manifest(
         "topologySpreadConstraints": [
             {
                 "maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname",
+                "topologyKey": key,
                 "whenUnsatisfiable": "ScheduleAnyway",
                 "labelSelector": {"matchLabels": pool_selector(pool.name)},
             }
+            for key in (pool.rack_key, "kubernetes.io/hostname")
+            if key
         ],
         "containers": [_broker_container(pool, broker_id, claim_uid, settings)],
         "volumes": [

@@ -56,6 +56,7 @@ class PoolSpec:
     deletion_policy: str  # of the claims: Retain | Delete
     resources: dict[str, Any] = field(default_factory=dict)
     pod_template: dict[str, Any] = field(default_factory=dict)
+    rack_key: str = ""  # the node label that names the rack; "": brokers say it themselves
 
     @property
     def pool(self) -> str:
@@ -98,4 +99,5 @@ def pool_spec(pool: Object) -> PoolSpec:
         deletion_policy=spec["deletionPolicy"],
         resources=spec.get("resources", {}),
         pod_template=spec.get("podTemplate", {}),
+        rack_key=spec.get("rackKey", ""),
     )

@@ -65,9 +65,16 @@ class TopicObserver:
     async def _with_pool(self, observed: ObservedTopic) -> ObservedTopic:
         spec = observed.spec
         pool = await self._store.get(BROKER_POOL, spec.namespace, spec.pool_name)
-        replicas = None if pool is None else int(apply_defaults(pool)["spec"]["replicas"])
-        active = active_broker_ids(self._controller, spec.pool)
-        return replace(observed, pool_replicas=replicas, active_brokers=active)
+        if pool is None:
+            return replace(observed, pool_replicas=None)
+        brokers = self._controller.brokers(spec.pool)
+        return replace(
+            observed,
+            pool_replicas=int(apply_defaults(pool)["spec"]["replicas"]),
+            active_brokers=frozenset(broker.broker_id for broker in brokers if broker.is_active),
+            racks={broker.broker_id: broker.rack for broker in brokers},
+            pool_has_racks=bool(pool["spec"].get("rackKey")),
+        )
 
     async def _with_rivals(self, observed: ObservedTopic, topic_id: TopicId) -> ObservedTopic:
         """Others that have the topicName: living Topics and data of Topics that are gone."""

@@ -5,8 +5,8 @@ adopts it: the id is recorded in its status first, so that a crash in between ca
 adopted data look like that of a deleted Topic. On any doubt: a condition, no action.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import TopicState
@@ -38,6 +38,8 @@ class ObservedTopic:
     former: FormerTopic | None = None
     pool_replicas: int | None = None  # None: no such pool
     active_brokers: frozenset[BrokerId] = frozenset()
+    racks: Mapping[BrokerId, str] = field(default_factory=dict)  # of brokers that ever registered
+    pool_has_racks: bool = False
 
     @property
     def topic_id(self) -> TopicId:
@@ -146,7 +148,10 @@ def _plan_placement(observed: ObservedTopic) -> TopicPlan:
     too_few = _too_few_brokers(spec, observed.pool_replicas)
     if too_few is not None:
         return too_few
-    assignments = _assignments(spec, observed.pool_replicas, first=0)
+    waiting = _waiting_for_racks(observed, observed.pool_replicas)
+    if waiting is not None:
+        return waiting
+    assignments = _assignments(observed, observed.pool_replicas, first=0)
     waiting = _waiting(spec, assignments, observed.active_brokers)
     if waiting is not None:
         return waiting
@@ -167,7 +172,7 @@ def _plan_adoption(observed: ObservedTopic, retained: TopicState) -> TopicPlan:
     if observed.pool_replicas is None:
         return _plan_placement(observed)  # the pool first
     state = topic_state(spec, retained.topic_id)
-    assignments = _assignments(spec, observed.pool_replicas, first=0)
+    assignments = _assignments(observed, observed.pool_replicas, first=0)
     return _doing(
         CreateTopic(state, assignments, had_slices=True), "Adopting", "retained data is adopted"
     )
@@ -200,8 +205,11 @@ def _plan_growth(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     too_few = _too_few_brokers(spec, observed.pool_replicas)
     if too_few is not None:
         return too_few
+    waiting = _waiting_for_racks(observed, observed.pool_replicas)
+    if waiting is not None:
+        return waiting
     first = view.topic.partition_count
-    assignments = _assignments(spec, observed.pool_replicas, first=first)
+    assignments = _assignments(observed, observed.pool_replicas, first=first)
     waiting = _waiting(spec, assignments, observed.active_brokers)
     if waiting is not None:
         return waiting
@@ -256,12 +264,32 @@ def _too_few_brokers(spec: TopicSpec, pool_replicas: int) -> TopicPlan | None:
     )
 
 
-def _assignments(spec: TopicSpec, pool_replicas: int, *, first: int) -> Assignments:
+def _assignments(observed: ObservedTopic, pool_replicas: int, *, first: int) -> Assignments:
     """Of partitions `first` and above. Over broker ids, not over those alive: the same always."""
+    spec = observed.spec
     broker_ids = tuple(BrokerId(number) for number in range(pool_replicas))
     return place(
-        spec.partitions - first, spec.replication_factor, broker_ids, first_partition=first
+        spec.partitions - first,
+        spec.replication_factor,
+        broker_ids,
+        first_partition=first,
+        racks=observed.racks,
     )
+
+
+def _waiting_for_racks(observed: ObservedTopic, pool_replicas: int) -> TopicPlan | None:
+    """A broker's rack is known from its first registration on, and replicas do not move after."""
+    if not observed.pool_has_racks:
+        return None
+    unknown = [str(number) for number in range(pool_replicas) if number not in observed.racks]
+    if not unknown:
+        return None
+    plan = _not_ready(
+        "WaitingForBrokers",
+        f"the racks of brokers {', '.join(unknown[:20])} of pool {observed.spec.pool_name} are not"
+        " known before they registered once",
+    )
+    return TopicPlan(None, plan.conditions, is_waiting=True)
 
 
 def _waiting(

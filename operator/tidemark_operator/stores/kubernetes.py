@@ -194,7 +194,7 @@ def _words(data: bytes) -> tuple[str, str, tuple[str, ...]]:
 
 def _path(kind: ResourceKind, namespace: str | None, name: str | None = None) -> str:
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
-    scope = f"/namespaces/{quote(namespace, safe='')}" if namespace is not None else ""
+    scope = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     item = f"/{quote(name, safe='')}" if name is not None else ""
     return f"{root}{scope}/{kind.plural}{item}"
 

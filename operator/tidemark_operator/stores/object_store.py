@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 Object = dict[str, Any]
 
+CLUSTER_SCOPE = ""  # the namespace of what is in none
+
 
 @dataclass(frozen=True, slots=True)
 class ResourceKind:
@@ -31,6 +33,7 @@ BROKER = ResourceKind(TIDEMARK_GROUP, "v1alpha1", "Broker", "brokers")
 PARTITION_SLICE = ResourceKind(TIDEMARK_GROUP, "v1alpha1", "PartitionSlice", "partitionslices")
 LEASE = ResourceKind("coordination.k8s.io", "v1", "Lease", "leases")
 POD = ResourceKind("", "v1", "Pod", "pods")
+NODE = ResourceKind("", "v1", "Node", "nodes")
 SERVICE = ResourceKind("", "v1", "Service", "services")
 CLAIM = ResourceKind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 DISRUPTION_BUDGET = ResourceKind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")

@@ -28,3 +28,42 @@ def test_too_few_brokers_says_which_number_to_change() -> None:
 def test_nonsense_counts_are_refused(partitions: int, replicas: int) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         place(partitions, replicas, IDS)
+
+
+def racks(*names: str) -> dict[BrokerId, str]:
+    return {BrokerId(number): name for number, name in enumerate(names)}
+
+
+def test_replicas_are_on_distinct_racks_while_there_are_enough() -> None:
+    ids = [BrokerId(number) for number in range(6)]
+    where = racks("a", "a", "b", "b", "c", "c")
+    for replicas in place(12, 3, ids, racks=where):
+        assert {where[broker_id] for broker_id in replicas} == {"a", "b", "c"}
+
+
+def test_with_fewer_racks_than_replicas_each_has_its_share_and_brokers_stay_distinct() -> None:
+    ids = [BrokerId(number) for number in range(4)]
+    where = racks("a", "a", "b", "b")
+    for replicas in place(8, 3, ids, racks=where):
+        assert len(set(replicas)) == 3
+        assert {where[broker_id] for broker_id in replicas} == {"a", "b"}
+    for replicas in place(8, 4, ids, racks=where):
+        assert len(set(replicas)) == 4
+
+
+def test_leaders_are_spread_over_racks_and_brokers() -> None:
+    ids = [BrokerId(number) for number in range(6)]
+    leaders = [replicas[0] for replicas in place(6, 3, ids, racks=racks(*"aaabbb"))]
+    assert sorted(leaders) == ids
+    assert leaders[:2] == [0, 3]
+
+
+def test_uneven_racks_are_no_obstacle() -> None:
+    ids = [BrokerId(number) for number in range(4)]
+    where = racks("a", "a", "a", "b")
+    for replicas in place(8, 2, ids, racks=where):
+        assert {where[broker_id] for broker_id in replicas} == {"a", "b"}
+
+
+def test_one_rack_is_as_none() -> None:
+    assert place(5, 3, IDS, racks=racks("a", "a", "a")) == place(5, 3, IDS)

@@ -10,6 +10,8 @@ from aiohttp import web
 from kubernetes.aio import client
 from tidemark_operator.stores.kubernetes import KubernetesStore
 from tidemark_operator.stores.object_store import (
+    CLUSTER_SCOPE,
+    NODE,
     TOPIC,
     AlreadyExists,
     Conflict,
@@ -182,3 +184,14 @@ def test_replace_status_sends_the_object_to_its_subresource() -> None:
     answered = ask(handler, lambda store: store.replace_status(TOPIC, ITEM))
     assert answered["path"].endswith("/namespaces/shop/topics/a/status")
     assert answered["body"] == ITEM
+
+
+def test_what_is_in_no_namespace_is_read_from_the_root() -> None:
+    paths = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        paths.append(request.path)
+        return web.json_response({"metadata": {"name": "n1"}})
+
+    ask(handler, lambda store: store.get(NODE, CLUSTER_SCOPE, "n1"))
+    assert paths == ["/api/v1/nodes/n1"]
