@@ -272,8 +272,9 @@ def test_replicas_stand_on_distinct_racks(cluster: KubeCluster, orders: float) -
     )
     cluster.apply(topic("spread", brokerPool="racked", replicationFactor=2, partitions=3))
     cluster.wait_ready("spread", timeout_s=60)
-    brokers = [cluster.must_get("bkr", f"racked-{number}")["status"] for number in range(3)]
-    racks = {int(each["brokerId"]): each["rack"] for each in brokers}
+    racks = {
+        number: cluster.must_get("bkr", f"racked-{number}")["status"]["rack"] for number in range(3)
+    }
     assert all(rack.startswith("tidemark-worker") for rack in racks.values())
     if len(set(racks.values())) > 1:
         for each in cluster.must_get("pslice", "spread-0")["partitions"]:
