@@ -56,6 +56,9 @@ class Volume:
         happened, and raises ProcessDied if its process is dead then."""
         self._crash_countdown, self._crash = calls, crash
 
+    def forget_crash(self) -> None:
+        self._crash = None
+
     def lose_write_backs(self, count: int) -> None:
         """So many of the next syncs fail, and what they should have written counts as clean."""
         self._loses_write_back = count

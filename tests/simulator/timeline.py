@@ -47,6 +47,7 @@ class Timeline:
         self.steps = 0
         self._order = 0
         self._events: list[tuple[int, int, Event]] = []
+        self.ran: Runnable | None = None  # whose callback the last step was
         self._ready: deque[Runnable] = deque()
 
     def at(self, when_us: int, act: Callable[..., object], *arguments: object) -> Event:
@@ -86,6 +87,7 @@ class Timeline:
             if loop.has_more:
                 self.queue(loop)
             if did_run:
+                self.ran = loop
                 self.steps += 1
                 return True
         while self._events:
@@ -94,6 +96,7 @@ class Timeline:
             if act is None:
                 continue
             self.now_us = when_us
+            self.ran = None
             self.steps += 1
             act(*event.arguments)
             return True

@@ -10,6 +10,7 @@ import asyncio.events
 import gc
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -66,6 +67,8 @@ class World(Surroundings):
         self.controller_faults = MessageFaults()
         self.trace: list[tuple[int, str, str]] = []
         self.crashes: list[Crash] = []
+        self.coverage: Counter[str] = Counter()  # what happened, how often
+        self.is_healed = False
         self.topics: list[TopicWish] = []
         self.processes: list[SimulatedProcess] = []  # all that ever ran
         self.pool = POOL

@@ -1,0 +1,382 @@
+"""What can go wrong, by name: each fault acts on the world, and undoes itself after its time.
+
+A fault is data, so that a plan can be printed, replayed and shrunk. `heal` ends all that is still
+going on. Which faults come when is drawn in fault_plan.py.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulator.broker_process import BrokerSlot
+from tests.simulator.clock import MILLION
+from tests.simulator.controller_process import ControllerSlot
+from tests.simulator.messages import MessageFaults
+from tests.simulator.network import LinkDelay
+from tests.simulator.processes import Machine, SimulatedProcess
+from tests.simulator.store import StoreFaults
+from tests.simulator.world import World
+
+Argument = int | str | float
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    at_us: int
+    kind: str
+    arguments: tuple[Argument, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.at_us / 1e6:.6f} {self.kind}{self.arguments}"
+
+
+Act = Callable[..., None]
+ACTS: dict[str, Act] = {}
+
+
+def schedule(world: World, plan: "tuple[Fault, ...] | list[Fault]") -> None:
+    for fault in plan:
+        world.timeline.at(fault.at_us, apply, world, fault)
+
+
+def apply(world: World, fault: Fault) -> None:
+    if world.is_healed:
+        return
+    world.coverage[f"fault {fault.kind}"] += 1
+    world.note("fault", f"{fault.kind} {' '.join(map(str, fault.arguments))}".rstrip())
+    ACTS[fault.kind](world, *fault.arguments)
+
+
+def _fault(act: Act) -> Act:
+    ACTS[act.__name__] = act
+    return act
+
+
+def _broker(world: World, number: int) -> BrokerSlot:
+    return tuple(world.brokers.values())[number]
+
+
+def _controller(world: World, number: int) -> ControllerSlot:
+    return world.controllers[number]
+
+
+def _machines(world: World) -> list[Machine]:
+    slots: list[BrokerSlot | ControllerSlot] = [*world.brokers.values(), *world.controllers]
+    return [slot.machine for slot in slots]
+
+
+# ---- processes
+
+
+@_fault
+def kill_broker(world: World, number: int) -> None:
+    process = _broker(world, number).process
+    if process is not None:
+        process.kill()
+
+
+@_fault
+def kill_broker_in_call(world: World, number: int, calls: int) -> None:
+    """In the middle of the so-manieth call to its disk from now."""
+    slot = _broker(world, number)
+    process = slot.process
+    if process is not None:
+        slot.machine.volume.crash_in(calls, process.kill)
+
+
+@_fault
+def freeze_broker(world: World, number: int, for_us: int) -> None:
+    process = _broker(world, number).process
+    if process is not None:
+        _freeze(world, process, for_us)
+
+
+def _freeze(world: World, process: SimulatedProcess, for_us: int) -> None:
+    process.freeze()
+    world.timeline.after(for_us, process.thaw)
+
+
+@_fault
+def stop_broker(world: World, number: int, down_us: int) -> None:
+    """SIGTERM; the pod stays away for a while."""
+    slot = _broker(world, number)
+    if slot.process is not None:
+        slot.is_held_down = True
+        slot.process.terminate()
+        world.timeline.after(down_us, _let_up, slot)
+
+
+def _let_up(slot: BrokerSlot | ControllerSlot) -> None:
+    slot.is_held_down = False
+    slot.start()
+
+
+@_fault
+def roll_brokers(world: World, apart_us: int) -> None:
+    """A rolling restart, as careless as a drain of one node after the other."""
+    for index in range(len(world.brokers)):
+        world.timeline.after(index * apart_us, _terminate, world, index)
+
+
+def _terminate(world: World, number: int) -> None:
+    process = _broker(world, number).process
+    if process is not None and not world.is_healed:
+        process.terminate()
+
+
+@_fault
+def delete_pod_by_force(world: World, number: int, old_lives_us: int) -> None:
+    """The successor starts on the same volume while the old process lives on."""
+    slot = _broker(world, number)
+    old = slot.process
+    slot.delete_pod_by_force()
+    if old is not None:
+        world.timeline.after(old_lives_us, old.kill)
+
+
+# ---- machines
+
+
+@_fault
+def lose_power(world: World, number: int, off_us: int) -> None:
+    _cut_power(world, _broker(world, number), off_us)
+
+
+@_fault
+def lose_power_in_call(world: World, number: int, calls: int, off_us: int) -> None:
+    slot = _broker(world, number)
+    slot.machine.volume.crash_in(calls, lambda: _cut_power(world, slot, off_us))
+
+
+@_fault
+def lose_all_power(world: World, off_us: int) -> None:
+    """Of all brokers' machines; they boot one after the other."""
+    for slot in world.brokers.values():
+        _cut_power(world, slot, off_us + world.random.randrange(1_000_000))
+
+
+def _cut_power(world: World, slot: BrokerSlot, off_us: int) -> None:
+    if not slot.machine.is_up:
+        return
+    world.coverage["power losses"] += 1
+    for path, lost in slot.machine.lose_power().items():
+        world.coverage[f"power loss: data {lost}" if not lost[0].isdigit() else "entries lost"] += 1
+        world.note(slot.machine.name, f"power lost: {path} {lost}")
+    world.timeline.after(off_us, _boot, slot)
+
+
+def _boot(slot: BrokerSlot) -> None:
+    if not slot.machine.is_up:
+        slot.machine.boot()
+        slot.start()
+
+
+@_fault
+def clock_rate(world: World, number: int, rate_ppm: int, for_us: int) -> None:
+    """Of any machine, controllers' too."""
+    machine = _machines(world)[number]
+    machine.set_clock_rate(rate_ppm)
+    world.timeline.after(for_us, machine.set_clock_rate, MILLION)
+
+
+@_fault
+def clock_jump(world: World, number: int, by_us: int) -> None:
+    """The wall clock; monotonic time does not jump."""
+    _machines(world)[number].clock.wall_offset_us += by_us
+
+
+# ---- disks
+
+
+@_fault
+def flip_bit(world: World, number: int) -> None:
+    """In a segment of a log."""
+    found = _broker(world, number).machine.volume.flip_bit(lambda path: path.endswith(".log"))
+    world.note(_broker(world, number).machine.name, f"bit flipped: {found or 'nowhere'}")
+
+
+@_fault
+def slow_disk(world: World, number: int, call_us: int, for_us: int) -> None:
+    volume = _broker(world, number).machine.volume
+    volume.slow_call_us = call_us
+    volume.slow_until_us = world.now_us + for_us
+
+
+@_fault
+def full_disk(world: World, number: int, space_bytes: int, for_us: int) -> None:
+    volume = _broker(world, number).machine.volume
+    volume.space_bytes = space_bytes
+    world.timeline.after(for_us, setattr, volume, "space_bytes", None)
+
+
+@_fault
+def fail_disk(world: World, number: int, kind: str, calls: int) -> None:
+    """EIO of the next reads, writes or syncs."""
+    _broker(world, number).machine.volume.failing[kind] = calls
+
+
+@_fault
+def lose_write_back(world: World, number: int) -> None:
+    """The next sync with something to write fails, and its pages count as clean (S8)."""
+    _broker(world, number).machine.volume.lose_write_backs(1)
+
+
+# ---- network
+
+
+@_fault
+def block_link(world: World, source: str, destination: str, for_us: int) -> None:
+    """One direction."""
+    world.network.block(source, destination)
+    world.timeline.after(for_us, world.network.unblock, source, destination)
+
+
+@_fault
+def isolate(world: World, name: str, direction: str, for_us: int) -> None:
+    """A machine from all others: `in`, `out` or `both`."""
+    for other in _machines(world):
+        if other.name == name:
+            continue
+        for source, destination in [(other.name, name)] * (direction != "out") + [
+            (name, other.name)
+        ] * (direction != "in"):
+            block_link(world, source, destination, for_us)
+
+
+@_fault
+def slow_link(world: World, source: str, destination: str, most_us: int, for_us: int) -> None:
+    link = (source, destination)
+    world.network.delays[link] = LinkDelay(world.network.usual_delay.least_us, most_us)
+    world.timeline.after(for_us, world.network.delays.pop, link, None)
+
+
+@_fault
+def reset_connections(world: World, name: str) -> None:
+    """All of a machine's, as a stateful firewall that restarts would."""
+    for machine in _machines(world):
+        if machine.name == name:
+            for process in tuple(machine.processes):
+                for transport in tuple(process.sockets):
+                    world.network.reset(transport)
+
+
+@_fault
+def bad_messages(
+    world: World, lost: float, doubled: float, late: float, answer_lost: float, for_us: int
+) -> None:
+    """Requests to controllers."""
+    faults = world.controller_faults
+    faults.request_lost, faults.request_doubled = lost, doubled
+    faults.request_late, faults.answer_lost = late, answer_lost
+    world.timeline.after(for_us, _good_messages, world)
+
+
+def _good_messages(world: World) -> None:
+    good = MessageFaults()
+    faults = world.controller_faults
+    faults.request_lost, faults.request_doubled = good.request_lost, good.request_doubled
+    faults.request_late, faults.answer_lost = good.request_late, good.answer_lost
+
+
+# ---- controllers and the API server
+
+
+@_fault
+def kill_controller(world: World, number: int) -> None:
+    process = _controller(world, number).process
+    if process is not None:
+        process.kill()
+
+
+@_fault
+def stop_controller(world: World, number: int) -> None:
+    process = _controller(world, number).process
+    if process is not None:
+        process.terminate()
+
+
+@_fault
+def freeze_controller(world: World, number: int, for_us: int) -> None:
+    """Long enough, and its successor leads when it thaws: two controllers at once."""
+    process = _controller(world, number).process
+    if process is not None:
+        _freeze(world, process, for_us)
+
+
+@_fault
+def api_outage(world: World, for_us: int) -> None:
+    world.store.is_down = True
+    world.timeline.after(for_us, setattr, world.store, "is_down", False)
+
+
+@_fault
+def bad_store(
+    world: World, conflict: float, lost: float, answer_lost: float, most_us: int, for_us: int
+) -> None:
+    usual = world.store.faults
+    world.store.faults = StoreFaults(conflict, lost, answer_lost, usual.least_delay_us, most_us)
+    world.timeline.after(for_us, setattr, world.store, "faults", StoreFaults())
+
+
+# ---- what users do
+
+
+@_fault
+def configure_topic(world: World, topic: str, name: str, value: str) -> None:
+    for wish in world.topics:
+        if wish.topic == topic and not wish.is_deleted:
+            wish.config = {**wish.config, name: value}
+
+
+@_fault
+def recreate_topic(world: World, topic: str) -> None:
+    """Deleted and applied again under its name: another topic id."""
+    for wish in tuple(world.topics):
+        if wish.topic == topic and not wish.is_deleted:
+            wish.is_deleted = True
+            world.create_topic(
+                topic,
+                partitions=wish.partitions,
+                replication_factor=wish.replication_factor,
+                commit_rule=wish.commit_rule,
+                flush=wish.flush,
+                config=dict(wish.config),
+            )
+
+
+# ---- the end of all of it
+
+
+def heal(world: World) -> None:
+    """Nothing is broken from now on; what died is started, what is planned does not happen."""
+    world.is_healed = True
+    world.note("fault", "healed")
+    network = world.network
+    network.blocked.clear()
+    network.delays.clear()
+    world.store.is_down = False
+    world.store.faults = StoreFaults()
+    _good_messages(world)
+    for machine in _machines(world):
+        _heal_machine(machine)
+    network.send_stalled_again()
+    slots: list[Any] = [*world.controllers, *world.brokers.values()]
+    for slot in slots:
+        if slot.process is not None:
+            slot.process.thaw()
+        _let_up(slot)
+    for slot in world.brokers.values():
+        for process in tuple(slot.former):
+            process.kill()
+
+
+def _heal_machine(machine: Machine) -> None:
+    machine.set_clock_rate(MILLION)
+    volume = machine.volume
+    volume.slow_until_us = volume.slow_call_us = 0
+    volume.space_bytes = None
+    volume.failing.clear()
+    volume.lose_write_backs(0)
+    volume.forget_crash()
+    if not machine.is_up:
+        machine.boot()

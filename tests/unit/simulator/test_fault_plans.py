@@ -1,0 +1,47 @@
+"""Plans of faults: a function of the seed, applied, undone and healed from."""
+
+from random import Random
+
+import pytest
+
+from tests.simulator.fault_plan import KINDS, Draw, PlanShape, draw_plan
+from tests.simulator.faults import ACTS, Fault, heal, schedule
+from tests.simulator.world import World
+from tests.unit.simulator.test_simulated_world import ends, produce, started
+
+SHAPE = PlanShape(brokers=3, controllers=2)
+
+
+def test_a_plan_is_a_function_of_its_seed() -> None:
+    assert draw_plan(7, SHAPE) == draw_plan(7, SHAPE)
+    assert draw_plan(7, SHAPE) != draw_plan(8, SHAPE)
+
+
+def test_every_fault_has_arguments_drawn_for_it_and_the_other_way_round() -> None:
+    assert sorted(KINDS) == sorted(ACTS)
+
+
+def test_all_kinds_occur_within_some_seeds() -> None:
+    seen = {fault.kind for seed in range(100) for fault in draw_plan(seed, SHAPE)}
+    assert seen == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_the_world_comes_back_from_each_kind_of_fault(kind: str) -> None:
+
+    draw = Draw(Random(kind), SHAPE)
+    with World(5) as world:
+        started(world)
+        produce(world, "a")
+        world.run_for(100)
+        plan = [Fault(world.now_us + n * 700_000, kind, KINDS[kind](draw)) for n in range(3)]
+        schedule(world, plan)
+        world.run_for(4_000)
+        heal(world)
+        world.run_for(15_000)
+        results = produce(world, "b")
+        world.run_for(500)
+        assert [result.error for result in results] == [0]
+        assert len(set(ends(world).values())) == 1
+        assert world.crashes == []
+        assert world.coverage[f"fault {kind}"] == 3
