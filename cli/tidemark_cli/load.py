@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,15 +75,18 @@ class LoadRun:
         settings: LoadSettings,
         write: Callable[[Event], None],
         *,
+        near_clients: Mapping[str, TidemarkClient] | None = None,
         clock: SteadyClock | None = None,
     ) -> None:
+        """`near_clients`, by rack: consumers that read from followers where they are sent to."""
         self._client = client
+        self._near_clients = dict(near_clients or {})
         self._settings = settings
         self._write = write
         self._clock = clock or SteadyClock()
         self._counts: Counter[str] = Counter()
         self._stop = asyncio.Event()
-        self._read_to: dict[int, int] = {}
+        self._read_to: dict[tuple[str, int], int] = {}  # by rack and partition
 
     def stop(self) -> None:
         """Nothing more is sent; what is in flight is waited for."""
@@ -92,9 +95,11 @@ class LoadRun:
     async def run(self) -> Finished:
         settings = self._settings
         partitions = range(settings.partitions)
+        readers = [("", self._client), *self._near_clients.items()]
         for partition in partitions:
             offsets = await self._client.offsets(settings.topic, partition)
-            self._read_to[partition] = offsets.high_watermark
+            for rack, _ in readers:
+                self._read_to[rack, partition] = offsets.high_watermark
         self._write(
             Started(
                 self._clock.now_ms(),
@@ -104,14 +109,15 @@ class LoadRun:
                 settings.interval_ms,
             )
         )
-        async with asyncio.TaskGroup() as readers:
-            reading = [readers.create_task(self._read_along(partition)) for partition in partitions]
+        places = [(rack, partition) for rack, _ in readers for partition in partitions]
+        async with asyncio.TaskGroup() as tasks:
+            reading = [tasks.create_task(self._read_along(*place)) for place in places]
             async with asyncio.TaskGroup() as writers:
                 for partition in partitions:
                     writers.create_task(self._produce(partition), name=f"produce-{partition}")
             for task in reading:
                 task.cancel()
-        await asyncio.gather(*(self._read_the_rest(partition) for partition in partitions))
+        await asyncio.gather(*(self._read_the_rest(*place) for place in places))
         finished = Finished(
             self._clock.now_ms(),
             acknowledged=self._counts[ACKNOWLEDGED],
@@ -156,32 +162,32 @@ class LoadRun:
         self._counts[produced.outcome] += 1
         self._write(produced)
 
-    async def _read_along(self, partition: int) -> None:
+    async def _read_along(self, rack: str, partition: int) -> None:
         while True:
             try:
-                await self._read_page(partition, max_wait_ms=500)
+                await self._read_page(rack, partition, max_wait_ms=500)
             except (BrokerRefused, UnreadableAnswer):
                 await asyncio.sleep(REFUSED_PAUSE_SECONDS)  # a change of leader: it goes on
             await asyncio.sleep(READ_PAUSE_SECONDS)
 
-    async def _read_the_rest(self, partition: int) -> None:
+    async def _read_the_rest(self, rack: str, partition: int) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_READ_SECONDS):
                 while True:
                     try:
-                        page = await self._read_page(partition, max_wait_ms=0)
+                        page = await self._read_page(rack, partition, max_wait_ms=0)
                     except (BrokerRefused, UnreadableAnswer):
                         await asyncio.sleep(REFUSED_PAUSE_SECONDS)
                         continue
-                    if self._read_to[partition] >= page.high_watermark:
+                    if self._read_to[rack, partition] >= page.high_watermark:
                         return
 
-    async def _read_page(self, partition: int, *, max_wait_ms: int) -> RecordPage:
+    async def _read_page(self, rack: str, partition: int, *, max_wait_ms: int) -> RecordPage:
         settings = self._settings
-        expected = self._read_to[partition]
-        page = await self._client.fetch(
-            settings.topic, partition, expected, max_wait_ms=max_wait_ms
-        )
+        expected = self._read_to[rack, partition]
+        client = self._near_clients.get(rack, self._client)
+        asked_ms = self._clock.now_ms()
+        page = await client.fetch(settings.topic, partition, expected, max_wait_ms=max_wait_ms)
         offsets = [record.offset for record in page.records]
         if offsets != list(range(expected, expected + len(offsets))):  # I4
             self._complain(partition, f"expected offsets from {expected} on, found {offsets[:20]}")
@@ -190,8 +196,19 @@ class LoadRun:
                 sequence_of(settings.run_id, partition, record.value) for record in page.records
             ]
             self._counts["read"] += len(sequences)
-            self._write(Read(self._clock.now_ms(), partition, offsets[0], sequences))
-        self._read_to[partition] = max(page.next_offset, expected)
+            now_ms = self._clock.now_ms()
+            self._write(
+                Read(
+                    now_ms,
+                    partition,
+                    offsets[0],
+                    sequences,
+                    took_ms=round(now_ms - asked_ms, 3),
+                    high_watermark=page.high_watermark,
+                    rack=rack,
+                )
+            )
+        self._read_to[rack, partition] = max(page.next_offset, expected)
         return page
 
     def _complain(self, partition: int, text: str) -> None:

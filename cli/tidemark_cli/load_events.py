@@ -35,13 +35,16 @@ class Produced(msgspec.Struct, frozen=True, tag="produced", tag_field="event", o
     error: str = ""
 
 
-class Read(msgspec.Struct, frozen=True, tag="read", tag_field="event"):
-    """Records that the consumer saw at offset, offset + 1, ...: their sequences, or FOREIGN."""
+class Read(msgspec.Struct, frozen=True, tag="read", tag_field="event", omit_defaults=True):
+    """Records that a consumer saw at offset, offset + 1, ...: their sequences, or FOREIGN."""
 
     t_ms: float
     partition: int
     offset: int
     sequences: list[int]
+    took_ms: float = 0.0
+    high_watermark: int = -1  # as the answer told it
+    rack: str = ""  # of a consumer that may read from followers
 
 
 class Stalled(msgspec.Struct, frozen=True, tag="stalled", tag_field="event"):
@@ -155,17 +158,27 @@ class LoadLedger:
                 self.unknown.setdefault(event.partition, set()).add(event.sequence)
 
 
-def read_ledger(lines: Iterable[bytes]) -> LoadLedger:
-    """Lines that are no events (a cut last line) are counted, not trusted."""
+def read_ledger(lines: Iterable[bytes], events: list[Event] | None = None) -> LoadLedger:
+    """Lines that are no events (a cut last line) are counted, not trusted. `events` gets them."""
     ledger = LoadLedger()
+    add_to_ledger(ledger, lines, events)
+    return ledger
+
+
+def add_to_ledger(
+    ledger: LoadLedger, lines: Iterable[bytes], events: list[Event] | None = None
+) -> None:
     for line in lines:
         if not line.strip():
             continue
         try:
-            ledger.on_event(decode_event(line))
+            event = decode_event(line)
         except (msgspec.DecodeError, msgspec.ValidationError):
             ledger.unreadable_lines += 1
-    return ledger
+            continue
+        ledger.on_event(event)
+        if events is not None:
+            events.append(event)
 
 
 def write_gap_ms(

@@ -3,13 +3,15 @@ end. Without a terminal the same as plain lines.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 from rich.console import Console
 
 from tidemark_cli.metadata import TopicView
 from tidemark_cli.output import table
+
+PERCENTILES = ("p50", "p99", "max")
 
 
 class Result(Protocol):
@@ -103,6 +105,23 @@ class Narrator:
             self._print(f"\n[bold green]PASSED[/]  {words} ({result.seconds:.0f} s)")
         else:
             self._print("\n[bold red]FAILED[/]  a promise was broken: see above")
+
+    def figures(self, by_kind: Mapping[str, Mapping[str, Any]]) -> None:
+        """Of many rounds: p50, p99 and the longest of each time, in ms."""
+        if self._is_quiet:
+            return
+        names = {
+            "write_gap_ms": "write gap",
+            "leader_after_ms": "leader again",
+            "isr_full_again_ms": "in sync again",
+        }
+        rows = [
+            (kind, figures["rounds"], name, *(f"{figures[key][n]:.0f}" for n in PERCENTILES))
+            for kind, figures in by_kind.items()
+            for key, name in names.items()
+            if key in figures
+        ]
+        self._console.print(table(("rounds of", "", "ms", *PERCENTILES), rows))
 
     def _print(self, text: str) -> None:
         if not self._is_quiet:

@@ -5,21 +5,28 @@ It knows neither processes nor pods (`environments/`), and draws nothing itself 
 
 import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from tidemark_cli.environments.environment import TOPIC, Blow, Environment, RoundKind
+from tidemark_cli.environments.environment import (
+    LEADER_MAY_STAY,
+    TOPIC,
+    Blow,
+    Environment,
+    RoundKind,
+)
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.load_events import longest_stall_ms, longest_write_gap_ms
 from tidemark_cli.metadata import NO_LEADER, PartitionView, TopicView
 from tidemark_cli.narrator import Narrator
-from tidemark_cli.verify import VerifyReport
+from tidemark_cli.verify import VerifyReport, percentile
 
 POLL_SECONDS = 0.02
 RECOVERY_SECONDS = 90.0
-QUIET_SECONDS = 1.0  # of plain load before a blow and after the recovery
+QUIET_SECONDS = 1.0  # of plain load before a blow
 WORTH_TELLING_MS = 50.0
+FEW_ROUNDS = 4  # up to here every round is told in full, and figures over them mean little
 OPERATOR_SECONDS = 8.0  # how long acknowledgements are watched without an operator
 
 
@@ -57,6 +64,8 @@ class DemoReport:
     latency_p99_ms: float
     seconds: float
     notes: tuple[str, ...] = ()
+    anomalies: Mapping[str, int] = field(default_factory=dict)  # of the history, by name
+    worst_read_lag_ms: float = 0.0
 
     @property
     def is_good(self) -> bool:
@@ -67,9 +76,12 @@ class DemoReport:
 
 
 class Story:
-    def __init__(self, environment: Environment, narrator: Narrator) -> None:
+    def __init__(
+        self, environment: Environment, narrator: Narrator, *, quiet_seconds: float = QUIET_SECONDS
+    ) -> None:
         self._environment = environment
         self._narrator = narrator
+        self._quiet_seconds = quiet_seconds
 
     async def tell(self, kinds: Sequence[RoundKind]) -> DemoReport:
         """Set-up, load, the rounds in turn, the verdict. Raises CommandFailed; always tidies up."""
@@ -97,6 +109,8 @@ class Story:
                 environment.runtime, rounds, verified, seconds=time.monotonic() - started
             )
             narrator.verdict(report)
+            if len(rounds) > FEW_ROUNDS:
+                narrator.figures(report_fields(report)["by_kind"])
         finally:
             with narrator.progress("tidying up"):
                 await environment.tear_down()
@@ -107,8 +121,8 @@ class Story:
     async def _round(self, number: int, kind: RoundKind) -> Round:
         view = await self._target(number)
         partition = view.partition
-        await asyncio.sleep(QUIET_SECONDS)
-        blow = await self._environment.strike(kind, view.leader)
+        await asyncio.sleep(self._quiet_seconds)
+        blow = await self._environment.strike(kind, view)
         self._narrator.moment(0, blow.words)
         if kind is RoundKind.OPERATOR:
             with self._narrator.progress("no operator: do acknowledgements go on?"):
@@ -116,7 +130,7 @@ class Story:
             gap_ms, stalled_ms = await self._write_gap_ms(blow)
             return Round(kind.value, partition, None, None, None, gap_ms, None, stalled_ms)
         after, leader_after_ms, full_again_ms = await self._recovery(kind, view, blow)
-        await asyncio.sleep(QUIET_SECONDS)
+        await self._acknowledged_since(time.time() * 1000)
         gap_ms, stalled_ms = await self._write_gap_ms(blow)
         return Round(
             kind=kind.value,
@@ -147,21 +161,16 @@ class Story:
 
     async def _recovery(
         self, kind: RoundKind, before: PartitionView, blow: Blow
-    ) -> tuple[PartitionView, float, float]:
-        """The new leader's view, when it was granted, and when all in-sync sets were full again."""
-        narrator, partition = self._narrator, before.partition
-        rest = asyncio.create_task(
-            self._environment.follow_up(kind, before.leader), name="follow-up"
-        )
+    ) -> tuple[PartitionView, float | None, float]:
+        """The new leader's view, when it was granted (None where the old one may stay), and when
+        all in-sync sets were full again."""
+        narrator = self._narrator
+        rest = asyncio.create_task(self._environment.follow_up(kind, before), name="follow-up")
+        leader_after_ms: float | None = None
+        after = before
         try:
-            with narrator.progress(f"who leads {TOPIC}-{partition} now?"):
-                after = await self._new_leader(before)
-            leader_after_ms = round(time.time() * 1000 - blow.t_ms, 1)
-            narrator.moment(
-                leader_after_ms,
-                f"broker {after.leader} leads {TOPIC}-{partition}, "
-                f"leader epoch {before.leader_epoch} -> {after.leader_epoch}",
-            )
+            if kind not in LEADER_MAY_STAY:
+                after, leader_after_ms = await self._election(before, blow, rest)
             with narrator.progress("the broker comes back and catches up"):
                 if (second := await rest) is not None:
                     narrator.moment(round(second.t_ms - blow.t_ms, 1), second.words)
@@ -172,6 +181,42 @@ class Story:
         full_again_ms = round(time.time() * 1000 - blow.t_ms, 1)
         narrator.moment(full_again_ms, "all replicas in sync again")
         return after, leader_after_ms, full_again_ms
+
+    async def _election(
+        self, before: PartitionView, blow: Blow, rest: "asyncio.Task[Blow | None]"
+    ) -> tuple[PartitionView, float]:
+        """Ends early when the rest of the round fails: its sentence says more."""
+        with self._narrator.progress(f"who leads {TOPIC}-{before.partition} now?"):
+            electing = asyncio.create_task(self._new_leader(before), name="new-leader")
+            try:
+                await asyncio.wait({electing, rest}, return_when=asyncio.FIRST_COMPLETED)
+                if rest.done() and rest.exception() is not None:
+                    await rest
+                after = await electing
+            finally:
+                electing.cancel()
+        leader_after_ms = round(time.time() * 1000 - blow.t_ms, 1)
+        self._narrator.moment(
+            leader_after_ms,
+            f"broker {after.leader} leads {TOPIC}-{before.partition}, "
+            f"leader epoch {before.leader_epoch} -> {after.leader_epoch}",
+        )
+        return after, leader_after_ms
+
+    async def _acknowledged_since(self, t_ms: float) -> None:
+        """Until every partition takes records again: only then is the gap as long as it was."""
+        try:
+            async with asyncio.timeout(RECOVERY_SECONDS):
+                while True:
+                    ledger = await self._environment.ledger()
+                    if all(
+                        ledger.acknowledged_at_ms.get(partition, [0.0])[-1] > t_ms
+                        for partition in range(ledger.partitions)
+                    ):
+                        return
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError as late:
+            raise _stuck("acknowledgements from every partition") from late
 
     async def _write_gap_ms(self, blow: Blow) -> tuple[float, float]:
         """The longest gap since the blow, and the load's own longest stall in that time."""
@@ -236,7 +281,18 @@ def demo_report(
         latency_p50_ms=verified.latency_p50_ms,
         latency_p99_ms=verified.latency_p99_ms,
         seconds=round(seconds, 1),
-        notes=(*verdict.examples, *verdict.complaints, *_missing(verified)),
+        notes=(
+            *verdict.examples,
+            *verdict.complaints,
+            *_missing(verified),
+            *(
+                f"{entry.name} ({entry.count}): {sample}"
+                for entry in verified.broken_promises
+                for sample in entry.samples[:2]
+            ),
+        ),
+        anomalies={entry.name: entry.count for entry in verified.anomalies},
+        worst_read_lag_ms=verified.worst_read_lag_ms,
     )
 
 
@@ -263,7 +319,11 @@ def _figures(rounds: Sequence[Round]) -> dict[str, Any]:
     for name, column in columns.items():
         values = sorted(value for value in column if value is not None)
         if values:
-            figures[name] = {"p50": values[(len(values) - 1) // 2], "max": values[-1]}
+            figures[name] = {
+                "p50": percentile(values, 50),
+                "p99": percentile(values, 99),
+                "max": values[-1],
+            }
     return figures
 
 

@@ -1,20 +1,26 @@
 """The verdict on a load run: what was acknowledged against what is there.
 
-`judge` is pure. `read_back` reads every partition from the log start to the high watermark, and
-`compare_replicas` asks each replica's own broker for its digest up to that offset.
+`judge` is pure: it counts what was promised record by record; the history of all calls is judged
+beside it (`history.py`). `read_back` reads every partition from the log start to the high
+watermark, and `compare_replicas` asks each replica's own broker for its digest up to there.
 """
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark_cli.client import TidemarkClient
+from tidemark_cli.history import REPORTED_ONLY, Anomaly
+from tidemark_cli.history import judge as judge_history
 from tidemark_cli.load_events import (
     FOREIGN,
+    Event,
     LoadLedger,
     longest_write_gap_ms,
     sequence_of,
 )
+from tidemark_cli.load_history import operations
 from tidemark_cli.metadata import UnreadableAnswer
 from tidemark_cli.outcomes import BrokerRefused, ReplicaDigest
 
@@ -71,10 +77,17 @@ class VerifyReport:
     write_gap_ms: float
     latency_p50_ms: float
     latency_p99_ms: float
+    anomalies: tuple[Anomaly, ...] = ()  # of the whole history, also those that break no promise
+    worst_read_lag_ms: float = 0.0  # a consumer that had not yet seen what was long committed
+
+    @property
+    def broken_promises(self) -> tuple[Anomaly, ...]:
+        return tuple(entry for entry in self.anomalies if entry.name not in REPORTED_ONLY)
 
     @property
     def is_good(self) -> bool:
-        return self.verdict.is_clean and all(entry.is_identical for entry in self.replicas)
+        identical = all(entry.is_identical for entry in self.replicas)
+        return self.verdict.is_clean and identical and not self.broken_promises
 
 
 def judge(ledger: LoadLedger, found: Mapping[int, Mapping[int, int]]) -> Verdict:
@@ -129,9 +142,10 @@ def judge(ledger: LoadLedger, found: Mapping[int, Mapping[int, int]]) -> Verdict
 
 
 async def verify(
-    client: TidemarkClient, ledger: LoadLedger, *, within_seconds: float
+    client: TidemarkClient, ledger: LoadLedger, events: Sequence[Event], *, within_seconds: float
 ) -> VerifyReport:
-    """Raises TimeoutError when a partition cannot be read back in time."""
+    """`events` are those that made the ledger. Raises TimeoutError when a partition cannot be read
+    back in time."""
     found: dict[int, dict[int, int]] = {}
     replicas = []
     async with asyncio.timeout(within_seconds):
@@ -142,6 +156,7 @@ async def verify(
             await compare_replicas(client, ledger.topic, partition, within_seconds=within_seconds)
         )
     latencies = sorted(ledger.latencies_ms)
+    history = judge_history(operations(events, found, at_ms=time.time() * 1000))
     return VerifyReport(
         topic=ledger.topic,
         run_id=ledger.run_id,
@@ -150,6 +165,8 @@ async def verify(
         write_gap_ms=round(longest_write_gap_ms(ledger), 1),
         latency_p50_ms=percentile(latencies, 50),
         latency_p99_ms=percentile(latencies, 99),
+        anomalies=history.anomalies,
+        worst_read_lag_ms=round(history.worst_realtime_lag_us / 1000, 1),
     )
 
 

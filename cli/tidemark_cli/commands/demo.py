@@ -31,6 +31,10 @@ KIND_NAMES = {
     "kill-twice": RoundKind.KILL_TWICE,
     "delete": RoundKind.FORCED_DELETE,
     "stop": RoundKind.STOP,
+    "freeze": RoundKind.FREEZE,
+    "short-freeze": RoundKind.SHORT_FREEZE,
+    "set-of-one": RoundKind.SET_OF_ONE,
+    "rolling": RoundKind.ROLLING,
     "operator": RoundKind.OPERATOR,
     "operator-and-leader": RoundKind.OPERATOR_AND_LEADER,
 }
@@ -52,6 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--interval-ms", type=float, default=10.0, help="of records, per partition (default 10)"
     )
     parser.add_argument(
+        "--quiet-seconds",
+        type=float,
+        default=1.0,
+        help="of plain load before each blow (default 1)",
+    )
+    parser.add_argument(
         "--report", type=Path, default=Path("build/demo-report.json"), help="where it is written"
     )
 
@@ -59,7 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     environment = await _environment(arguments)
     kinds = chosen_kinds(arguments.kinds, arguments.rounds, environment)
-    story = Story(environment, Narrator(output.console, is_quiet=output.is_json))
+    narrator = Narrator(output.console, is_quiet=output.is_json)
+    story = Story(environment, narrator, quiet_seconds=arguments.quiet_seconds)
     report = await story.tell(kinds)
     fields = report_fields(report)
     await asyncio.to_thread(_write, arguments.report, fields)

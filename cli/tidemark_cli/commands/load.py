@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from tidemark_cli.client import TidemarkClient
+from tidemark_cli.client import ClientSettings, TidemarkClient
 from tidemark_cli.commands.produce import partition_count
 from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_cli.load import LoadRun, LoadSettings, stop_when
@@ -34,6 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait-seconds", type=float, default=30.0, help="for all partitions to answer, default 30"
     )
+    parser.add_argument(
+        "--rack",
+        action="append",
+        default=[],
+        help="one more consumer of each partition, reading nearby in this rack; repeatable",
+    )
     parser.add_argument("--out", type=Path, help="where events go (default: stdout)")
     parser.set_defaults(partition=None)
 
@@ -52,7 +58,15 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             file.write(encode_event(event))
             file.flush()  # a reader follows this live
 
-        async with TidemarkClient(await find_brokers(arguments)) as client:
+        urls = await find_brokers(arguments)
+        async with contextlib.AsyncExitStack() as clients:
+            client = await clients.enter_async_context(TidemarkClient(urls))
+            near = {
+                rack: await clients.enter_async_context(
+                    TidemarkClient(urls, settings=ClientSettings(rack=rack))
+                )
+                for rack in arguments.rack
+            }
             count = await _partitions_served(client, arguments)
             settings = LoadSettings(
                 topic=arguments.topic,
@@ -62,7 +76,9 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
                 timeout_ms=arguments.timeout_ms,
                 in_flight=arguments.in_flight,
             )
-            finished = await _run_until_told(LoadRun(client, settings, write), arguments)
+            finished = await _run_until_told(
+                LoadRun(client, settings, write, near_clients=near), arguments
+            )
     if arguments.out is not None:
         output.result(finished, lambda console: console.print(_sentence(finished)))
     else:

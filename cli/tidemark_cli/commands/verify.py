@@ -10,7 +10,7 @@ from rich.console import Console
 from tidemark_cli.client import TidemarkClient
 from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
-from tidemark_cli.load_events import LoadLedger, read_ledger
+from tidemark_cli.load_events import Event, LoadLedger, read_ledger
 from tidemark_cli.outcomes import BrokerRefused
 from tidemark_cli.output import Output
 from tidemark_cli.targets import find_brokers
@@ -29,10 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
-    ledger = await asyncio.to_thread(_read_ledger, arguments.load)
+    ledger, events = await asyncio.to_thread(_read_ledger, arguments.load)
     try:
         async with TidemarkClient(await find_brokers(arguments)) as client:
-            report = await verify(client, ledger, within_seconds=arguments.within_seconds)
+            report = await verify(client, ledger, events, within_seconds=arguments.within_seconds)
     except (NobodyAnswers, UnknownTopic, BrokerRefused, TimeoutError) as error:
         raise CommandFailed(
             expected=f"to read back {ledger.topic} within {arguments.within_seconds:g} s",
@@ -43,13 +43,14 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     return EXIT_OK if report.is_good else EXIT_FAILED
 
 
-def _read_ledger(name: str) -> LoadLedger:
+def _read_ledger(name: str) -> tuple[LoadLedger, list[Event]]:
+    events: list[Event] = []
     try:
         if name == "-":
-            ledger = read_ledger(sys.stdin.buffer)
+            ledger = read_ledger(sys.stdin.buffer, events)
         else:
             with Path(name).open("rb") as file:
-                ledger = read_ledger(file)
+                ledger = read_ledger(file, events)
     except OSError as error:
         raise CommandFailed(
             expected=f"the events of a load run in {name}",
@@ -64,7 +65,7 @@ def _read_ledger(name: str) -> LoadLedger:
             to_do="write the file with `tidemark load TOPIC --out FILE`",
             exit_code=EXIT_USAGE,
         )
-    return ledger
+    return ledger, events
 
 
 def _draw(console: Console, report: VerifyReport) -> None:
@@ -77,6 +78,11 @@ def _draw(console: Console, report: VerifyReport) -> None:
     same = sum(entry.is_identical for entry in report.replicas)
     console.print(f"replicas      identical in {same} of {len(report.replicas)} partitions")
     console.print(f"write gap     {report.write_gap_ms:.0f} ms")
+    console.print(f"read lag      {report.worst_read_lag_ms:.0f} ms at worst")
+    for anomaly in report.anomalies:
+        console.print(f"{anomaly.name}: {anomaly.count}", markup=False)
+        for sample in anomaly.samples:
+            console.print(f"  {sample}", markup=False)
     for sentence in (*verdict.examples, *verdict.complaints):
         console.print(f"  {sentence}", markup=False)
     for entry in report.replicas:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from tidemark_cli.load_events import LoadLedger
-from tidemark_cli.metadata import TopicView
+from tidemark_cli.metadata import PartitionView, TopicView
 from tidemark_cli.verify import VerifyReport
 
 TOPIC = "orders"
@@ -21,8 +21,22 @@ class RoundKind(StrEnum):
     KILL_TWICE = "kill -9 twice"
     FORCED_DELETE = "forced delete"
     STOP = "SIGTERM"
+    FREEZE = "freeze"  # until others lead: longer than a session
+    SHORT_FREEZE = "short freeze"  # shorter than a session
+    SET_OF_ONE = "in-sync set of one"  # then that one dies, and comes back
+    ROLLING = "rolling restart"
+    CUT_FOLLOWER = "cut follower"
+    CUT_LEADER = "cut leader"
+    CUT_FROM_CONTROLLER = "leader cut from the controller"
+    CUT_FROM_PEERS = "leader cut from its peers"
     OPERATOR = "operator kill"
     OPERATOR_AND_LEADER = "operator and leader kill"
+
+
+# After these the same broker may lead on: nobody waits for another one.
+LEADER_MAY_STAY = frozenset(
+    {RoundKind.SHORT_FREEZE, RoundKind.CUT_FOLLOWER, RoundKind.CUT_FROM_PEERS}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +62,10 @@ class Environment(Protocol):
     async def topic(self) -> TopicView | None:
         """The controller's durable view, now; None while it cannot be had."""
 
-    async def strike(self, kind: RoundKind, broker_id: int) -> Blow: ...
+    async def strike(self, kind: RoundKind, target: PartitionView) -> Blow:
+        """At the partition's leader, unless the kind says something else."""
 
-    async def follow_up(self, kind: RoundKind, broker_id: int) -> Blow | None:
+    async def follow_up(self, kind: RoundKind, target: PartitionView) -> Blow | None:
         """What else belongs to this kind of blow, while the cluster recovers."""
 
     async def worn_brokers(self) -> frozenset[int]:

@@ -18,11 +18,12 @@ import msgspec
 from tidemark_cli.cluster_status import status_of_objects
 from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind, Tell
 from tidemark_cli.environments.kubectl import Kubectl
+from tidemark_cli.environments.process_faults import SHORT_FREEZE_SECONDS
 from tidemark_cli.environments.processes import ENOUGH_RECORDS, read_report
 from tidemark_cli.environments.waiting import until
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.load_events import LoadLedger, read_ledger
-from tidemark_cli.metadata import TopicView
+from tidemark_cli.metadata import NO_LEADER, PartitionView, TopicView
 from tidemark_cli.verify import VerifyReport
 
 IMAGE = "tidemark/broker:dev"
@@ -50,7 +51,17 @@ class KindEnvironment:
     opening = "Runs on Kubernetes: a kind cluster of 1 + 3 nodes with real kubelets, real pods."
     closing = "That was a real Kubernetes; `make cluster-down` removes it."
     default_kinds: tuple[RoundKind, ...] = (RoundKind.KILL, RoundKind.FORCED_DELETE)
-    possible_kinds = frozenset(RoundKind) - {RoundKind.KILL_TWICE}
+    possible_kinds = frozenset(
+        {
+            RoundKind.KILL,
+            RoundKind.FORCED_DELETE,
+            RoundKind.STOP,
+            RoundKind.FREEZE,
+            RoundKind.SHORT_FREEZE,
+            RoundKind.OPERATOR,
+            RoundKind.OPERATOR_AND_LEADER,
+        }
+    )
 
     def __init__(
         self, *, manifest: str, kubectl: Kubectl, events: Path, interval_ms: float
@@ -89,26 +100,42 @@ class KindEnvironment:
     async def topic(self) -> TopicView | None:
         return status_of_objects((), self._slices.values()).topic(TOPIC)
 
-    async def strike(self, kind: RoundKind, broker_id: int) -> Blow:
+    async def strike(self, kind: RoundKind, target: PartitionView) -> Blow:
+        leader = target.leader
         match kind:
             case RoundKind.KILL:
-                return await self._signal(broker_id, 9, "kill -9 of")
+                return await self._signal(leader, 9, "kill -9 of")
             case RoundKind.STOP:
-                return await self._signal(broker_id, 15, "SIGTERM to")
+                return await self._signal(leader, 15, "SIGTERM to")
+            case RoundKind.FREEZE | RoundKind.SHORT_FREEZE:
+                return await self._signal(leader, 19, "freeze (SIGSTOP) of")
             case RoundKind.FORCED_DELETE:
-                pod = f"{POOL}-{broker_id}"
+                pod = f"{POOL}-{leader}"
                 t_ms = time.time() * 1000  # before kubectl starts: rather too long than too short
                 await self._delete_by_force(self._kubectl, pod)
                 return Blow(t_ms, f"kubectl delete pod {pod} --grace-period=0 --force")
             case _:
                 blow = await self._kill_operator()
                 if kind is RoundKind.OPERATOR_AND_LEADER:
-                    second = await self._signal(broker_id, 9, "kill -9 of")
+                    second = await self._signal(leader, 9, "kill -9 of")
                     return Blow(blow.t_ms, f"{blow.words}, then {second.words}")
                 return blow
 
-    async def follow_up(self, kind: RoundKind, broker_id: int) -> Blow | None:
-        return None
+    async def follow_up(self, kind: RoundKind, target: PartitionView) -> Blow | None:
+        if kind is RoundKind.FREEZE:
+
+            async def others_lead() -> bool:
+                view = await self.topic()
+                return view is not None and all(
+                    entry.leader not in (target.leader, NO_LEADER) for entry in view.partitions
+                )
+
+            await self._until(others_lead, f"others to lead instead of broker {target.leader}", 0.1)
+        elif kind is RoundKind.SHORT_FREEZE:
+            await asyncio.sleep(SHORT_FREEZE_SECONDS)
+        else:
+            return None
+        return await self._signal(target.leader, 18, "wakes (SIGCONT):")
 
     async def worn_brokers(self) -> frozenset[int]:
         """The kubelet restarts a container at once the first time, then after 10, 20, 40 s."""

@@ -5,13 +5,10 @@ trouble itself, stands in: `kill -9 twice` kills the broker's next process as we
 """
 
 import asyncio
-import os
 import shutil
-import signal
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
@@ -23,10 +20,11 @@ from tidemark_cli.cluster_status import ClusterStatus
 from tidemark_cli.commands.apply import apply_at_controller, read_manifests
 from tidemark_cli.environments import child_processes
 from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind, Tell
+from tidemark_cli.environments.process_faults import ProcessFaults
 from tidemark_cli.environments.waiting import until
 from tidemark_cli.failures import CommandFailed
-from tidemark_cli.load_events import LoadLedger, read_ledger
-from tidemark_cli.metadata import TopicView
+from tidemark_cli.load_events import LoadLedger, add_to_ledger
+from tidemark_cli.metadata import PartitionView, TopicView
 from tidemark_cli.targets import controller_status
 from tidemark_cli.verify import VerifyReport
 
@@ -36,7 +34,7 @@ LOAD_STOP_SECONDS = 30.0
 VERIFY_SECONDS = 90.0
 POLL_SECONDS = 0.05
 ENOUGH_RECORDS = 100  # acknowledged before the first blow
-SUCCESSOR_LIFE_SECONDS = 0.3  # it is opening its logs then, or registering
+REST_SECONDS = 4.5  # of a struck broker: its start, and a life that is no crash loop
 FIRST_PORT, LAST_PORT = 21000, 29000
 
 
@@ -45,7 +43,7 @@ class ProcessesEnvironment:
     opening = "A controller and 3 brokers, as processes of this machine."
     closing = ""  # `make demo` says how to get a real cluster
     default_kinds: tuple[RoundKind, ...] = (RoundKind.KILL, RoundKind.KILL_TWICE)
-    possible_kinds = frozenset({RoundKind.KILL, RoundKind.KILL_TWICE, RoundKind.STOP})
+    possible_kinds = ProcessFaults.kinds
 
     def __init__(self, *, manifest: str, events: Path, interval_ms: float) -> None:
         self._manifest = manifest
@@ -56,7 +54,10 @@ class ProcessesEnvironment:
         self._load: asyncio.subprocess.Process | None = None
         self._controller_url = ""
         self._session: aiohttp.ClientSession | None = None
-        self._struck_pid = -1
+        self._faults = ProcessFaults(self)
+        self._struck_at: dict[int, float] = {}  # broker id -> when, in the loop's time
+        self._ledger = LoadLedger()
+        self._read_to_byte = 0
 
     async def set_up(self, tell: Tell) -> None:
         base = free_ports(1 + 2 * BROKERS)
@@ -70,11 +71,11 @@ class ProcessesEnvironment:
             ],
             log=self._log("cluster"),
         )
-        await self._until(self._is_answering, "the controller to answer")
+        await self.until(self._is_answering, "the controller to answer")
         tell(f"applying the topic {TOPIC}")
         await apply_at_controller(self._controller_url, read_manifests(self._manifest))
         tell("waiting for leaders and full in-sync sets")
-        await self._until(self._is_in_sync, f"{TOPIC} to be led and in sync")
+        await self.until(self._is_in_sync, f"{TOPIC} to be led and in sync")
 
     async def start_load(self) -> None:
         self._events.parent.mkdir(parents=True, exist_ok=True)
@@ -83,56 +84,38 @@ class ProcessesEnvironment:
             [
                 *(sys.executable, "-m", "tidemark_cli.main", "load", TOPIC),
                 *("--server", self._controller_url, "--interval-ms", str(self._interval_ms)),
-                *("--out", str(self._events)),
+                *("--out", str(self._events), "--rack", "rack-1"),
             ],
             log=self._log("load"),
         )
-        await self._until(self._is_acknowledged, "the load to be acknowledged")
+        await self.until(self._is_acknowledged, "the load to be acknowledged")
 
     async def topic(self) -> TopicView | None:
-        status = await self._status()
+        status = await self.status()
         return None if status is None else status.topic(TOPIC)
 
-    async def strike(self, kind: RoundKind, broker_id: int) -> Blow:
-        pid = await self._pid_of(broker_id)
-        if pid is None:
-            raise CommandFailed(
-                expected=f"a process of broker {broker_id}",
-                found="none",
-                to_do=f"look at {self._log('cluster')}",
-            )
-        self._struck_pid = pid
-        t_ms = time.time() * 1000
-        if kind is RoundKind.STOP:
-            os.kill(pid, signal.SIGTERM)
-            return Blow(t_ms, f"SIGTERM to broker {broker_id} (process {pid})")
-        os.kill(pid, signal.SIGKILL)
-        return Blow(t_ms, f"kill -9 of broker {broker_id} (process {pid})")
+    async def strike(self, kind: RoundKind, target: PartitionView) -> Blow:
+        self._struck_at[target.leader] = asyncio.get_running_loop().time()
+        return await self._faults.strike(kind, target)
 
-    async def follow_up(self, kind: RoundKind, broker_id: int) -> Blow | None:
-        if kind is not RoundKind.KILL_TWICE:
-            return None
-
-        async def has_successor() -> bool:
-            return await self._pid_of(broker_id) not in (None, self._struck_pid)
-
-        await self._until(has_successor, f"a new process of broker {broker_id}")
-        await asyncio.sleep(SUCCESSOR_LIFE_SECONDS)
-        pid = await self._pid_of(broker_id)
-        if pid is None:
-            return None
-        t_ms = time.time() * 1000
-        os.kill(pid, signal.SIGKILL)
-        return Blow(t_ms, f"kill -9 of its successor too (process {pid}), as it starts")
+    async def follow_up(self, kind: RoundKind, target: PartitionView) -> Blow | None:
+        return await self._faults.follow_up(kind, target)
 
     async def ledger(self) -> LoadLedger:
-        def read() -> LoadLedger:
-            if not self._events.exists():
-                return LoadLedger()
-            with self._events.open("rb") as file:
-                return read_ledger(file)
+        """Only what was written since the last time is read: a long run asks often."""
 
-        return await asyncio.to_thread(read)
+        def read_on() -> None:
+            if not self._events.exists():
+                return
+            with self._events.open("rb") as file:
+                file.seek(self._read_to_byte)
+                data = file.read()
+            whole = data.rfind(b"\n") + 1
+            add_to_ledger(self._ledger, data[:whole].splitlines())
+            self._read_to_byte += whole
+
+        await asyncio.to_thread(read_on)
+        return self._ledger
 
     async def stop_load(self) -> None:
         assert self._load is not None
@@ -159,12 +142,18 @@ class ProcessesEnvironment:
         return read_report(ended)
 
     async def worn_brokers(self) -> frozenset[int]:
-        return frozenset()  # local mode restarts at once what lived for three seconds
+        """Local mode holds back the second restart of what lived for less than three seconds."""
+        now = asyncio.get_running_loop().time()
+        return frozenset(
+            broker_id for broker_id, at in self._struck_at.items() if now - at < REST_SECONDS
+        )
 
     async def renew(self, broker_id: int) -> None:
-        return
+        rest = self._struck_at[broker_id] + REST_SECONDS - asyncio.get_running_loop().time()
+        await asyncio.sleep(max(0.0, rest))
 
     async def tear_down(self) -> None:
+        self._faults.thaw()  # what is frozen cannot stop
         if self._session is not None:
             await self._session.close()
         await child_processes.stop(self._load)
@@ -172,15 +161,15 @@ class ProcessesEnvironment:
         await asyncio.to_thread(self._keep_logs)
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
 
-    async def _status(self) -> ClusterStatus | None:
+    async def status(self) -> ClusterStatus | None:
         """Over one connection: it is asked often while brokers need the processors."""
         if self._session is None:
             self._session = aiohttp.ClientSession(trust_env=False)
         return await controller_status(self._controller_url, self._session)
 
-    async def _pid_of(self, broker_id: int) -> int | None:
+    async def pid_of(self, broker_id: int) -> int | None:
         """From the controller's status where it tells, else from the process table."""
-        status = await self._status()
+        status = await self.status()
         row = None if status is None else status.broker(broker_id)
         if row is not None and row.pid is not None and child_processes.command_line(row.pid):
             return row.pid
@@ -214,7 +203,7 @@ class ProcessesEnvironment:
             to_do=f"read {self._log(log)}",
         )
 
-    async def _until(self, is_so: Callable[[], Awaitable[bool]], what: str) -> None:
+    async def until(self, is_so: Callable[[], Awaitable[bool]], what: str) -> None:
         """Also ends when `tidemark dev` does."""
 
         async def checked() -> bool:
@@ -230,7 +219,7 @@ class ProcessesEnvironment:
         )
 
     async def _is_answering(self) -> bool:
-        return await self._status() is not None
+        return await self.status() is not None
 
     async def _is_in_sync(self) -> bool:
         view = await self.topic()

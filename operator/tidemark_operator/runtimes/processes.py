@@ -146,6 +146,7 @@ class ProcessesRuntime:
             child.process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "tidemark_broker.main"),
                 *("--broker-id", str(broker_id), "--pool", pool.pool),
+                *("--rack", f"rack-{broker_id}"),  # each process stands for a machine
                 *("--data-dir", str(directory), "--host", host, "--advertised-host", host),
                 *("--advertised-http-url", f"http://{host}:{http_port}"),
                 *("--http-port", str(http_port)),

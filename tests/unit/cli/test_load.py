@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from tidemark_cli.client import TidemarkClient
+from tidemark_cli.client import ClientSettings, TidemarkClient
 from tidemark_cli.load import LoadRun, LoadSettings
 from tidemark_cli.load_events import Event, LoadLedger, Read, encode_event, read_ledger
 from tidemark_cli.verify import verify
@@ -18,7 +18,9 @@ def run(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(story, 20))
 
 
-async def load(client: TidemarkClient, records: int) -> LoadLedger:
+async def load(
+    client: TidemarkClient, records: int, near: dict[str, TidemarkClient] | None = None
+) -> tuple[LoadLedger, list[Event]]:
     """Runs until this many outcomes are known."""
     events: list[Event] = []
     outcomes = 0
@@ -30,9 +32,9 @@ async def load(client: TidemarkClient, records: int) -> LoadLedger:
         if outcomes > records:
             load_run.stop()
 
-    load_run = LoadRun(client, SETTINGS, write)
+    load_run = LoadRun(client, SETTINGS, write, near_clients=near)
     await load_run.run()
-    return read_ledger(encode_event(event) for event in events)
+    return read_ledger(encode_event(event) for event in events), events
 
 
 def test_a_quiet_run_is_found_whole_on_identical_replicas() -> None:
@@ -41,8 +43,8 @@ def test_a_quiet_run_is_found_whole_on_identical_replicas() -> None:
             FakeCluster(partition_count=2) as cluster,
             TidemarkClient(cluster.urls) as client,
         ):
-            ledger = await load(client, 40)
-            report = await verify(client, ledger, within_seconds=5)
+            ledger, events = await load(client, 40)
+            report = await verify(client, ledger, events, within_seconds=5)
             assert ledger.is_finished
             assert report.verdict.acknowledged >= 40
             assert report.verdict.found == report.verdict.acknowledged
@@ -60,9 +62,9 @@ def test_a_lost_answer_is_unknown_and_the_run_goes_on() -> None:
             TidemarkClient(cluster.urls) as client,
         ):
             cluster.next_answers = [hang_up]
-            ledger = await load(client, 20)
+            ledger, events = await load(client, 20)
             assert ledger.unknown_count == 1
-            assert (await verify(client, ledger, within_seconds=5)).is_good
+            assert (await verify(client, ledger, events, within_seconds=5)).is_good
 
     run(story())
 
@@ -73,9 +75,9 @@ def test_a_record_that_vanished_is_reported_lost() -> None:
             FakeCluster(partition_count=2) as cluster,
             TidemarkClient(cluster.urls) as client,
         ):
-            ledger = await load(client, 20)
+            ledger, events = await load(client, 20)
             cluster.logs[0].pop()
-            report = await verify(client, ledger, within_seconds=5)
+            report = await verify(client, ledger, events, within_seconds=5)
             assert report.verdict.lost == 1
             assert not report.is_good
 
@@ -88,10 +90,42 @@ def test_replicas_that_differ_are_told() -> None:
             FakeCluster(partition_count=2) as cluster,
             TidemarkClient(cluster.urls) as client,
         ):
-            ledger = await load(client, 20)
+            ledger, events = await load(client, 20)
             cluster.replica_bytes[1, 0] = "other"
-            report = await verify(client, ledger, within_seconds=5)
+            report = await verify(client, ledger, events, within_seconds=5)
             assert [entry.is_identical for entry in report.replicas] == [False, True]
+            assert not report.is_good
+
+    run(story())
+
+
+def test_consumers_near_followers_read_along_too() -> None:
+    async def story() -> None:
+        async with (
+            FakeCluster(partition_count=2, nearest={"east": 1}) as cluster,
+            TidemarkClient(cluster.urls) as client,
+            TidemarkClient(cluster.urls, settings=ClientSettings(rack="east")) as near,
+        ):
+            ledger, events = await load(client, 40, {"east": near})
+            assert (await verify(client, ledger, events, within_seconds=5)).is_good
+            seen = [event for event in events if isinstance(event, Read) and event.rack == "east"]
+            read = sum(len(event.sequences) for event in seen)
+            assert read == sum(len(log) for log in cluster.logs.values())
+
+    run(story())
+
+
+def test_a_record_seen_twice_by_a_consumer_breaks_the_history() -> None:
+    async def story() -> None:
+        async with (
+            FakeCluster(partition_count=2) as cluster,
+            TidemarkClient(cluster.urls) as client,
+        ):
+            ledger, events = await load(client, 20)
+            first = next(event for event in events if isinstance(event, Read))
+            events.append(first)
+            report = await verify(client, ledger, events, within_seconds=5)
+            assert [entry.name for entry in report.broken_promises] == ["nonmonotonic-poll"]
             assert not report.is_good
 
     run(story())

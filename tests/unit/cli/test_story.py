@@ -11,6 +11,7 @@ from tidemark_cli import story as story_module
 from tidemark_cli.commands.demo import chosen_kinds
 from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind, Tell
 from tidemark_cli.failures import CommandFailed
+from tidemark_cli.history import Anomaly
 from tidemark_cli.load_events import LoadLedger
 from tidemark_cli.metadata import PartitionView, TopicView
 from tidemark_cli.narrator import Narrator
@@ -44,11 +45,11 @@ class FakeEnvironment:
     async def topic(self) -> TopicView | None:
         return self.views.pop(0) if len(self.views) > 1 else self.views[0]
 
-    async def strike(self, kind: RoundKind, broker_id: int) -> Blow:
-        self.struck.append((kind, broker_id))
-        return Blow(time.time() * 1000, f"{kind.value} of broker {broker_id}")
+    async def strike(self, kind: RoundKind, target: PartitionView) -> Blow:
+        self.struck.append((kind, target.leader))
+        return Blow(time.time() * 1000, f"{kind.value} of broker {target.leader}")
 
-    async def follow_up(self, kind: RoundKind, broker_id: int) -> Blow | None:
+    async def follow_up(self, kind: RoundKind, target: PartitionView) -> Blow | None:
         return None
 
     async def worn_brokers(self) -> frozenset[int]:
@@ -78,17 +79,16 @@ def view(leader: int, leader_epoch: int, in_sync: tuple[int, ...] = (0, 1)) -> T
 FAILOVER = [view(0, 1), view(0, 1), view(0, 1), view(1, 2, (1,)), view(1, 2, (1,)), view(1, 2)]
 
 
-def tell(environment: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> tuple[DemoReport, str]:
-    monkeypatch.setattr(story_module, "QUIET_SECONDS", 0.0)
+def tell(environment: FakeEnvironment, kind: RoundKind = RoundKind.KILL) -> tuple[DemoReport, str]:
     written = io.StringIO()
     narrator = Narrator(Console(file=written, width=100))
-    report = asyncio.run(Story(environment, narrator).tell([RoundKind.KILL]))
+    report = asyncio.run(Story(environment, narrator, quiet_seconds=0.0).tell([kind]))
     return report, written.getvalue()
 
 
-def test_a_round_names_the_dead_and_the_new_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_names_the_dead_and_the_new_leader() -> None:
     environment = FakeEnvironment(views=list(FAILOVER))
-    report, written = tell(environment, monkeypatch)
+    report, written = tell(environment)
     assert environment.struck == [(RoundKind.KILL, 0)]
     (played,) = report.rounds
     assert (played.kind, played.killed_broker, played.new_leader) == ("kill -9", 0, 1)
@@ -100,16 +100,16 @@ def test_a_round_names_the_dead_and_the_new_leader(monkeypatch: pytest.MonkeyPat
     assert "\x1b" not in written  # plain lines without a terminal
 
 
-def test_worn_leaders_are_renewed_before_a_blow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worn_leaders_are_renewed_before_a_blow() -> None:
     environment = FakeEnvironment(views=[view(0, 1), *FAILOVER], worn=frozenset({0}))
-    tell(environment, monkeypatch)
+    tell(environment)
     assert environment.renewed == [0]
     assert environment.struck == [(RoundKind.KILL, 0)]
 
 
-def test_a_loss_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_fails_the_demo() -> None:
     lost = Verdict(100, 99, 1, 0, 0, 0, 0, 0, 0, (), ("lost: record 7",))
-    report, written = tell(FakeEnvironment(lost, list(FAILOVER)), monkeypatch)
+    report, written = tell(FakeEnvironment(lost, list(FAILOVER)))
     assert not report.is_good
     assert "FAILED" in written
     assert "lost: record 7" in written
@@ -119,7 +119,7 @@ def test_everything_is_tidied_up_after_a_failure(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(story_module, "RECOVERY_SECONDS", 0.02)
     environment = FakeEnvironment(views=[view(0, 1)])
     with pytest.raises(CommandFailed) as failed:
-        tell(environment, monkeypatch)
+        tell(environment)
     assert failed.value.expected == "a new leader of orders-0 within 0.02 s"
     assert environment.is_torn_down
 
@@ -128,7 +128,11 @@ def test_the_report_has_figures_by_kind() -> None:
     rounds = tuple(Round("kill -9", 0, 0, 1, gap / 2, gap, gap * 10) for gap in (40.0, 60.0, 300.0))
     report = DemoReport("processes", rounds, 1, 1, 0, 0, 0, 0, 0, 0, True, 300.0, 1.0, 2.0, 9.0)
     fields = report_fields(report)
-    assert fields["by_kind"]["kill -9"]["write_gap_ms"] == {"p50": 60.0, "max": 300.0}
+    assert fields["by_kind"]["kill -9"]["write_gap_ms"] == {
+        "p50": 60.0,
+        "p99": 300.0,
+        "max": 300.0,
+    }
     assert fields["rounds"][0]["killed_broker"] == 0
 
 
@@ -144,3 +148,33 @@ def test_kinds_come_in_turn_and_impossible_ones_are_refused() -> None:
     for names, rounds in (("delete", 1), ("nonsense", 1), ("kill", 0)):
         with pytest.raises(CommandFailed):
             chosen_kinds(names, rounds, environment)
+
+
+def test_where_the_leader_may_stay_nobody_waits_for_another() -> None:
+    environment = FakeEnvironment(views=[view(0, 1)])
+    report, written = tell(environment, RoundKind.SHORT_FREEZE)
+    (played,) = report.rounds
+    assert (played.new_leader, played.leader_after_ms) == (0, None)
+    assert played.isr_full_again_ms is not None
+    assert "leads" not in written.partition("Round 1")[2]
+
+
+def test_many_rounds_end_in_figures() -> None:
+    written = io.StringIO()
+    figures = {"rounds": 5, "write_gap_ms": {"p50": 80.0, "p99": 95.0, "max": 95.0}}
+    Narrator(Console(file=written, width=100)).figures({"kill -9": figures})
+    assert [word for word in written.getvalue().split() if word.isdecimal()] == [
+        "5",
+        "80",
+        "95",
+        "95",
+    ]
+
+
+def test_an_anomaly_of_the_history_fails_the_demo() -> None:
+    broken = Anomaly("poll-skip", 1, ("a record was passed over",))
+    verified = VerifyReport(TOPIC, "run", CLEAN, (), 1.0, 1.0, 1.0, (broken,))
+    report = story_module.demo_report("processes", (), verified, seconds=1.0)
+    assert not report.is_good
+    assert report.notes == ("poll-skip (1): a record was passed over",)
+    assert report.anomalies == {"poll-skip": 1}
