@@ -34,7 +34,7 @@ from tidemark_operator.controller.registration import (
 )
 from tidemark_operator.controller.sessions import Sessions
 from tidemark_operator.controller.settings import ControllerSettings
-from tidemark_operator.controller.slice_store import Decide, PutOff, SliceStore
+from tidemark_operator.controller.slice_store import Decide, NamespaceGone, PutOff, SliceStore
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_operator.controller.standing import Standing
 from tidemark_operator.controller.views import Change, TopicView
@@ -336,6 +336,12 @@ class PoolController:
     async def _save_quietly(self, broker_id: BrokerId) -> None:
         try:
             await self.save_broker(self.state.brokers[broker_id])
+        except NamespaceGone:
+            # Its object went with the namespace; kept here it would be written for ever.
+            logger.info("broker forgotten with its namespace", extra=self._fields(broker_id))
+            self.state.brokers.pop(broker_id, None)
+            self._unsaved_brokers.discard(broker_id)
+            self.sessions.end(broker_id)
         except PutOff as error:
             self.is_dirty = True
             self._unsaved_brokers.add(broker_id)

@@ -30,6 +30,7 @@ from tidemark_operator.stores.object_store import (
     BROKER,
     PARTITION_SLICE,
     AlreadyExists,
+    NamespaceIsGoing,
     Object,
     ObjectStore,
     StoreError,
@@ -44,6 +45,10 @@ class Deposed(Exception):
 
 class PutOff(Exception):
     """A write could not be done within its attempts; whatever was decided is decided again."""
+
+
+class NamespaceGone(PutOff):
+    """The pool's namespace is going or gone: nothing will ever be stored there for it."""
 
 
 Decide = Callable[[PartitionSlice], PartitionSlice]
@@ -140,7 +145,7 @@ class SliceStore:
         self._broker_objects[broker_id] = item
 
     async def write_broker(self, record: BrokerRecord) -> None:
-        """Returns once the record is stored. Raises PutOff, Deposed.
+        """Returns once the record is stored. Raises PutOff, NamespaceGone, Deposed.
 
         A record read back that is not ours is written over only if that lowers no epoch."""
         for attempt in range(self._settings.write_attempts):
@@ -157,6 +162,8 @@ class SliceStore:
                     written = await self._store.replace(BROKER, item)
                 self._broker_objects[record.broker_id] = written
                 return
+            except NamespaceIsGoing as error:
+                raise NamespaceGone(f"broker {record.broker_id}: {error}") from error
             except StoreError as error:
                 logger.warning(
                     "broker write not settled",

@@ -83,7 +83,7 @@ def _manifest(
                 "whenUnsatisfiable": "ScheduleAnyway",
                 "labelSelector": {"matchLabels": pool_selector(pool.name)},
             }
-            for key in (pool.rack_key, "kubernetes.io/hostname")
+            for key in dict.fromkeys((pool.rack_key, "kubernetes.io/hostname"))
             if key
         ],
         "containers": [_broker_container(pool, broker_id, claim_uid, settings)],

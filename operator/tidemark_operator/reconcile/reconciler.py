@@ -54,6 +54,7 @@ from tidemark_operator.stores.object_store import (
     NamespaceIsGoing,
     Object,
     ObjectStore,
+    Refused,
 )
 
 log = logging.getLogger(__name__)
@@ -173,9 +174,16 @@ class Reconciler:
         if isinstance(spec, InvalidManifest):
             return await self._statuses.write(BROKER_POOL, pool, {}, [_invalid(spec)])
         observed = await self._runtime.observe(spec)
-        for action in plan_pool(spec, observed):
-            log.info("pool action", extra={"pool": spec.pool, "action": repr(action)})
-            await self._runtime.apply(spec, action)
+        try:
+            for action in plan_pool(spec, observed):
+                log.info("pool action", extra={"pool": spec.pool, "action": repr(action)})
+                await self._runtime.apply(spec, action)
+        except NamespaceIsGoing:
+            raise
+        except Refused as error:  # by the API server: only the user can change that
+            refused = Condition("Ready", False, "Refused", str(error))
+            wait_ms = await self._statuses.write(BROKER_POOL, pool, {}, [refused])
+            return wait_ms or self._settings.waiting_interval_ms
         self._wake_waiting(spec.pool)
         active = active_broker_ids(self._controller, spec.pool)
         roll = plan_roll(spec, observed, active, self._controller.topics(spec.pool))

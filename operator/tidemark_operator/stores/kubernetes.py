@@ -161,8 +161,10 @@ async def connect(
 
 
 def _failure(method: str, what: str, status: int, data: bytes) -> StoreError:
-    reason, message, causes = _words(data)
+    reason, message, causes, about = _words(data)
     text = f"{what}: {status} {reason}: {message}"
+    if status == 404 and method == "POST" and about == "namespaces":
+        return NamespaceIsGoing(message)  # it has gone
     if status == 404:
         return NotFound(text)
     if status == 409:
@@ -176,19 +178,22 @@ def _failure(method: str, what: str, status: int, data: bytes) -> StoreError:
     return OutcomeUnknown(text)
 
 
-def _words(data: bytes) -> tuple[str, str, tuple[str, ...]]:
-    """Reason, message and causes of a metav1.Status; what a proxy says instead is cut short."""
+def _words(data: bytes) -> tuple[str, str, tuple[str, ...], str]:
+    """Reason, message, causes and the resource of a metav1.Status; what a proxy says instead is
+    cut short."""
     try:
         answer: Any = json.loads(data)
     except ValueError:
-        return "", data[:200].decode(errors="replace"), ()
+        return "", data[:200].decode(errors="replace"), (), ""
     if not isinstance(answer, dict):
-        return "", "", ()
-    causes = (answer.get("details") or {}).get("causes") or ()
+        return "", "", (), ""
+    details = answer.get("details") or {}
+    causes = details.get("causes") or ()
     return (
         str(answer.get("reason", "")),
         str(answer.get("message", "")),
         tuple(str(cause.get("reason", "")) for cause in causes),
+        str(details.get("kind", "")),
     )
 
 

@@ -19,6 +19,7 @@ from tidemark_operator.stores.object_store import (
     PARTITION_SLICE,
     AlreadyExists,
     Conflict,
+    NamespaceIsGoing,
     NotFound,
     Object,
     OutcomeUnknown,
@@ -60,7 +61,8 @@ class FakeClock:
 
 class FakeStore:
     """Compare-and-set in memory. `faults`: what the next writes of a kind meet, in order: "lost"
-    loses the answer and the write, "landed" only the answer, "conflict" refuses."""
+    loses the answer and the write, "landed" only the answer, "conflict" and "namespace gone"
+    refuse."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Object] = {}
@@ -116,6 +118,8 @@ class FakeStore:
         met = fault.pop(0) if fault else ""
         if met == "lost":
             raise OutcomeUnknown("the answer was lost")
+        if met == "namespace gone":
+            raise NamespaceIsGoing("there is no such namespace")
         if met == "conflict":
             raise Conflict("somebody was faster")
         self.version += 1

@@ -451,3 +451,16 @@ def test_partitions_of_a_topic_whose_slice_vanished_are_not_made_anew() -> None:
             await rig.create(300)
 
     run(scenario)
+
+
+def test_brokers_whose_namespace_is_gone_are_forgotten_not_written_for_ever() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        rig.store.faults[BROKER.kind] = ["namespace gone"] * 3
+        for broker in rig.brokers:
+            await rig.kill(broker)
+        await rig.advance(5_000)
+        assert rig.store.faults[BROKER.kind] == []
+        assert rig.service.brokers(POOL) == ()
+
+    run(scenario)

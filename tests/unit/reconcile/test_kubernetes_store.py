@@ -195,3 +195,13 @@ def test_what_is_in_no_namespace_is_read_from_the_root() -> None:
 
     ask(handler, lambda store: store.get(NODE, CLUSTER_SCOPE, "n1"))
     assert paths == ["/api/v1/nodes/n1"]
+
+
+def test_a_create_in_a_namespace_that_has_gone_is_known_as_such() -> None:
+    gone = answer(
+        404, reason="NotFound", message="no such namespace", details={"kind": "namespaces"}
+    )
+    with pytest.raises(NamespaceIsGoing):
+        ask(gone, lambda store: store.create(TOPIC, ITEM))
+    with pytest.raises(NotFound):
+        ask(answer(404, reason="NotFound"), lambda store: store.create(TOPIC, ITEM))

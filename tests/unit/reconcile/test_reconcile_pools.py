@@ -14,10 +14,11 @@ from tidemark_operator.runtimes.broker_runtime import (
     MarkStorage,
     ObservedBroker,
     ObservedPool,
+    PoolAction,
     StartBroker,
     StopBroker,
 )
-from tidemark_operator.stores.object_store import BROKER_POOL
+from tidemark_operator.stores.object_store import BROKER_POOL, Refused
 from tidemark_protocol.ids import BrokerId
 
 from tests.unit.reconcile.reconcile_world import NAMESPACE, World
@@ -92,5 +93,26 @@ def test_a_deleted_pool_is_confirmed_by_a_live_read(tmp_path: Path) -> None:
         await world.pass_pool()
         assert world.runtime.gone == [f"{NAMESPACE}/default"]
         world.store.close()
+
+    asyncio.run(story())
+
+
+def test_what_the_api_server_refuses_is_told_to_the_user_and_tried_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        await world.apply(BROKER_POOL, "default", replicas=1)
+        apply, world.runtime.apply = world.runtime.apply, refusing  # type: ignore[method-assign]
+        assert await world.pass_pool() is not None
+        condition = await world.condition(BROKER_POOL, "default")
+        assert (condition["reason"], condition["message"]) == ("Refused", "exceeded quota: pods")
+        world.runtime.apply = apply  # type: ignore[method-assign]
+        world.controller.active = {0}
+        world.time_ms += 2000
+        await world.pass_pool()
+        assert (await world.condition(BROKER_POOL, "default"))["status"] == "True"
+        world.store.close()
+
+    async def refusing(pool: PoolSpec, action: PoolAction) -> None:
+        raise Refused("exceeded quota: pods")
 
     asyncio.run(story())
