@@ -71,6 +71,7 @@ class HostedReplica:
         self.produces = ProducePurgatory()
         self.readers: dict[int, Callable[[], None]] = {}  # parked consumer reads, by arrival
         self.next_tick_ms = 0
+        self.duplicate_batches = 0  # answered from the log instead of appended
         # From the checkpoint, and no further than the log goes (I1).
         start, end = log.log_start_offset, log.log_end_offset
         self._idle_high_watermark = max(start, min(high_watermark, end))
@@ -377,6 +378,8 @@ class HostedReplica:
             + (follower.truncated_records if follower else 0),
             committed_truncated_records=self._past_committed_truncated
             + (follower.committed_truncated_records if follower else 0),
+            producer_ids=len(log.producers),
+            duplicate_batches=self.duplicate_batches,
         )
 
     def _follower_snapshots(

@@ -102,6 +102,18 @@ _REPLICA_FAMILIES: tuple[tuple[Family, Callable[[PartitionSnapshot], int]], ...]
         ),
         lambda cut: cut.committed_truncated_records,
     ),
+    (
+        Family("replica_producer_ids", "gauge", "Producer ids whose sequences are remembered."),
+        lambda cut: cut.producer_ids,
+    ),
+    (
+        Family(
+            "replica_duplicate_batches_total",
+            "counter",
+            "Batches that were in the log already: answered with their offsets, not appended.",
+        ),
+        lambda cut: cut.duplicate_batches,
+    ),
 )
 _FOLLOWER_FAMILIES: tuple[tuple[Family, Callable[[FollowerSnapshot], float]], ...] = (
     (

@@ -8,12 +8,19 @@ batch headers.
 from collections.abc import Callable, Iterable
 
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import Offset
 
+from tidemark_broker.replication.producer_state import (
+    RefuseBatch,
+    judge_batch,
+    malformed_producer,
+)
 from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_failure
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
 from tidemark_broker.runtime.results import ProduceResult
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
 from tidemark_broker.storage.errors import CorruptBatch, StorageError
+from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
 from tidemark_broker.storage.record_batch import Batch, split_batches
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
@@ -66,13 +73,10 @@ class ProducePath:
             answer(done, batches)
             return
         now_ms = self._clock()
-        try:
-            first_offset, end_offset = replica.append(batches, now_ms)
-        except (StorageError, OSError) as error:
-            answer(done, ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR, message=str(error)))
-            if is_storage_failure(error):
-                self._fail_storage(error)
+        written = self._write_once(replica, batches, now_ms, done)
+        if written is None:
             return
+        first_offset, end_offset = written
         result = ProduceResult(ErrorCode.NONE, first_offset, replica.log.log_start_offset)
         if acks != ACKS_ALL:
             answer(done, result)
@@ -81,9 +85,31 @@ class ProducePath:
             end_offset, deadline_ms=now_ms + max(0, timeout_ms), result=result, done=done
         )
         if replica.leader is not None and replica.high_watermark >= end_offset:
-            replica.produces.complete(replica.high_watermark)  # replication factor 1
+            replica.produces.complete(replica.high_watermark)  # RF 1, or a duplicate
         elif self._expiry_timer is None:
             self._expiry_timer = self._scheduler.call_later(EXPIRY_SWEEP_SECONDS, self._expire)
+
+    def _write_once(
+        self, replica: HostedReplica, batches: list[Batch], now_ms: int, done: ProduceDone
+    ) -> tuple[Offset, Offset] | None:
+        """Where the batches are now, first and end offset: appended, or in the log already (I8).
+        None: refused or failed, and answered."""
+        header = batches[0].header
+        if header.producer_id > NO_PRODUCER_ID:
+            verdict = judge_batch(header, replica.log.producers)
+            if isinstance(verdict, RefuseBatch):
+                answer(done, ProduceResult(verdict.error, message=verdict.message))
+                return None
+            if verdict is not None:
+                replica.duplicate_batches += 1
+                return verdict.first_offset, verdict.end_offset
+        try:
+            return replica.append(batches, now_ms)
+        except (StorageError, OSError) as error:
+            answer(done, ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR, message=str(error)))
+            if is_storage_failure(error):
+                self._fail_storage(error)
+            return None
 
     def _expire(self) -> None:
         self._expiry_timer = None
@@ -110,7 +136,8 @@ def _refusal(replica: HostedReplica, acks: int) -> ProduceResult | None:
 
 
 def _checked_batches(data: memoryview, max_batch_bytes: int) -> list[Batch] | ProduceResult:
-    """Whole, intact batches of a size that the topic allows, none of them a control batch."""
+    """Whole, intact data batches of a size that the topic allows; with a producer id only one, as
+    in Kafka since produce version 3: two could not be told apart from one that half failed."""
     try:
         batches = split_batches(data, max_batch_bytes=max(1, len(data)))
     except CorruptBatch as error:
@@ -131,4 +158,9 @@ def _checked_batches(data: memoryview, max_batch_bytes: int) -> list[Batch] | Pr
                 message="expected data records with offsets 0 to n-1, found a control batch or"
                 f" {header.record_count} records over {header.last_offset_delta + 1} offsets",
             )
+        fault = malformed_producer(header)
+        if not fault and header.producer_id > NO_PRODUCER_ID and len(batches) > 1:
+            fault = f"expected one batch of producer {header.producer_id}, found {len(batches)}"
+        if fault:
+            return ProduceResult(ErrorCode.INVALID_RECORD, message=fault)
     return batches

@@ -1,8 +1,9 @@
 """Produces with acks=all that wait for the high watermark, oldest first.
 
-A deque of (end offset, deadline, done) drained as the watermark moves: O(1) per batch, no task and
-no timer per request. Every `done` is called exactly once, and a caller's exception never keeps
-the others waiting.
+A deque of (end offset, deadline, done) drained as the watermark moves: O(1) per batch that was
+appended, no task and no timer per request. A duplicate waits like its original: to be answered at
+once would acknowledge what is not committed. Every `done` is called exactly once, and a caller's
+exception never keeps the others waiting.
 """
 
 import logging
@@ -48,9 +49,12 @@ class ProducePurgatory:
     def add(
         self, end_offset: Offset, *, deadline_ms: int, result: ProduceResult, done: ProduceDone
     ) -> None:
-        """End offsets must not fall: appends happen in order."""
-        assert not self._waiting or self._waiting[-1].end_offset <= end_offset
-        self._waiting.append(_Waiting(end_offset, deadline_ms, result, done))
+        """In the order of end offsets, also a duplicate of a batch that waits since earlier."""
+        waiting = self._waiting
+        at = len(waiting)
+        while at and waiting[at - 1].end_offset > end_offset:
+            at -= 1
+        waiting.insert(at, _Waiting(end_offset, deadline_ms, result, done))
 
     def complete(self, high_watermark: Offset, *, error: ErrorCode = ErrorCode.NONE) -> None:
         """Answer all that the watermark has passed; `error` when the ISR is too small for it."""

@@ -105,3 +105,5 @@ class PartitionSnapshot:
     isr_expands: int
     truncated_records: int
     committed_truncated_records: int
+    producer_ids: int = 0
+    duplicate_batches: int = 0

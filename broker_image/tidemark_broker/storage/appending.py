@@ -11,6 +11,7 @@ from tidemark_protocol.ids import LeaderEpoch, Offset
 
 from tidemark_broker.storage.disk import Buffer
 from tidemark_broker.storage.errors import CorruptBatch, InvalidBatch, OffsetGap
+from tidemark_broker.storage.producer_states import NO_PRODUCER_ID, NotedBatch, noted_batch
 from tidemark_broker.storage.record_batch import LENGTH_END, PREFIX, Batch
 
 
@@ -25,6 +26,7 @@ class PreparedAppend(NamedTuple):
     size_bytes: int
     batches: Sequence[PlacedBytes]
     new_epochs: Sequence[tuple[LeaderEpoch, Offset]]
+    producer_batches: Sequence[NotedBatch]  # those with a producer id
 
     @property
     def last_offset(self) -> Offset:
@@ -43,6 +45,7 @@ def prepare_as_leader(
     offset = log_end_offset
     buffers: list[Buffer] = []
     placed: list[PlacedBytes] = []
+    producer_batches: list[NotedBatch] = []
     total_bytes = 0
     for header, data in batches:
         # Only compaction may leave fewer records than offsets, and only we write control batches.
@@ -52,13 +55,15 @@ def prepare_as_leader(
                 f"{header.last_offset_delta + 1} records in no control batch",
                 f"{header.record_count} records, attributes {header.attributes:#x}",
             )
+        if header.producer_id > NO_PRODUCER_ID:
+            producer_batches.append(noted_batch(header, offset))
         size_bytes = header.size_bytes
         buffers.append(PREFIX.pack(offset, size_bytes - LENGTH_END, leader_epoch))
         buffers.append(data[PREFIX.size :])
         offset = Offset(offset + header.record_count)
         placed.append(PlacedBytes(size_bytes, Offset(offset - 1), header.max_timestamp_ms))
         total_bytes += size_bytes
-    return PreparedAppend(buffers, total_bytes, placed, ())
+    return PreparedAppend(buffers, total_bytes, placed, (), producer_batches)
 
 
 def prepare_as_follower(
@@ -73,6 +78,7 @@ def prepare_as_follower(
     epoch = last_batch_epoch
     placed: list[PlacedBytes] = []
     new_epochs: list[tuple[LeaderEpoch, Offset]] = []
+    producer_batches: list[NotedBatch] = []
     position = 0
     for header, _ in batches:
         if header.base_offset != expected:
@@ -84,7 +90,9 @@ def prepare_as_follower(
         if header.partition_leader_epoch != epoch or not placed:
             epoch = header.partition_leader_epoch
             new_epochs.append((epoch, expected))
+        if header.producer_id > NO_PRODUCER_ID:
+            producer_batches.append(noted_batch(header, expected))
         placed.append(PlacedBytes(header.size_bytes, header.last_offset, header.max_timestamp_ms))
         expected = header.next_offset
         position += header.size_bytes
-    return PreparedAppend([data], len(data), placed, new_epochs)
+    return PreparedAppend([data], len(data), placed, new_epochs, producer_batches)

@@ -27,7 +27,7 @@ class Durability:
         self._owes_directory = True
         self._owes_epochs = True
 
-    def note_segment_created(self) -> None:
+    def note_files_created(self) -> None:
         with self._state:
             self._owes_directory = True
 

@@ -27,6 +27,8 @@ from tidemark_broker.storage.errors import (
     StorageFailed,
 )
 from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
+from tidemark_broker.storage.log_producers import LogProducers
+from tidemark_broker.storage.producer_states import ProducerStates
 from tidemark_broker.storage.reading import LogReader
 from tidemark_broker.storage.record_batch import Batch, split_batches
 from tidemark_broker.storage.recovery import RecoveryReport, load_segments
@@ -100,6 +102,10 @@ class PartitionLog:
         )
         self._checkpoint.is_written = False  # recovery may have completed or cut it
         self._checkpoint.write_if_possible()
+        self._producers = LogProducers(self._disk, self.directory)
+        self._producers.restore(
+            self._segments, self._checkpoint.epochs, log_start_offset=self.log_start_offset
+        )
 
     # What is known
 
@@ -119,6 +125,11 @@ class PartitionLog:
     @property
     def latest_epoch(self) -> LeaderEpoch:
         return self._checkpoint.epochs.latest_epoch
+
+    @property
+    def producers(self) -> ProducerStates:
+        """What the log says of each producer id, as of its end."""
+        return self._producers.states
 
     @property
     def epoch_entries(self) -> tuple[tuple[LeaderEpoch, Offset], ...]:
@@ -228,6 +239,8 @@ class PartitionLog:
             position += size_bytes
         segment.size_bytes = position
         self.log_end_offset = segment.next_offset
+        if append.producer_batches:
+            self.producers.note(append.producer_batches)  # S10: not before the write
 
     def _take_back(self, segment: Segment) -> None:
         """S10. The next write would overwrite the torn bytes, but a restart would see them."""
@@ -258,6 +271,7 @@ class PartitionLog:
         segment = self._create_segment(self.log_end_offset)
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
+        self._producers.write_snapshot(self._segments, self._checkpoint.epochs)
         return segment
 
     def _create_segment(self, base_offset: Offset) -> Segment:
@@ -267,7 +281,7 @@ class PartitionLog:
             base_offset,
             index_interval_bytes=self.settings.index_interval_bytes,
         )
-        self._durability.note_segment_created()
+        self._durability.note_files_created()
         return segment
 
     # Reading
@@ -356,6 +370,7 @@ class PartitionLog:
             for segment in self._segments[:count]:
                 segment.retire()
             del self._segments[:count], self._base_offsets[:count]
+            self._producers.drop_snapshots(self._segments)
             self._checkpoint.epochs.truncate_from_start(self._base_offsets[0])
             self._checkpoint.is_written = False
             self._write_epochs_if_possible()
@@ -397,6 +412,9 @@ class PartitionLog:
         self.log_end_offset = segment.next_offset
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         self._durability.note_truncated(self.log_end_offset)
+        self._producers.cut(
+            self._segments, self._checkpoint.epochs, log_start_offset=self.log_start_offset
+        )
 
     def truncate_fully_and_start_at(self, offset: Offset) -> int:
         """Drops everything; the log is empty and begins at `offset`. Records removed."""
@@ -410,6 +428,7 @@ class PartitionLog:
             self._base_offsets = [offset]
             self._checkpoint.truncate_from_end(_FIRST_OFFSET)
             self._write_epochs_if_possible()
+            self._producers.forget_all()
         except OSError as error:
             raise self._broken_by(error, "truncate") from error
         self.log_start_offset = self.log_end_offset = offset
@@ -437,6 +456,8 @@ class PartitionLog:
         self._ensure_writable()
         epochs_path = self._checkpoint.path if self._checkpoint.exists else None
         try:
+            if self._producers.sync():
+                self._durability.note_files_created()
             self._durability.sync(lambda: (self.log_end_offset, tuple(self._segments)), epochs_path)
         except OSError as error:
             if self._is_removed:
@@ -452,6 +473,7 @@ class PartitionLog:
         try:
             self._write_epochs()
             self._active.write_indexes()
+            self._producers.write_snapshot(self._segments, self._checkpoint.epochs)
         except OSError as error:
             raise self._failed_by(error, "close") from error
         self.flush()

@@ -276,6 +276,13 @@ class Segment:
         fresh.rebuild_indexes()
         self._offset_index = fresh._offset_index
 
+    def headers_from(self, offset: Offset) -> Iterator[BatchHeader]:
+        """Of all batches that end at `offset` or above; raises CorruptBatch where headers end."""
+        entry = self._offset_index.floor(max(0, offset - self.base_offset))
+        for placed in self._walk(entry[1] if entry else 0):
+            if placed.header.last_offset >= offset:
+                yield placed.header
+
     def batches_reaching(self, timestamp_ms: int) -> Iterator[PlacedBatch]:
         """Those whose largest timestamp is not before `timestamp_ms`, in offset order."""
         if timestamp_ms > self.max_timestamp_ms:

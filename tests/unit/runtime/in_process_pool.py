@@ -65,6 +65,19 @@ def a_batch(*values: str) -> bytes:
     return build_batch(records, timestamp_ms=1_700_000_000_000)
 
 
+def a_produced_batch(
+    sequence: int, *values: str, producer_id: int = 7, producer_epoch: int = 0
+) -> bytes:
+    """Of an idempotent producer."""
+    return build_batch(
+        [NewRecord(None, value.encode(), ()) for value in values],
+        timestamp_ms=1_700_000_000_000,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+    )
+
+
 class InProcessBroker:
     """One life of one broker."""
 

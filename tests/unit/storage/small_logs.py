@@ -25,6 +25,25 @@ def batch_of(*values: bytes, timestamp_ms: int = 1_000) -> Batch:
     return split_batches(memoryview(data), max_batch_bytes=len(data))[0]
 
 
+def produced_batch(
+    sequence: int,
+    count: int = 1,
+    *,
+    producer_id: int = 7,
+    epoch: int = 0,
+    timestamp_ms: int = 1_000,
+) -> Batch:
+    """Of an idempotent producer: `count` records from `sequence` on, that say so."""
+    data = build_batch(
+        [NewRecord(None, b"%d" % (sequence + at)) for at in range(count)],
+        timestamp_ms=timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+    return split_batches(memoryview(data), max_batch_bytes=len(data))[0]
+
+
 def open_log(
     directory: Path,
     disk: Disk | None = None,

@@ -303,6 +303,8 @@ def test_a_flush_syncs_segments_epochs_and_directory_and_then_moves_the_recovery
         ("sync", f"{0:020d}.log"),
         ("sync", f"{2:020d}.log"),
         ("sync", "leader-epoch-checkpoint"),
+        ("sync", f"{2:020d}.producers"),
+        ("sync", f"{2:020d}.snapshot"),
         ("sync_directory", "log"),
     ]
     assert log.recovery_point == 3

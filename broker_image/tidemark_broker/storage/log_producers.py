@@ -1,0 +1,87 @@
+"""The producer states of one log, kept in step with its segments, and their snapshots.
+
+The log calls this where it appends, rolls, truncates, flushes and closes; retention and compaction
+need call nothing but `drop_snapshots`. I8 rests on the order: noted after the write, cut with it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.storage.disk import Disk
+from tidemark_broker.storage.errors import CorruptBatch
+from tidemark_broker.storage.leader_epochs import LeaderEpochs
+from tidemark_broker.storage.producer_snapshots import ProducerSnapshots
+from tidemark_broker.storage.producer_states import NO_PRODUCER_ID, ProducerStates, noted_batch
+from tidemark_broker.storage.segment import Segment
+
+
+class LogProducers:
+    """Methods raise OSError, but for a full disk, which only costs a snapshot."""
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self.states = ProducerStates()
+        self._snapshots = ProducerSnapshots(disk, directory)
+        self._has_unsynced = False
+
+    def restore(
+        self, segments: Sequence[Segment], epochs: LeaderEpochs, *, log_start_offset: Offset
+    ) -> None:
+        """As of the end of the segments: the newest usable snapshot, and the log after it.
+
+        A segment that turns out corrupt is read as far as it goes: it is not served, and the
+        replica is soon replaced."""
+        highest_producer_id = self.states.highest_producer_id
+        self.states, offset = self._snapshots.load_newest(
+            epochs,
+            first_offset=segments[0].base_offset,
+            log_start_offset=log_start_offset,
+            log_end_offset=segments[-1].next_offset,
+        )
+        self.states.note_highest(highest_producer_id)
+        for segment in segments:
+            if segment.next_offset > offset:
+                try:
+                    self.states.note(
+                        noted_batch(header, header.base_offset)
+                        for header in segment.headers_from(offset)
+                        if header.producer_id > NO_PRODUCER_ID
+                    )
+                except CorruptBatch:
+                    continue
+        self.drop_snapshots(segments)
+
+    def cut(
+        self, segments: Sequence[Segment], epochs: LeaderEpochs, *, log_start_offset: Offset
+    ) -> None:
+        """The log was truncated: sequences of batches that are gone are free again."""
+        log_end_offset = segments[-1].next_offset
+        self._snapshots.remove_above(log_end_offset)
+        if not self.states.truncate_to(log_end_offset):
+            self.restore(segments, epochs, log_start_offset=log_start_offset)
+
+    def forget_all(self) -> None:
+        """The log begins anew elsewhere."""
+        self._snapshots.remove_above(Offset(-1))
+        self.states.forget_all()
+
+    def write_snapshot(self, segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
+        """At the log's end, for a roll or a clean stop. Synced by `sync`."""
+        if segments[-1].next_offset == 0:
+            return
+        self._snapshots.write_if_possible(self.states, segments[-1].next_offset, epochs)
+        self._has_unsynced = True
+        self.drop_snapshots(segments)
+
+    def drop_snapshots(self, segments: Sequence[Segment]) -> None:
+        """Of segments that are gone. What they tell of expires, and not before (S24)."""
+        self._snapshots.prune([segment.base_offset for segment in segments])
+
+    def sync(self) -> bool:
+        """In a worker. True if the directory needs a sync too."""
+        if not self._has_unsynced:
+            return False
+        self._has_unsynced = False
+        self._snapshots.sync()
+        return True
