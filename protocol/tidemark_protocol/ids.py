@@ -16,3 +16,7 @@ PartitionEpoch = NewType("PartitionEpoch", int)
 
 NO_BROKER = BrokerId(-1)
 NO_EPOCH = -1
+
+# Whoever may produce can write any producer id into a batch. One from here on was never handed out
+# (at a block each millisecond that takes 140 years) and must not push the counter out of 64 bits.
+FORGED_PRODUCER_IDS_FROM = 2**62

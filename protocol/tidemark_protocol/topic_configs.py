@@ -109,6 +109,10 @@ MIN_CLEANABLE_DIRTY_RATIO = RatioConfig("min.cleanable.dirty.ratio", 0.5)
 MIN_COMPACTION_LAG_MS = IntegerConfig("min.compaction.lag.ms", 0, HUNDRED_YEARS_MS, 0)
 # Its default is min(2, replicationFactor): see the operator's effective_config.
 MIN_INSYNC = IntegerConfig(MIN_INSYNC_REPLICAS, 1, 10, 2)
+# In Kafka a setting of the whole broker.
+PRODUCER_ID_EXPIRATION_MS = IntegerConfig(
+    "producer.id.expiration.ms", 1000, 2_592_000_000, 86_400_000
+)
 # Kafka's default is 30000: ours notices a stuck follower sooner (docs/architecture.md).
 REPLICA_LAG_TIME_MAX_MS = IntegerConfig("replica.lag.time.max.ms", 100, 3_600_000, 10_000)
 RETENTION_BYTES = IntegerConfig("retention.bytes", 0, 2**53, -1, unlimited=True)
@@ -129,6 +133,7 @@ KNOWN_CONFIGS: tuple[TopicConfig, ...] = (
     MIN_CLEANABLE_DIRTY_RATIO,
     MIN_COMPACTION_LAG_MS,
     MIN_INSYNC,
+    PRODUCER_ID_EXPIRATION_MS,
     REPLICA_LAG_TIME_MAX_MS,
     RETENTION_BYTES,
     RETENTION_MS,

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tidemark_operator.controller.producer_id_rounds import FORGED_FROM, round_of
+from tidemark_operator.controller.producer_id_rounds import round_of
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.stores.object_store import BROKER
 from tidemark_protocol.controller_messages import (
@@ -14,7 +14,12 @@ from tidemark_protocol.controller_messages import (
     AllocateProducerIdsResponse,
 )
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
+from tidemark_protocol.ids import (
+    FORGED_PRODUCER_IDS_FROM,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+)
 
 from tests.unit.controller.control_rig import POOL, FakeBroker, Rig, settle
 
@@ -229,9 +234,9 @@ def test_a_forged_id_on_a_disk_does_not_use_up_the_id_space() -> None:
         await broker.register(highest_producer_id=2**63 - 1)
         assert await given(broker) == range(1000)
         again = FakeBroker(rig, BrokerId(0), "0-b")
-        await again.register(highest_producer_id=FORGED_FROM - 1)
+        await again.register(highest_producer_id=FORGED_PRODUCER_IDS_FROM - 1)
         block = await given(again)
-        assert FORGED_FROM <= block[0] < block[-1] < 2**63
+        assert FORGED_PRODUCER_IDS_FROM <= block[0] < block[-1] < 2**63
 
     run(scenario)
 

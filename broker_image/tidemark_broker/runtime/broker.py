@@ -181,6 +181,7 @@ class Broker:
         checkpointing = Checkpointing(partitions, directory, self._environment.wall_clock_s)
         listeners = partitions.listeners
         listeners.propose = self.session.propose
+        partitions.producer_ids.ask = self.session.ask_producer_ids
         listeners.appended = fetches.on_appended
         listeners.watermark_moved = fetches.on_watermark
         listeners.role_changed = fetches.on_appended

@@ -15,11 +15,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tidemark_protocol.controller_messages import (
+    ALLOCATE_PRODUCER_IDS_PATH,
     ALTER_PARTITION_PATH,
     HEARTBEAT_PATH,
     REGISTER_PATH,
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
     BootStamp,
@@ -55,6 +59,8 @@ REGISTER_TIMEOUT_MS = 5000
 MAX_OPEN_POLLS = 2  # the long poll, and one that interrupts it
 
 _log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer", AlterPartitionResponse, AllocateProducerIdsResponse)
 
 
 class RegistrationRefusedForGood(Exception):
@@ -330,22 +336,43 @@ class ControllerSession:
         request = AlterPartitionRequest(
             self._pool, self._partitions.broker_id, self._broker_epoch, proposals
         )
+        return await self._ask(
+            ALTER_PARTITION_PATH, request, AlterPartitionResponse, during="in-sync proposals"
+        )
+
+    # ---- producer ids
+
+    async def ask_producer_ids(self) -> AllocateProducerIdsResponse | None:
+        """A block that is this broker's alone for ever (S5); None: ask again."""
+        request = AllocateProducerIdsRequest(
+            self._pool, self._partitions.broker_id, self._broker_epoch
+        )
+        return await self._ask(
+            ALLOCATE_PRODUCER_IDS_PATH,
+            request,
+            AllocateProducerIdsResponse,
+            during="producer ids",
+        )
+
+    # ---- asking
+
+    async def _ask(
+        self, path: str, request: object, kind: type[Answer], *, during: str
+    ) -> Answer | None:
+        """None without a good answer of the leading controller; whoever asks tries again."""
         try:
             response = await self._client.call(
-                ALTER_PARTITION_PATH,
-                request,
-                AlterPartitionResponse,
-                timeout_ms=self._session_timeout_ms // 2,
+                path, request, kind, timeout_ms=self._session_timeout_ms // 2
             )
         except ControllerUnavailable as error:
-            self._note_problem("in-sync proposals", str(error))
+            self._note_problem(during, str(error))
             return None
         if response.error is ErrorCode.NOT_CONTROLLER:
             self._client.prefer("")
             return None
         if response.error is not ErrorCode.NONE:
             # A stale broker epoch is the heartbeat's to judge: it names the controller epoch too.
-            self._note_problem("in-sync proposals", f"{response.error.name}: {response.message}")
+            self._note_problem(during, f"{response.error.name}: {response.message}")
             return None
         if not await self._note_controller_epoch(response.controller_epoch):
             return None

@@ -35,6 +35,7 @@ from tidemark_broker.storage.record_batch import Batch
 from tidemark_broker.storage.settings import settings_of_topic
 
 DEFAULT_REPLICA_LAG_MAX_MS = 10_000
+MAX_EXPIRY_PAUSE_MS = 600_000  # Kafka's producer.id.expiration.check.interval.ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class HostedReplica:
         self.produces = ProducePurgatory()
         self.readers: dict[int, Callable[[], None]] = {}  # parked consumer reads, by arrival
         self.next_tick_ms = 0
+        self._next_expiry_ms = 0
         self.duplicate_batches = 0  # answered from the log instead of appended
         # From the checkpoint, and no further than the log goes (I1).
         start, end = log.log_start_offset, log.log_end_offset
@@ -238,6 +240,14 @@ class HostedReplica:
             return
         self.next_tick_ms = now_ms + self.replica_lag_max_ms // 2
         self._perform(self.leader.on_tick(now_ms))
+
+    def expire_producers(self, now_ms: int) -> None:
+        """In every role: whoever leads next must know whom, and memory is bounded for all (S24)."""
+        if now_ms < self._next_expiry_ms:
+            return
+        expiration_ms = self.log.settings.producer_expiration_ms
+        self.log.producers.expire(now_ms, expiration_ms=expiration_ms)
+        self._next_expiry_ms = now_ms + min(expiration_ms // 10, MAX_EXPIRY_PAUSE_MS)
 
     def on_stall(self, stall_ms: int, now_ms: int) -> None:
         if self.leader is not None:

@@ -1,6 +1,7 @@
 """All replicas of this broker, and the one way in for HTTP, the Kafka listener and /metrics.
 
-Synchronous: one event loop owns it, nothing here awaits but `replica_digest`. It turns metadata
+Synchronous: one event loop owns it, nothing here awaits but
+`replica_digest` and `init_producer_id`. It turns metadata
 into roles and serves readers below the high watermark; produces go through `produce_path`. What is
 in sync or committed the cores decide (`replication`).
 """
@@ -26,6 +27,7 @@ from tidemark_broker.runtime.log_starts import DeleteRecordsResult, delete_recor
 from tidemark_broker.runtime.metadata import MetadataCache, MetadataChanges, TopicPartition
 from tidemark_broker.runtime.produce_path import ProducePath
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
+from tidemark_broker.runtime.producer_ids import ProducerIdResult, ProducerIds
 from tidemark_broker.runtime.results import (
     LEADER_ONLY,
     Consumer,
@@ -98,6 +100,7 @@ class Partitions:
         self.is_stopped = False
         self.failed_replicas: dict[TopicPartition, str] = {}  # roles that could not be taken
         self.broker_id = broker_id
+        self.producer_ids = ProducerIds()
         self._broker_epoch = BrokerEpoch(-1)
         self._scheduler = scheduler
         self._clock = clock
@@ -128,6 +131,12 @@ class Partitions:
         self._produces.produce(
             topic, partition, batches, acks=acks, timeout_ms=timeout_ms, done=done
         )
+
+    async def init_producer_id(
+        self, producer_id: int = -1, producer_epoch: int = -1
+    ) -> ProducerIdResult:
+        """For a client that wants its retries recognised (Kafka's InitProducerId)."""
+        return await self.producer_ids.init(producer_id, producer_epoch)
 
     def _find_leading(self, topic: str, partition: int) -> HostedReplica | ErrorCode:
         replica = self._hosted.by_name.get((topic, partition))
@@ -303,6 +312,7 @@ class Partitions:
         now_ms = self._clock()
         for replica in self.replicas:
             replica.on_tick(now_ms)
+            replica.expire_producers(now_ms)
 
     def on_stall(self, stall_ms: int) -> None:
         now_ms = self._clock()

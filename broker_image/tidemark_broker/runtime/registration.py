@@ -29,7 +29,7 @@ def registration_request(
         clean_stop_epoch=directory.clean_stop_epoch,
         highest_controller_epoch=directory.highest_controller_epoch,
         highest_broker_epoch=directory.highest_broker_epoch,
-        highest_producer_id=-1,
+        highest_producer_id=directory.highest_producer_id,
         replicas=replica_reports(directory),
         boot_stamp=directory.boot_stamp,
     )

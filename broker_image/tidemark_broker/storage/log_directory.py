@@ -36,6 +36,7 @@ from tidemark_broker.storage.errors import (
     UnsafeFilesystem,
 )
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
+from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
 from tidemark_broker.storage.recovery import RecoveryReport
 from tidemark_broker.storage.start_proofs import StartProofs
 
@@ -267,6 +268,14 @@ class LogDirectory:
         self._disk.sync_directory(self.path)
         self.strays.append(stray)
         return stray
+
+    @property
+    def highest_producer_id(self) -> int:
+        """Of all that is in the logs, or was when a snapshot was written (S5); -1: none."""
+        return max(
+            (log.producers.highest_producer_id for log in tuple(self.logs.values())),
+            default=NO_PRODUCER_ID,
+        )
 
     # Logs come and go
 

@@ -5,13 +5,12 @@ need call nothing but `drop_snapshots`. I8 rests on the order: noted after the w
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from tidemark_protocol.ids import Offset
 
 from tidemark_broker.storage.disk import Disk
+from tidemark_broker.storage.epoch_checkpoint import EpochCheckpoint
 from tidemark_broker.storage.errors import CorruptBatch
-from tidemark_broker.storage.leader_epochs import LeaderEpochs
 from tidemark_broker.storage.producer_snapshots import ProducerSnapshots
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID, ProducerStates, noted_batch
 from tidemark_broker.storage.segment import Segment
@@ -20,21 +19,21 @@ from tidemark_broker.storage.segment import Segment
 class LogProducers:
     """Methods raise OSError, but for a full disk, which only costs a snapshot."""
 
-    def __init__(self, disk: Disk, directory: Path) -> None:
+    def __init__(self, disk: Disk, checkpoint: EpochCheckpoint) -> None:
+        """`checkpoint`: the log's leader epochs, which lie in its directory."""
         self.states = ProducerStates()
-        self._snapshots = ProducerSnapshots(disk, directory)
+        self._checkpoint = checkpoint
+        self._snapshots = ProducerSnapshots(disk, checkpoint.path.parent)
         self._has_unsynced = False
 
-    def restore(
-        self, segments: Sequence[Segment], epochs: LeaderEpochs, *, log_start_offset: Offset
-    ) -> None:
+    def restore(self, segments: Sequence[Segment], log_start_offset: Offset) -> None:
         """As of the end of the segments: the newest usable snapshot, and the log after it.
 
         A segment that turns out corrupt is read as far as it goes: it is not served, and the
         replica is soon replaced."""
         highest_producer_id = self.states.highest_producer_id
         self.states, offset = self._snapshots.load_newest(
-            epochs,
+            self._checkpoint.epochs,
             first_offset=segments[0].base_offset,
             log_start_offset=log_start_offset,
             log_end_offset=segments[-1].next_offset,
@@ -52,25 +51,24 @@ class LogProducers:
                     continue
         self.drop_snapshots(segments)
 
-    def cut(
-        self, segments: Sequence[Segment], epochs: LeaderEpochs, *, log_start_offset: Offset
-    ) -> None:
+    def cut(self, segments: Sequence[Segment], log_start_offset: Offset) -> None:
         """The log was truncated: sequences of batches that are gone are free again."""
         log_end_offset = segments[-1].next_offset
         self._snapshots.remove_above(log_end_offset)
         if not self.states.truncate_to(log_end_offset):
-            self.restore(segments, epochs, log_start_offset=log_start_offset)
+            self.restore(segments, log_start_offset)
 
     def forget_all(self) -> None:
         """The log begins anew elsewhere."""
         self._snapshots.remove_above(Offset(-1))
         self.states.forget_all()
 
-    def write_snapshot(self, segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
+    def write_snapshot(self, segments: Sequence[Segment]) -> None:
         """At the log's end, for a roll or a clean stop. Synced by `sync`."""
         if segments[-1].next_offset == 0:
             return
-        self._snapshots.write_if_possible(self.states, segments[-1].next_offset, epochs)
+        end_offset = segments[-1].next_offset
+        self._snapshots.write_if_possible(self.states, end_offset, self._checkpoint.epochs)
         self._has_unsynced = True
         self.drop_snapshots(segments)
 

@@ -102,10 +102,8 @@ class PartitionLog:
         )
         self._checkpoint.is_written = False  # recovery may have completed or cut it
         self._checkpoint.write_if_possible()
-        self._producers = LogProducers(self._disk, self.directory)
-        self._producers.restore(
-            self._segments, self._checkpoint.epochs, log_start_offset=self.log_start_offset
-        )
+        self._producers = LogProducers(self._disk, self._checkpoint)
+        self._producers.restore(self._segments, self.log_start_offset)
 
     # What is known
 
@@ -271,7 +269,7 @@ class PartitionLog:
         segment = self._create_segment(self.log_end_offset)
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
-        self._producers.write_snapshot(self._segments, self._checkpoint.epochs)
+        self._producers.write_snapshot(self._segments)
         return segment
 
     def _create_segment(self, base_offset: Offset) -> Segment:
@@ -412,9 +410,7 @@ class PartitionLog:
         self.log_end_offset = segment.next_offset
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         self._durability.note_truncated(self.log_end_offset)
-        self._producers.cut(
-            self._segments, self._checkpoint.epochs, log_start_offset=self.log_start_offset
-        )
+        self._producers.cut(self._segments, self.log_start_offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> int:
         """Drops everything; the log is empty and begins at `offset`. Records removed."""
@@ -473,7 +469,7 @@ class PartitionLog:
         try:
             self._write_epochs()
             self._active.write_indexes()
-            self._producers.write_snapshot(self._segments, self._checkpoint.epochs)
+            self._producers.write_snapshot(self._segments)
         except OSError as error:
             raise self._failed_by(error, "close") from error
         self.flush()

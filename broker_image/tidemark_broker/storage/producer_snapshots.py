@@ -112,7 +112,7 @@ def decode_side_snapshot(data: bytes) -> tuple[ProducerStates, LeaderEpoch]:
         raise MalformedFile(f"producers cut short: {error}") from error
     if position != len(body):
         raise MalformedFile(f"{count} producers end at {position} of {len(body)} bytes")
-    states.highest_producer_id = max(states.highest_producer_id, highest_producer_id)
+    states.note_highest(highest_producer_id)
     return states, LeaderEpoch(epoch_before)
 
 

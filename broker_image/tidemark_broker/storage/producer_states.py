@@ -10,7 +10,7 @@ batches off the log's end seldom needs a read of the log.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tidemark_protocol.ids import Offset
+from tidemark_protocol.ids import FORGED_PRODUCER_IDS_FROM, Offset
 
 from tidemark_broker.storage.record_batch import BatchHeader
 
@@ -124,7 +124,8 @@ class ProducerStates:
         self.note_highest(producer_id)
 
     def note_highest(self, producer_id: int) -> None:
-        self.highest_producer_id = max(self.highest_producer_id, producer_id)
+        if producer_id < FORGED_PRODUCER_IDS_FROM:
+            self.highest_producer_id = max(self.highest_producer_id, producer_id)
 
     def forget_all(self) -> None:
         """The log begins anew elsewhere."""

@@ -28,6 +28,7 @@ class LogSettings:
     min_cleanable_dirty_ratio: float = 0.5  # share of bytes never compacted that begins a pass
     min_compaction_lag_ms: int = 0  # younger records are not compacted
     delete_retention_ms: int = 24 * 3600 * 1000  # how long a tombstone can be seen
+    producer_expiration_ms: int = 24 * 3600 * 1000  # quiet for so long, sequences are forgotten
     stamps_append_time: bool = False  # message.timestamp.type=LogAppendTime
     allow_network_filesystem: bool = False  # for tests on odd machines; never with two brokers
 
@@ -42,6 +43,7 @@ class LogSettings:
             ("min_cleanable_dirty_ratio", 0, 1),
             ("min_compaction_lag_ms", 0, 2**63 - 1),
             ("delete_retention_ms", 0, 2**63 - 1),
+            ("producer_expiration_ms", 1, 2**63 - 1),
         ):
             value = getattr(self, name)
             if not least <= value <= most:
@@ -70,5 +72,6 @@ def settings_of_topic(config: Mapping[str, str]) -> LogSettings:
         ),
         min_compaction_lag_ms=integer(topic_configs.MIN_COMPACTION_LAG_MS),
         delete_retention_ms=integer(topic_configs.DELETE_RETENTION_MS),
+        producer_expiration_ms=integer(topic_configs.PRODUCER_ID_EXPIRATION_MS),
         stamps_append_time=timestamp_type == "LogAppendTime",
     )

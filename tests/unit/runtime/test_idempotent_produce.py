@@ -1,5 +1,6 @@
 """Produces of idempotent producers through a broker's front door, against real logs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,37 @@ def test_a_full_disk_moves_no_sequence(tmp_path: Path) -> None:
     disk.space_bytes = None
     assert sent(leader, a_produced_batch(0, "a")) == ProduceResult(ErrorCode.NONE, 0, 0)
     assert leader.replica().log.log_end_offset == 1
+
+
+def test_a_quiet_producer_is_forgotten_after_the_topics_expiration_in_every_role(
+    pool: InProcessPool,
+) -> None:
+    """S24: so long after the append, whatever its records say of their time."""
+    pool.topic = replace(pool.topic, config={"producer.id.expiration.ms": "60000"})
+    pool.push()
+    leader = pool.brokers[1]
+    leader.produce_bytes(a_produced_batch(0, "a"), acks=-1)
+    pool.replicate(2, rounds=2)
+    for _ in range(11):
+        for broker in pool.brokers.values():
+            broker.partitions.on_tick()
+            assert len(broker.replica().log.producers) == 1
+        pool.time.run(5_999)
+    pool.time.run(1_000)
+    for broker in pool.brokers.values():
+        broker.partitions.on_tick()
+        assert len(broker.replica().log.producers) == 0
+    assert sent(leader, a_produced_batch(1, "b")).error is ErrorCode.UNKNOWN_PRODUCER_ID
+    assert sent(leader, a_produced_batch(0, "b", producer_epoch=1)).error is ErrorCode.NONE
+
+
+def test_registration_tells_the_highest_producer_id_of_all_logs(pool: InProcessPool) -> None:
+    """S5: also of a partition that this broker only follows."""
+    leader, follower = pool.brokers[1], pool.brokers[2]
+    assert follower.directory.highest_producer_id == -1
+    leader.produce_bytes(a_produced_batch(0, "a", producer_id=4001), acks=-1)
+    leader.produce_bytes(a_produced_batch(0, "a", producer_id=2**62 + 5), acks=-1)  # forged
+    pool.replicate(2, rounds=2)
+    assert follower.directory.highest_producer_id == 4001
+    pool.kill(2)
+    assert pool.start(2).directory.highest_producer_id == 4001

@@ -300,11 +300,11 @@ def test_a_flush_syncs_segments_epochs_and_directory_and_then_moves_the_recovery
     disk.done.clear()
     log.flush()
     assert disk.done == [
+        ("sync", f"{2:020d}.producers"),
+        ("sync", f"{2:020d}.snapshot"),
         ("sync", f"{0:020d}.log"),
         ("sync", f"{2:020d}.log"),
         ("sync", "leader-epoch-checkpoint"),
-        ("sync", f"{2:020d}.producers"),
-        ("sync", f"{2:020d}.snapshot"),
         ("sync_directory", "log"),
     ]
     assert log.recovery_point == 3
