@@ -85,7 +85,7 @@ def status_of_objects(
         )
     by_topic: dict[str, list[PartitionView]] = {}
     for partition_slice in slices:
-        if partition_slice.get("retained"):
+        if partition_slice.get("retained") or partition_slice.get("deleted"):
             continue
         views = by_topic.setdefault(str(partition_slice["topicName"]), [])
         views.extend(read_partition(partition) for partition in partition_slice["partitions"])

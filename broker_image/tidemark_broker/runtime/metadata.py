@@ -20,13 +20,14 @@ TopicPartition = tuple[TopicId, int]
 
 @dataclass(frozen=True, slots=True)
 class MetadataChanges:
-    """What one push changed. `deleted` and `partitions` are in the push's own order."""
+    """What one push changed. `deleted` and `partitions` are in the push's own order. A topic id is
+    deleted whole, also what this cache never saw of it: a process may have just started."""
 
     is_dropped: bool = False
     brokers_changed: bool = False
     topics: tuple[TopicState, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
-    deleted: tuple[TopicPartition, ...] = ()
+    deleted: tuple[TopicId, ...] = ()
 
 
 class MetadataCache:
@@ -71,10 +72,11 @@ class MetadataCache:
             self.brokers = brokers
         topics: list[TopicState] = []
         changed: list[TopicPartition] = []
-        deleted: list[TopicPartition] = []
+        deleted: list[TopicId] = []
         for entry in push.topics:
             if entry.is_deleted:
-                deleted.extend(self._delete(entry))
+                self._delete(entry)
+                deleted.append(entry.topic.topic_id)
                 continue
             if self._apply_topic(entry.topic):
                 topics.append(entry.topic)
@@ -124,20 +126,12 @@ class MetadataCache:
         self.topics_by_id[topic.topic_id] = topic
         return is_new
 
-    def _delete(self, entry: TopicPush) -> tuple[TopicPartition, ...]:
+    def _delete(self, entry: TopicPush) -> None:
         topic_id = entry.topic.topic_id
         self.topics_by_id.pop(topic_id, None)
         named = self.topics.get(entry.topic.topic)
         if named is not None and named.topic_id == topic_id:
             del self.topics[entry.topic.topic]
-        gone = tuple(key for key in self.partitions if key[0] == topic_id)
-        for key in gone:
+        for key in [key for key in self.partitions if key[0] == topic_id]:
             del self.partitions[key]
             self._held.pop(key, None)
-        # Also replicas that the cache never saw: named one by one in the entry.
-        named_only = tuple(
-            (topic_id, state.partition)
-            for state in entry.partitions
-            if (topic_id, state.partition) not in gone
-        )
-        return gone + named_only

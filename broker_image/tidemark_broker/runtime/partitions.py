@@ -281,8 +281,9 @@ class Partitions:
         if changes.is_dropped or self.is_stopped:
             return changes
         now_ms = self._clock()
-        for key in changes.deleted:
-            self._remove(key, "topic deleted")
+        for topic_id in changes.deleted:
+            for key in [key for key in self._hosted.by_id if key[0] == topic_id]:
+                self._remove(key, "topic deleted")  # an explicit entry says so (S12)
         for topic in changes.topics:
             for replica in self.replicas:
                 if replica.topic_id == topic.topic_id:

@@ -1,8 +1,8 @@
 """The metadata image of one pool: what brokers are told, in full or as what changed since.
 
 Only durable state goes in. A version is one step of one controller's image; pushes are ordered by
-(controller epoch, image version) (S25). Deleted topics stay as explicit entries, since absence
-never means deletion (S12); a successor does not know those of its predecessor.
+(controller epoch, image version) (S25). Deleted topics are explicit entries, since absence never
+means deletion (S12), for as long as their tombstone is there.
 """
 
 from dataclasses import dataclass, field
@@ -30,6 +30,7 @@ class MetadataImage:
         self._brokers: tuple[BrokerState, ...] = ()
         self._topics: dict[TopicId, _Topic] = {}
         self._deleted: dict[TopicId, tuple[TopicState, int]] = {}
+        self._finished: dict[TopicId, None] = {}
 
     def set_brokers(self, brokers: tuple[BrokerState, ...]) -> None:
         if brokers != self._brokers:
@@ -62,17 +63,21 @@ class MetadataImage:
         if topic is not None:
             topic.hidden.update(number for number in partitions if number in topic.partitions)
 
-    def delete(self, topic_id: TopicId) -> None:
-        topic = self._topics.pop(topic_id, None)
-        if topic is None:
-            return
+    def delete(self, state: TopicState) -> None:
+        """An explicit entry in pushes, until `finish_deletion`."""
+        self._topics.pop(state.topic_id, None)
         self.version += 1
-        self._deleted[topic_id] = (topic.state, self.version)
-        while len(self._deleted) > self._deleted_kept:
-            del self._deleted[next(iter(self._deleted))]
+        self._deleted[state.topic_id] = (state, self.version)
+
+    def finish_deletion(self, topic_id: TopicId) -> None:
+        """Every broker that may hold a replica has applied it."""
+        self._deleted.pop(topic_id, None)
+        self._finished[topic_id] = None
+        while len(self._finished) > self._deleted_kept:
+            del self._finished[next(iter(self._finished))]
 
     def was_deleted(self, topic_id: TopicId) -> bool:
-        return topic_id in self._deleted
+        return topic_id in self._deleted or topic_id in self._finished
 
     def push_for(
         self, applied_controller_epoch: ControllerEpoch, applied_version: int

@@ -390,8 +390,7 @@ class PoolController:
             "controller_epoch": self.state.controller_epoch,
         }
 
-    def delete_from_image(self, topic_id: TopicId) -> None:
-        self.image.delete(topic_id)
+    def tell_brokers(self) -> None:
         self._on_image()
 
 

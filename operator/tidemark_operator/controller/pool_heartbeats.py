@@ -20,6 +20,7 @@ from tidemark_protocol.controller_messages import (
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 
+from tidemark_operator.controller import deletions
 from tidemark_operator.controller.broker_record import BrokerRecord
 from tidemark_operator.controller.polls import OpenPoll, Polls
 from tidemark_operator.controller.pool_controller import PoolController
@@ -108,6 +109,8 @@ class PoolHeartbeats:
             self._tasks.spawn(self.decisions.fence(lives, "session timeout"), f"fence {state.pool}")
         if self.decisions.is_dirty and not self.decisions.lock.locked():
             self._tasks.spawn(self.decisions.settle_again(), f"settle {state.pool}")
+        if deletions.is_due(self.decisions) and not self.decisions.lock.locked():
+            self._tasks.spawn(deletions.sweep(self.decisions), f"deletions {state.pool}")
         for poll in self.polls.opened():
             if now_ms >= poll.deadline_ms:
                 self._answer(poll, self._response(poll), now_ms)
@@ -153,6 +156,8 @@ class PoolHeartbeats:
 
     def _note_applied(self, request: HeartbeatRequest) -> None:
         """What it has heard, and what it holds above that (S17), are one statement."""
+        if request.storage_failed:
+            return  # whatever it says that it applied may not be on its disk
         state = self.decisions.state
         had_heard = state.applied_version(request.broker_id) >= 0
         notes = state.notes_of(request.broker_id)

@@ -20,7 +20,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import PartitionState
 
-from tidemark_operator.controller.broker_record import BrokerRecord
+from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.elections import (
     Evidence,
     LeaderCounts,
@@ -34,6 +34,7 @@ from tidemark_operator.controller.producer_id_rounds import NO_ROUND
 from tidemark_operator.controller.recoveries import Cause, Recovery
 from tidemark_operator.controller.slices import PARTITIONS_PER_SLICE, PartitionSlice, slice_name
 from tidemark_operator.controller.standing import Replica, Standing, Standings
+from tidemark_operator.controller.tombstones import Tombstone
 from tidemark_operator.controller.views import BrokerView, TopicView
 
 
@@ -67,6 +68,9 @@ class PoolState:
     held: HeldEpochs = field(default_factory=HeldEpochs)
     behind: dict[Replica, int] = field(default_factory=dict)  # known to be (S17), and since when
     choices: dict[Replica, Choice] = field(default_factory=dict)
+    # Deleted topics, and the image version that says so; slices of theirs that are still there.
+    tombstones: dict[TopicId, tuple[Tombstone, int]] = field(default_factory=dict)
+    leftovers: dict[str, PartitionSlice] = field(default_factory=dict)
     highest_producer_id_round: int = NO_ROUND  # beside those of `brokers`: reported, not stored
 
     def notes_of(self, broker_id: BrokerId) -> BrokerNotes:
@@ -283,6 +287,19 @@ class PoolState:
             if since is None or since[0] != state.leader_epoch:
                 self.leaderless_since[replica] = (state.leader_epoch, version)
 
+    def finished_tombstones(self) -> tuple[Tombstone, ...]:
+        """Every broker that may hold a replica has applied the deletion, or is gone for good."""
+        if not self.tombstones:
+            return ()
+        gone = {i for i, r in self.brokers.items() if r.state is BrokerLifeState.GONE}
+        lowest = min((self.applied_version(i) for i in self.brokers if i not in gone), default=-1)
+        return tuple(
+            tombstone
+            for tombstone, version in self.tombstones.values()
+            if version <= lowest
+            and all(broker_id in self.brokers for broker_id in tombstone.awaited)
+        )
+
     def forget_topic(self, topic_id: TopicId) -> None:
         self.held.forget(topic_id)
         known: tuple[dict[Replica, Any], ...] = (self.leaderless_since, self.choices, self.behind)
@@ -401,7 +418,7 @@ class PoolState:
             deletion_policy=newest.deletion_policy,
             is_retained=newest.is_retained,
             missing_slices=tuple(
-                slice_name(newest.object_name, index) for index in expected if index not in present
+                slice_name(newest.name_prefix, index) for index in expected if index not in present
             ),
             notices=tuple(recovery.sentence for value in slices for recovery in value.recoveries),
         )

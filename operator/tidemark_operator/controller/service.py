@@ -29,18 +29,12 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import TopicState
 
-from tidemark_operator.controller import producer_ids, topics
+from tidemark_operator.controller import loading, producer_ids, topics
 from tidemark_operator.controller.alter_partition import alter_partition
 from tidemark_operator.controller.pool_heartbeats import PoolEnvironment, PoolHeartbeats
 from tidemark_operator.controller.probe import ProbeVerdict
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import Deposed, PutOff
-from tidemark_operator.controller.slices import (
-    MalformedObject,
-    producer_id_round_of,
-    read_broker,
-    read_slice,
-)
 from tidemark_operator.controller.topics import NoLiveReplica, SliceMissing, TopicUnknown
 from tidemark_operator.controller.views import BrokerView, Change, TopicView
 from tidemark_operator.stores.object_store import (
@@ -136,17 +130,7 @@ class ControllerService:
         await self.step_down()
         brokers = await self._store.list(BROKER, None)
         slices = await self._store.list(PARTITION_SLICE, None)
-        for item in brokers:
-            self._load_broker(item, controller_epoch)
-        for item in slices:
-            try:
-                value = read_slice(item)
-            except MalformedObject as error:
-                # Shown as a missing slice of its topic (S12); the other topics go on.
-                logger.error("slice unreadable", extra={"error": str(error)})
-                continue
-            pool = self._pool(value.pool, controller_epoch)
-            pool.decisions.load_slice(value)
+        loading.load(lambda pool: self._pool(pool, controller_epoch).decisions, brokers, slices)
         now_ms = self._clock.now_ms()
         for pool in self._pools.values():
             pool.start(now_ms)
@@ -367,6 +351,11 @@ class ControllerService:
         decisions = self._pool(pool, self._check_leading()).decisions
         await self._decide_for_reconciler(topics.delete(decisions, topic_id, retain=retain))
 
+    async def look_for_slices(self, pool: str, topic_id: TopicId) -> None:
+        """Slices of that topic id that were missing may have been restored (S12): read them."""
+        decisions = self._pool(pool, self._check_leading()).decisions
+        await self._decide_for_reconciler(topics.look_for_slices(decisions, topic_id))
+
     def suspect(self, pool: str, broker_id: BrokerId, reason: str) -> None:
         """Pod deleted or terminated: probe now, fence if refused. Never waits."""
         found = self._pools.get(pool)
@@ -420,23 +409,6 @@ class ControllerService:
             found = PoolHeartbeats(pool, controller_epoch, self._environment)
             self._pools[pool] = found
         return found
-
-    def _load_broker(self, item: dict[str, Any], controller_epoch: ControllerEpoch) -> None:
-        spec = item.get("spec", {})
-        try:
-            record = read_broker(item)
-        except MalformedObject as error:
-            # Its registration writes it anew; until then its entries are kept (S12).
-            logger.error("broker unreadable", extra={"error": str(error)})
-            if isinstance(spec.get("pool"), str):
-                state = self._pool(spec["pool"], controller_epoch).decisions.state
-                state.note_producer_id_round(producer_id_round_of(item))  # S5
-            return
-        pool = self._pool(record.pool if record else str(spec.get("pool")), controller_epoch)
-        broker_id = record.broker_id if record else BrokerId(int(spec.get("brokerId", NO_EPOCH)))
-        pool.decisions.slice_store.remember_broker(broker_id, item)
-        if record is not None:
-            pool.decisions.state.brokers[broker_id] = record
 
     def _note_seen(self, controller_epoch: ControllerEpoch) -> None:
         self._highest_seen = max(self._highest_seen, controller_epoch)

@@ -21,8 +21,7 @@ class ControllerSettings:
     write_attempts: int = 5
     # Pause before an unsettled slice is read again.
     settle_retry_ms: int = 100
-    # How long deleted topics stay explicit entries in pushes to brokers that were away (S12).
-    # They are kept while this controller lives; the number bounds memory.
+    # How many topic ids whose deletion every broker has applied are remembered as deleted.
     deleted_topics_kept: int = 10_000
     # A pool of at least this many brokers gets the mass-expiry guard (S18).
     mass_expiry_pool_size: int = 3

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from tidemark_protocol.ids import BrokerId, ControllerEpoch
+from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 
 from tidemark_operator.controller.broker_record import BrokerRecord
 from tidemark_operator.controller.settings import ControllerSettings
@@ -25,6 +25,12 @@ from tidemark_operator.controller.slices import (
     read_slice,
     slice_object,
     split_pool,
+)
+from tidemark_operator.controller.tombstones import (
+    Tombstone,
+    is_tombstone,
+    read_tombstone,
+    tombstone_object,
 )
 from tidemark_operator.stores.object_store import (
     BROKER,
@@ -126,6 +132,21 @@ class SliceStore:
                 logger.warning("slice not created yet", extra=_fields(value, error))
         raise PutOff(f"slice {value.name}: not created in {self._settings.write_attempts} attempts")
 
+    async def find(self, pool: str, topic_id: TopicId) -> tuple[PartitionSlice, ...]:
+        """Those of a topic that can be read. Raises StoreError, Deposed."""
+        found = []
+        for item in await self._store.list(PARTITION_SLICE, split_pool(pool)[0]):
+            if item.get("topicId") != topic_id or item.get("pool") != pool or is_tombstone(item):
+                continue
+            try:
+                value = read_slice(item)
+            except MalformedObject as error:
+                logger.error("slice unreadable", extra={"error": str(error)})
+                continue
+            self._check_not_deposed(value)
+            found.append(value)
+        return tuple(found)
+
     async def delete(self, value: PartitionSlice) -> None:
         """Raises StoreError: then it may or may not be gone, and is unreadable."""
         namespace, _ = split_pool(value.pool)
@@ -135,6 +156,32 @@ class SliceStore:
             self.unsettle(value)
             raise
         self._unsettled.discard(value.name)
+
+    async def bury(self, tombstone: Tombstone) -> Tombstone:
+        """Returns once it is stored. Raises PutOff."""
+        namespace, _ = split_pool(tombstone.pool)
+        item = tombstone_object(tombstone, self._controller_epoch)
+        for attempt in range(self._settings.write_attempts):
+            try:
+                if attempt:
+                    await asyncio.sleep(self._settings.settle_retry_ms / 1000)
+                    stored = await self._store.get(PARTITION_SLICE, namespace, tombstone.name)
+                    if stored is not None:
+                        return read_tombstone(stored)
+                return read_tombstone(await self._store.create(PARTITION_SLICE, item))
+            except (StoreError, MalformedObject) as error:
+                logger.warning(
+                    "tombstone not stored yet",
+                    extra={"topic": tombstone.topic, "error": str(error)},
+                )
+        raise PutOff(f"topic {tombstone.topic}: its deletion could not be stored")
+
+    async def unbury(self, tombstone: Tombstone) -> None:
+        """Raises StoreError."""
+        namespace, _ = split_pool(tombstone.pool)
+        await self._store.delete(
+            PARTITION_SLICE, namespace, tombstone.name, uid=tombstone.uid or None
+        )
 
     def unsettle(self, value: PartitionSlice) -> None:
         """Nothing may be said of it before it is read again."""
@@ -199,12 +246,15 @@ class SliceStore:
             # As at a take-over: one slice that says nothing must not hold up the pool (S12).
             logger.error("slice unreadable", extra={"error": str(error)})
             return None
+        self._check_not_deposed(stored)
+        return stored
+
+    def _check_not_deposed(self, stored: PartitionSlice) -> None:
         if stored.controller_epoch > self._controller_epoch:  # I16
             raise Deposed(
-                f"slice {value.name} was written by controller epoch {stored.controller_epoch},"
+                f"slice {stored.name} was written by controller epoch {stored.controller_epoch},"
                 f" ours is {self._controller_epoch}"
             )
-        return stored
 
     async def _reread_broker(self, record: BrokerRecord) -> bool:
         """Whether the record is what is stored already."""

@@ -5,7 +5,7 @@ how many partitions there were up to it, so what an interruption leaves is a sho
 one that looks as if a slice were missing (S12). Callers hold no lock; each takes the pool's.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tidemark_protocol.ids import (
     NO_BROKER,
@@ -16,6 +16,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
+from tidemark_operator.controller.deletions import delete_for_good
 from tidemark_operator.controller.min_insync import effective_min_insync, with_min_insync
 from tidemark_operator.controller.partition_change import NOBODY, changed
 from tidemark_operator.controller.pool_controller import PoolController
@@ -27,6 +28,12 @@ from tidemark_operator.controller.slices import (
 )
 
 Assignments = tuple[tuple[BrokerId, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    prefix: str  # of slices
+    topic_object: str
 
 
 class SliceMissing(Exception):
@@ -59,14 +66,12 @@ async def create(
             if value.is_retained:
                 await _adopt(pool, value, topic, object_name, deletion_policy)
         done = sum(len(value.partitions) for value in slices)
-        if slices:
-            object_name = slices[0].object_name
         await _append(
             pool,
             topic,
             assignments[done:],
             first=done,
-            object_name=object_name,
+            names=_Names(slices[0].name_prefix if slices else object_name, object_name),
             deletion_policy=deletion_policy,
         )
         if slices and any(value.is_retained for value in slices):
@@ -95,22 +100,28 @@ async def add_partitions(pool: PoolController, topic_id: TopicId, assignments: A
             last.topic,
             assignments,
             first=sum(len(value.partitions) for value in slices),
-            object_name=last.object_name,
+            names=_Names(last.name_prefix, last.object_name),
             deletion_policy=last.deletion_policy,
         )
 
 
 async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool) -> None:
     async with pool.lock:
-        for value in pool.state.topic_slices(topic_id):
-            if retain:
-                await _change(pool, value, _retaining(pool))
-                continue
-            await pool.slice_store.delete(value)
-            pool.state.slices.pop(value.name, None)
         if not retain:
-            pool.state.forget_topic(topic_id)
-            pool.delete_from_image(topic_id)
+            await delete_for_good(pool, topic_id)
+            return
+        for value in pool.state.topic_slices(topic_id):
+            await _change(pool, value, _retaining(pool))
+
+
+async def look_for_slices(pool: PoolController, topic_id: TopicId) -> None:
+    """Slices that were missing and have been restored are taken in (S12); if they are from an old
+    backup, what is known of their epochs says so (S17)."""
+    async with pool.lock:
+        for value in await pool.slice_store.find(pool.state.pool, topic_id):
+            if value.name not in pool.state.slices and topic_id not in pool.state.tombstones:
+                pool.load_slice(value)
+                pool.is_dirty = True
 
 
 def _check_never_had_slices(
@@ -132,7 +143,7 @@ def _check_complete(slices: list[PartitionSlice]) -> None:
     last = max(value.topic.partition_count for value in slices)
     missing = sorted(set(range(-(-last // PARTITIONS_PER_SLICE))) - present)
     if missing:
-        names = ", ".join(slice_name(slices[0].object_name, index) for index in missing)
+        names = ", ".join(slice_name(slices[0].name_prefix, index) for index in missing)
         raise SliceMissing(
             f"topic {slices[0].topic.topic}: PartitionSlice {names} existed once and is gone:"
             " restore it"
@@ -145,7 +156,7 @@ async def _append(
     assignments: Assignments,
     *,
     first: int,
-    object_name: str,
+    names: _Names,
     deletion_policy: str,
 ) -> None:
     """New partitions: the last slice is filled up, then slices are added, then all say the same
@@ -160,14 +171,15 @@ async def _append(
         part, made = tuple(made[:room]), made[room:]
         first += len(part)
         upto = replace(topic, partition_count=first)
-        existing = pool.state.slices.get(slice_name(object_name, index))
+        existing = pool.state.slices.get(slice_name(names.prefix, index))
         if existing is not None and existing.topic.topic_id == topic.topic_id:
             await _change(pool, existing, _appending(upto, part))
             continue
         await pool.slice_store.create(
             PartitionSlice(
                 pool=pool.state.pool,
-                name=slice_name(object_name, index),
+                name=slice_name(names.prefix, index),
+                topic_object=names.topic_object,
                 topic=upto,
                 deletion_policy=deletion_policy,
                 is_retained=False,
@@ -218,14 +230,14 @@ async def _adopt(
     object_name: str,
     deletion_policy: str,
 ) -> None:
-    """A Topic of that name was applied again: same id, epochs and data; void entries stay void."""
-    if object_name != value.object_name:
-        raise SliceMissing(
-            f"topic {topic.topic}: its retained slices are those of a Topic object named"
-            f" {value.object_name}: give the Topic that name"
-        )
+    """A Topic of that topicName was applied again, maybe under another metadata.name: same id,
+    epochs and data; void entries stay void."""
     updating = _updating(pool, topic, deletion_policy)
-    await _change(pool, value, lambda stored: replace(updating(stored), is_retained=False))
+
+    def adopting(stored: PartitionSlice) -> PartitionSlice:
+        return replace(updating(stored), is_retained=False, topic_object=object_name)
+
+    await _change(pool, value, adopting)
 
 
 def _updating(pool: PoolController, topic: TopicState, deletion_policy: str | None) -> Decide:

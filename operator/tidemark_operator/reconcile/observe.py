@@ -51,6 +51,9 @@ class TopicObserver:
         recorded = topic.get("status", {}).get("topicId")
         topic_id = TopicId(recorded) if recorded else spec.uid
         view = self._controller.topic(spec.pool, topic_id)
+        if (view is None and recorded) or (view is not None and view.missing_slices):
+            await self._controller.look_for_slices(spec.pool, topic_id)  # maybe restored
+            view = self._controller.topic(spec.pool, topic_id)
         observed = ObservedTopic(
             spec=spec,
             recorded_topic_id=TopicId(recorded) if recorded else None,

@@ -156,7 +156,7 @@ class Reconciler:
             keys[WorkKey(BROKER_POOL.kind, pool_namespace or own_namespace, name)] = None
         keys |= dict.fromkeys(_key(TOPIC.kind, topic) for topic in topics)
         for item in slices:
-            if not item.get("retained", False):
+            if not item.get("retained", False) and not item.get("deleted", False):
                 name = topic_object_name(item)
                 keys[WorkKey(TOPIC.kind, item["metadata"]["namespace"], name)] = None
         return tuple(keys)
@@ -265,8 +265,8 @@ class Reconciler:
     ) -> int | None:
         fields = {} if view is None or view.is_retained else _topic_fields(view)
         wait_ms = await self._statuses.write(TOPIC, topic, fields, plan.conditions)
-        is_served = view is not None and not view.is_retained
-        if wait_ms is None and not is_served:
+        is_whole = view is not None and not view.is_retained and not view.missing_slices
+        if wait_ms is None and not is_whole:
             return self._settings.waiting_interval_ms
         return wait_ms
 

@@ -27,6 +27,8 @@ def kept_topics(slices: Iterable[Object]) -> tuple[KeptTopic, ...]:
     """In the order of their topic ids. Slices that are malformed are left alone."""
     by_id: dict[TopicId, list[Object]] = {}
     for item in slices:
+        if item.get("deleted"):
+            continue  # a tombstone: the controller's own
         if item.get("topicId") and item.get("pool") and item.get("topicName"):
             by_id.setdefault(TopicId(item["topicId"]), []).append(item)
     return tuple(_kept_topic(topic_id, by_id[topic_id]) for topic_id in sorted(by_id))

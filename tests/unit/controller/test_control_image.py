@@ -73,7 +73,7 @@ def test_a_changed_config_is_pushed_without_partitions() -> None:
 def test_deletions_stay_explicit_also_in_full_pushes() -> None:
     image = image_of(P0)
     applied = image.version
-    image.delete(TOPIC_ID)
+    image.delete(topic())
     for version in (applied, -1):
         push = image.push_for(EPOCH, version)
         assert push is not None

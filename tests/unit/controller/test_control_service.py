@@ -463,4 +463,22 @@ def test_brokers_whose_namespace_is_gone_are_forgotten_not_written_for_ever() ->
         assert rig.store.faults[BROKER.kind] == []
         assert rig.service.brokers(POOL) == ()
 
+
+def test_a_topic_of_that_name_adopts_retained_data_whatever_its_object_is_called() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        await rig.service.delete_topic(POOL, ORDERS, retain=True)
+        ids = [broker.broker_id for broker in rig.brokers]
+        topic = rig.topic_state(130)
+        await rig.service.create_topic(
+            POOL, topic, place(130, 3, ids), object_name="incoming", had_slices=True
+        )
+        view = rig.service.topic(POOL, ORDERS)
+        assert view is not None
+        assert (view.object_name, view.missing_slices) == ("incoming", ())
+        assert len(view.partitions) == 130
+        assert "orders-1" in [name for _, _, name in rig.store.objects]
+        assert rig.stored_slice()["topicObject"] == "incoming"
+
     run(scenario)

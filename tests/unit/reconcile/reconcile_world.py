@@ -105,6 +105,9 @@ class KeepingController:
     def topics(self, pool: str) -> tuple[TopicView, ...]:
         return tuple(self.views.values())
 
+    async def look_for_slices(self, pool: str, topic_id: TopicId) -> None:
+        return None
+
     async def create_topic(
         self,
         pool: str,

@@ -106,7 +106,7 @@ def test_absence_means_nothing() -> None:  # S12
 def test_an_explicit_entry_deletes_the_topic_and_its_partitions() -> None:
     cache = MetadataCache()
     cache.apply_push(a_push(orders(a_state())))
-    assert cache.apply_push(a_push(orders(is_deleted=True), version=2)).deleted == (KEY,)
+    assert cache.apply_push(a_push(orders(is_deleted=True), version=2)).deleted == (KEY[0],)
     assert (cache.topics, cache.partitions) == ({}, {})
 
 
@@ -117,7 +117,7 @@ def test_a_topic_recreated_under_its_name_is_another_topic() -> None:
     first = a_state(partition_epoch=0)
     entries = (TopicPush(again, (first,)), orders(is_deleted=True))
     assert cache.apply_push(a_push(*entries, version=2)) == MetadataChanges(
-        topics=(again,), partitions=((again.topic_id, 0),), deleted=(KEY,)
+        topics=(again,), partitions=((again.topic_id, 0),), deleted=(KEY[0],)
     )
     assert cache.partition("orders", 0) == first
 

@@ -1,0 +1,91 @@
+"""Deleting a topic for good, and what is left to do of it later (shell).
+
+First the tombstone is durable; from then on the topic is gone for brokers and clients. Then its
+slices go, at once or at a later tick, by a successor too; last the tombstone itself (S12).
+"""
+
+import logging
+from collections.abc import Iterable
+
+from tidemark_protocol.ids import TopicId
+
+from tidemark_operator.controller.broker_record import BrokerLifeState
+from tidemark_operator.controller.pool_controller import PoolController
+from tidemark_operator.controller.slices import PartitionSlice
+from tidemark_operator.controller.tombstones import Tombstone, tombstone_of
+from tidemark_operator.stores.object_store import StoreError
+
+logger = logging.getLogger(__name__)
+
+
+async def delete_for_good(pool: PoolController, topic_id: TopicId) -> None:
+    """The caller holds the pool's lock. Raises PutOff, then nothing has changed."""
+    slices = pool.state.topic_slices(topic_id)
+    if not slices:
+        return
+    brokers = pool.state.brokers.values()
+    present = [r.broker_id for r in brokers if r.state is not BrokerLifeState.GONE]
+    tombstone = tombstone_of(slices, present)
+    note_deleted(pool, await pool.slice_store.bury(tombstone))
+    for value in slices:
+        pool.state.slices.pop(value.name, None)
+        pool.state.leftovers[value.name] = value
+    pool.state.forget_topic(topic_id)
+    await _delete_leftovers(pool)
+
+
+def note_deleted(pool: PoolController, tombstone: Tombstone) -> None:
+    """It is durable: brokers are told."""
+    pool.image.delete(tombstone.topic_state)
+    pool.state.tombstones[tombstone.topic_id] = (tombstone, pool.image.version)
+    pool.tell_brokers()
+
+
+def load_leftovers(pool: PoolController, slices: Iterable[PartitionSlice]) -> None:
+    """After a take-over: slices of topics that have a tombstone."""
+    for value in slices:
+        tombstone, _ = pool.state.tombstones[value.topic.topic_id]
+        if tombstone.covers(value):
+            pool.state.leftovers[value.name] = value
+        else:
+            logger.error(
+                "slice of a deleted topic found, left alone: its replicas are erased",
+                extra={"slice": value.name, "topic": value.topic.topic},
+            )
+
+
+def is_due(pool: PoolController) -> bool:
+    return bool(pool.state.leftovers) or bool(pool.state.finished_tombstones())
+
+
+async def sweep(pool: PoolController) -> None:
+    """What deletions have left: slices that are still there, tombstones that all have applied."""
+    async with pool.lock:
+        await _delete_leftovers(pool)
+        waiting = {value.topic.topic_id for value in pool.state.leftovers.values()}
+        for tombstone in pool.state.finished_tombstones():
+            if tombstone.topic_id in waiting:
+                continue
+            try:
+                await pool.slice_store.unbury(tombstone)
+            except StoreError as error:
+                logger.warning(
+                    "tombstone not removed yet",
+                    extra={"topic": tombstone.topic, "error": str(error)},
+                )
+                continue
+            del pool.state.tombstones[tombstone.topic_id]
+            pool.image.finish_deletion(tombstone.topic_id)
+
+
+async def _delete_leftovers(pool: PoolController) -> None:
+    for value in tuple(pool.state.leftovers.values()):
+        try:
+            await pool.slice_store.delete(value)
+        except StoreError as error:
+            logger.warning(
+                "slice of a deleted topic not removed yet",
+                extra={"slice": value.name, "error": str(error)},
+            )
+            continue
+        del pool.state.leftovers[value.name]

@@ -1,0 +1,66 @@
+"""What a take-over reads: Broker and PartitionSlice objects into the pools' states.
+
+An object that cannot be read says nothing: it is logged, and the others go on (S12).
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from tidemark_protocol.ids import NO_EPOCH, BrokerId
+
+from tidemark_operator.controller import deletions
+from tidemark_operator.controller.pool_controller import PoolController
+from tidemark_operator.controller.slices import (
+    MalformedObject,
+    producer_id_round_of,
+    read_broker,
+    read_slice,
+)
+from tidemark_operator.controller.tombstones import is_tombstone, read_tombstone
+from tidemark_operator.stores.object_store import Object
+
+logger = logging.getLogger(__name__)
+
+PoolOf = Callable[[str], PoolController]
+
+
+def load(pool_of: PoolOf, brokers: Iterable[Object], slices: Iterable[Object]) -> None:
+    for item in brokers:
+        _load_broker(pool_of, item)
+    # Tombstones first: what they cover is not served (S12).
+    for item in sorted(slices, key=lambda item: not is_tombstone(item)):
+        try:
+            _load_slice(pool_of, item)
+        except MalformedObject as error:
+            # Shown as a missing slice of its topic (S12); the other topics go on.
+            logger.error("slice unreadable", extra={"error": str(error)})
+
+
+def _load_broker(pool_of: PoolOf, item: Object) -> None:
+    spec = item.get("spec", {})
+    try:
+        record = read_broker(item)
+    except MalformedObject as error:
+        # Its registration writes it anew; until then its entries are kept (S12).
+        logger.error("broker unreadable", extra={"error": str(error)})
+        if isinstance(spec.get("pool"), str):
+            pool_of(spec["pool"]).state.note_producer_id_round(producer_id_round_of(item))  # S5
+        return
+    pool = pool_of(record.pool if record else str(spec.get("pool")))
+    broker_id = record.broker_id if record else BrokerId(int(spec.get("brokerId", NO_EPOCH)))
+    pool.slice_store.remember_broker(broker_id, item)
+    if record is not None:
+        pool.state.brokers[broker_id] = record
+
+
+def _load_slice(pool_of: PoolOf, item: Object) -> None:
+    if is_tombstone(item):
+        tombstone = read_tombstone(item)
+        deletions.note_deleted(pool_of(tombstone.pool), tombstone)
+        return
+    value = read_slice(item)
+    pool = pool_of(value.pool)
+    if value.topic.topic_id in pool.state.tombstones:
+        deletions.load_leftovers(pool, (value,))
+    else:
+        pool.load_slice(value)

@@ -1,0 +1,189 @@
+"""S12: a deletion is told to every broker that may hold a replica, however late it comes back and
+whoever is the controller then; and nothing else is ever taken for one."""
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tidemark_operator.controller.placement import place
+from tidemark_operator.stores.object_store import PARTITION_SLICE, StoreError
+from tidemark_protocol.controller_messages import ReplicaReport, TopicPush
+from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId
+from tidemark_protocol.partition_state import TopicState
+
+from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig
+from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, InProcessPool
+
+TOMBSTONE = f"deleted.{ORDERS}"
+AGAIN = TopicId("7f1c0000-0000-0000-0000-000000000009")
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def slices(rig: Rig) -> list[str]:
+    return sorted(name for kind, _, name in rig.store.objects if kind == PARTITION_SLICE.kind)
+
+
+async def successor(rig: Rig, epoch: int = 2) -> None:
+    await rig.service.step_down()
+    rig.service = rig.another_controller()
+    await rig.service.load(ControllerEpoch(epoch))
+
+
+async def deleted_ids(broker: FakeBroker) -> list[TopicId]:
+    """What a process that has just started is told of."""
+    broker.controller_epoch, broker.version = ControllerEpoch(-1), -1
+    push = (await broker.poll_to_the_end()).push
+    assert push is not None
+    return [entry.topic.topic_id for entry in push.topics if entry.is_deleted]
+
+
+def test_a_tombstone_stays_until_every_broker_has_applied_the_deletion() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        await rig.kill(rig.brokers[2])
+        await rig.advance(200, *rig.brokers[:2])
+        await rig.service.delete_topic(POOL, ORDERS, retain=False)
+        await rig.advance(500, *rig.brokers[:2])
+        assert slices(rig) == [TOMBSTONE]
+        back = FakeBroker(rig, BrokerId(2), "2-b")
+        await back.register()
+        await back.catch_up()
+        await rig.advance(200, *rig.brokers[:2], back)
+        assert slices(rig) == []
+
+    run(scenario)
+
+
+def test_a_broker_that_was_down_hears_of_the_deletion_from_a_later_controller() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        await rig.kill(rig.brokers[2])
+        await rig.advance(200, *rig.brokers[:2])
+        await rig.service.delete_topic(POOL, ORDERS, retain=False)
+        await rig.advance(200, *rig.brokers[:2])
+        await successor(rig)
+        await rig.advance(200, *rig.brokers[:2])
+        report = ReplicaReport(ORDERS, 0, LeaderEpoch(0), Offset(9), Offset(9))
+        back = FakeBroker(rig, BrokerId(2), "2-b", replicas=(report,))
+        await back.register()
+        assert await deleted_ids(back) == [ORDERS]
+
+    run(scenario)
+
+
+def test_a_deletion_cut_short_is_finished_by_a_successor_and_serves_nobody_meanwhile() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create(partitions=200)
+        sound = rig.store.delete
+
+        async def failing(*arguments: object, **more: object) -> None:
+            raise StoreError("the API server went away")
+
+        rig.store.delete = failing
+        await rig.service.delete_topic(POOL, ORDERS, retain=False)
+        assert rig.service.topic(POOL, ORDERS) is None
+        rig.store.delete = sound
+        assert slices(rig) == [TOMBSTONE, "orders-0", "orders-1"]
+        await successor(rig)
+        assert rig.service.topic(POOL, ORDERS) is None
+        assert await deleted_ids(rig.brokers[0]) == [ORDERS]
+        await rig.advance(100, *rig.brokers[:2])
+        assert slices(rig) == [TOMBSTONE]
+
+    run(scenario)
+
+
+def test_a_deletion_whose_tombstone_cannot_be_stored_has_not_begun() -> None:
+    async def scenario() -> None:
+        rig = await Rig(write_attempts=2).start(3)
+        await rig.create()
+        rig.store.faults[PARTITION_SLICE.kind] = ["lost", "lost"]
+        with pytest.raises(StoreError):
+            await rig.service.delete_topic(POOL, ORDERS, retain=False)
+        assert rig.partition().has_leader
+        assert slices(rig) == ["orders-0"]
+
+    run(scenario)
+
+
+def test_a_topic_made_anew_under_its_name_is_not_held_up_by_a_broker_that_is_down() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        await rig.kill(rig.brokers[2])
+        await rig.advance(200, *rig.brokers[:2])
+        await rig.service.delete_topic(POOL, ORDERS, retain=False)
+        again = TopicState("orders", AGAIN, 1, 2)
+        await rig.service.create_topic(POOL, again, place(1, 2, [BrokerId(0), BrokerId(1)]))
+        view = rig.service.topic(POOL, AGAIN)
+        assert view is not None
+        assert view.partitions[0].has_leader
+        assert slices(rig) == [TOMBSTONE, "orders-0"]
+
+    run(scenario)
+
+
+def test_a_slice_put_back_after_its_deletion_is_not_served_and_not_deleted_again() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        saved = copy.deepcopy(rig.stored_slice())
+        await rig.kill(rig.brokers[2])
+        await rig.service.delete_topic(POOL, ORDERS, retain=False)
+        saved["metadata"] = {"namespace": "shop", "name": "orders-0"}
+        await rig.store.create(PARTITION_SLICE, saved)
+        await successor(rig)
+        await rig.advance(200, *rig.brokers[:2])
+        assert slices(rig) == [TOMBSTONE, "orders-0"]
+        assert rig.service.topic(POOL, ORDERS) is None
+
+    run(scenario)
+
+
+def test_a_missing_slice_that_is_restored_is_led_again() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        key = (PARTITION_SLICE.kind, "shop", "orders-0")
+        saved = rig.store.objects.pop(key)
+        await rig.kill(rig.brokers[0])  # its fence finds the slice gone
+        await rig.advance(200, *rig.brokers[1:])
+        assert rig.service.topic(POOL, ORDERS) is None
+        await rig.service.look_for_slices(POOL, ORDERS)
+        assert rig.service.topic(POOL, ORDERS) is None
+        rig.store.objects[key] = saved
+        await rig.service.look_for_slices(POOL, ORDERS)
+        await rig.advance(200, *rig.brokers[1:])
+        assert rig.partition().leader in (1, 2)
+
+    run(scenario)
+
+
+def test_a_broker_erases_what_it_found_on_its_disk_only_when_it_is_told_so(tmp_path: Path) -> None:
+    """It has just started and knows no metadata: the topic id alone must do."""
+    pool = InProcessPool(tmp_path, brokers=(1,), min_insync=1)
+    pool.lead(1)
+    assert pool.brokers[1].produce("r")[0].error == 0
+    pool.kill(1)
+    broker = pool.start(1)
+    partitions = broker.partitions
+    pool.image_version += 1
+    image = pool.image()
+    other = TopicState(TOPIC, TopicId("another"), 1, 1)
+    for topic_id, held in ((other.topic_id, True), (TOPIC_ID, False)):
+        pool.image_version += 1
+        entry = TopicPush(TopicState(TOPIC, topic_id, 0, 0), (), is_deleted=True)
+        partitions.apply_push(
+            type(image)(image.controller_epoch, pool.image_version, True, image.brokers, (entry,))
+        )
+        assert (partitions.hosted(TOPIC_ID, 0) is not None) is held
+    names = [path.name for path in broker.directory.path.glob(f"{TOPIC}-0*")]
+    assert [name.rpartition("-")[2] for name in names] == ["delete"]  # for its grace time
