@@ -55,8 +55,10 @@ class LeadingOperator:
     def is_leading(self) -> bool:
         return self._controller.is_leading
 
-    async def take_over(self, controller_epoch: ControllerEpoch) -> None:
-        await self._controller.take_over(controller_epoch)
+    async def take_over(
+        self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool
+    ) -> None:
+        await self._controller.take_over(controller_epoch, is_second_opinion=is_second_opinion)
         self._queue.clear()
         await self.sweep()
         self._worker = asyncio.create_task(
@@ -82,6 +84,9 @@ class LeadingOperator:
 
     def highest_broker_controller_epoch(self) -> ControllerEpoch:
         return self._controller.highest_broker_controller_epoch()
+
+    def reason_to_give_way(self) -> str:
+        return self._controller.reason_to_give_way()
 
     def on_key(self, key: WorkKey) -> None:
         if self.is_leading:

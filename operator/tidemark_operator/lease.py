@@ -2,7 +2,8 @@
 
 The holder renews; a standby takes the Lease only when it *observed* no renewal for a whole
 duration on its own clock (never by the written time, S21), when the holder released it, or when the
-holder is known to be terminated (S19). Every acquisition, also by the same identity, writes a
+holder is known to be terminated (S19). A holder that has reason to doubt what it sees gives it away
+for a term (S18). Every acquisition, also by the same identity, writes a
 controller epoch above every one ever seen before anything is decided. A holder that could not renew
 for most of the duration stops leading by itself. The Lease is about liveness: what keeps two
 controllers from harm is the compare-and-set of every slice.
@@ -28,6 +29,8 @@ from tidemark_operator.stores.object_store import (
 logger = logging.getLogger(__name__)
 
 CONTROLLER_EPOCH_ANNOTATION = "tidemark.dev/controller-epoch"
+# On a released Lease: its holder, of this epoch, wants a second opinion (S18).
+GIVEN_WAY_ANNOTATION = "tidemark.dev/given-way-by-epoch"
 CONTROLLER_ADDRESS_ANNOTATION = "tidemark.dev/controller-address"
 
 
@@ -41,6 +44,9 @@ class LeaseSettings:
     # The holder stops by itself this long after it sent its last successful renewal: before any
     # standby's duration can have passed.
     give_up_after_ms: int = 3000
+    # Who gave way does not take the Lease back before another did, or this long passed: then there
+    # is nobody else, and the second opinion is its own.
+    sit_out_ms: int = 2000
 
 
 class LeaseClock(Protocol):
@@ -59,13 +65,19 @@ class Leader(Protocol):
     @property
     def is_leading(self) -> bool: ...
 
-    async def take_over(self, controller_epoch: ControllerEpoch) -> None: ...
+    async def take_over(
+        self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool
+    ) -> None: ...
 
     async def step_down(self) -> None: ...
 
     def set_leader_address(self, address: str) -> None: ...
 
     def highest_broker_controller_epoch(self) -> ControllerEpoch: ...
+
+    def reason_to_give_way(self) -> str:
+        """Why another one should lead for a term (S18); "": no reason."""
+        ...
 
 
 async def nobody_is_terminated(identity: str) -> bool:
@@ -96,6 +108,7 @@ class ControllerLease:
         self._renewed_at_ms = 0
         self._observed_version = ""
         self._observed_at_ms = 0
+        self._gave_way: tuple[ControllerEpoch, int] | None = None  # at which epoch, and when
 
     @property
     def is_held(self) -> bool:
@@ -155,7 +168,7 @@ class ControllerLease:
         logger.info("lease acquired", extra={"controller_epoch": epoch})
         self._leader.set_leader_address(self._address)
         try:
-            await self._leader.take_over(epoch)
+            await self._leader.take_over(epoch, is_second_opinion=_was_given_way(stored))
         except (StoreError, TimeoutError):
             await self._lose("taking over failed")
             await self.release()
@@ -178,6 +191,9 @@ class ControllerLease:
             # theirs: they rightly refuse us. Acquired again, the epoch is above all of them (S16).
             await self._lose("a broker has seen a later controller epoch")
             return 0
+        if reason := self._leader.reason_to_give_way():
+            await self._give_way(held, reason)
+            return self._settings.retry_interval_ms
         sent_at_ms = self._clock.now_ms()
         wanted = self._lease(held, held["spec"], self._identity)
         try:
@@ -192,6 +208,28 @@ class ControllerLease:
         self._renewed_at_ms = sent_at_ms
         return self._settings.renew_interval_ms
 
+    async def _give_way(self, held: Object, reason: str) -> None:
+        """S18. Should the write fail, a standby waits for a whole duration."""
+        epoch = ControllerEpoch(_epoch_of(held))
+        self._gave_way = (epoch, self._clock.now_ms())
+        await self._lose(f"giving way: {reason}")
+        wanted = self._lease(held, held["spec"], holder="")
+        wanted["metadata"]["annotations"][GIVEN_WAY_ANNOTATION] = str(epoch)
+        try:
+            await self._store.replace(LEASE, wanted)
+        except StoreError as error:
+            logger.warning("lease not given away", extra={"error": str(error)})
+
+    def _sits_out(self, stored: Object, now_ms: int) -> bool:
+        """S18: whoever gave way lets another have the next term, if there is another."""
+        if self._gave_way is None:
+            return False
+        epoch, since_ms = self._gave_way
+        if _epoch_of(stored) == epoch and now_ms - since_ms < self._settings.sit_out_ms:
+            return True
+        self._gave_way = None
+        return False
+
     def _observe(self, stored: Object, now_ms: int) -> None:
         """A renewal is a new resource version, seen by us."""
         version = stored["metadata"]["resourceVersion"]
@@ -203,6 +241,8 @@ class ControllerLease:
             self._leader.set_leader_address(annotations.get(CONTROLLER_ADDRESS_ANNOTATION, ""))
 
     async def _may_take(self, stored: Object, now_ms: int) -> bool:
+        if self._sits_out(stored, now_ms):
+            return False
         holder = stored["spec"].get("holderIdentity") or ""
         if not holder or holder == self._identity:
             return True  # released, or our own former life
@@ -232,6 +272,7 @@ class ControllerLease:
         metadata.update(namespace=self._settings.namespace, name=self._settings.name)
         annotations = dict(metadata.get("annotations", {}))
         if epoch is not None:
+            annotations.pop(GIVEN_WAY_ANNOTATION, None)
             annotations[CONTROLLER_EPOCH_ANNOTATION] = str(epoch)
             annotations[CONTROLLER_ADDRESS_ANNOTATION] = self._address
         metadata["annotations"] = annotations
@@ -272,6 +313,11 @@ class ControllerLease:
 
 def _transitions(stored: Object | None) -> int:
     return int(stored["spec"].get("leaseTransitions") or 0) if stored is not None else 0
+
+
+def _was_given_way(stored: Object | None) -> bool:
+    annotations = stored["metadata"].get("annotations", {}) if stored is not None else {}
+    return GIVEN_WAY_ANNOTATION in annotations
 
 
 def _epoch_of(stored: Object) -> int:

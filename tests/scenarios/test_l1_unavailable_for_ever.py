@@ -90,7 +90,9 @@ class SlowLeader:
         self.is_whole = False
         self.hangs = True
 
-    async def take_over(self, controller_epoch: ControllerEpoch) -> None:
+    async def take_over(
+        self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool
+    ) -> None:
         self.is_leading = True
         if self.hangs:
             await asyncio.sleep(60)
@@ -104,6 +106,9 @@ class SlowLeader:
 
     def highest_broker_controller_epoch(self) -> ControllerEpoch:
         return ControllerEpoch(-1)
+
+    def reason_to_give_way(self) -> str:
+        return ""
 
 
 class StandingClock:

@@ -59,6 +59,11 @@ class Polls:
         self._broken.add(poll.broker_id)
         return True
 
+    def extend(self, stall_ms: int, now_ms: int) -> None:
+        """The controller did nothing for so long: a next poll may wait unread (S21)."""
+        for broker_id, answered_at_ms in self._answered_at_ms.items():
+            self._answered_at_ms[broker_id] = min(answered_at_ms + stall_ms, now_ms)
+
     def is_closed(self, broker_id: BrokerId, now_ms: int) -> bool:
         if broker_id in self._open:
             return False

@@ -74,6 +74,7 @@ class PoolHeartbeats:
             new_uuid=environment.new_uuid,
         )
         self.polls = Polls()
+        self.is_mostly_silent = False  # S18
         self._settings = environment.settings
         self._now_ms = environment.now_ms
         self._probe = environment.probe
@@ -82,10 +83,10 @@ class PoolHeartbeats:
         self._pushed_to: set[tuple[BrokerId, str]] = set()  # with their incarnations
         self._stopped_at: str | None = None
 
-    def start(self, now_ms: int) -> None:
+    def start(self, now_ms: int, *, is_second_opinion: bool) -> None:
         """After take-over every live broker gets one full session."""
         live = [r.broker_id for r in self.decisions.state.brokers.values() if r.is_live]
-        self.decisions.sessions.grant_all(live, now_ms)
+        self.decisions.sessions.grant_all(live, now_ms, is_second_opinion=is_second_opinion)
         self.decisions.image.set_brokers(self.decisions.state.broker_states())
 
     def stop(self, leader_address: str) -> None:
@@ -98,12 +99,14 @@ class PoolHeartbeats:
         sessions, state = self.decisions.sessions, self.decisions.state
         if stall_ms:
             sessions.extend(stall_ms, now_ms)
+            self.polls.extend(stall_ms, now_ms)
         expiry = sessions.expire(now_ms, pool_size=len(state.brokers))
-        if expiry.held_back:
+        if expiry.held_back and not self.is_mostly_silent:
             logger.error(
-                "more than half of the pool is silent: waiting one more session before fencing",
+                "more than half of the pool is silent: another controller has to judge",
                 extra={"pool": state.pool, "broker_ids": list(expiry.held_back)},
             )
+        self.is_mostly_silent = bool(expiry.held_back)
         if expiry.expired:
             lives = [(i, state.brokers[i].broker_epoch) for i in expiry.expired]
             self._tasks.spawn(self.decisions.fence(lives, "session timeout"), f"fence {state.pool}")
@@ -190,11 +193,20 @@ class PoolHeartbeats:
 
     def _answer(self, poll: OpenPoll, response: HeartbeatResponse, now_ms: int) -> None:
         if response.may_stop:
-            self.decisions.state.notes_of(poll.broker_id).was_told_to_stop = True
+            self._note_allowed_to_stop(poll)
         if response.push is not None:
             record = self.decisions.state.brokers[poll.broker_id]
             self._pushed_to.add((poll.broker_id, record.incarnation))
         self.polls.answer(poll, response, now_ms)
+
+    def _note_allowed_to_stop(self, poll: OpenPoll) -> None:
+        """It leads nothing and is in no ISR: its session is over, not something to wait for."""
+        self.decisions.state.notes_of(poll.broker_id).was_told_to_stop = True
+        if self.decisions.state.brokers[poll.broker_id].is_live:
+            life = (poll.broker_id, poll.broker_epoch)
+            self._tasks.spawn(
+                self.decisions.fence([life], "stopped in order"), f"fence {poll.broker_id}"
+            )
 
     def _check(self, request: HeartbeatRequest) -> HeartbeatResponse | None:
         epoch = self.decisions.state.controller_epoch

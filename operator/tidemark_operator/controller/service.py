@@ -118,14 +118,19 @@ class ControllerService:
         self._last_tick_ms: int | None = None
         self._balance_due_ms = 0
 
-    async def take_over(self, controller_epoch: ControllerEpoch) -> None:
+    async def take_over(
+        self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool = False
+    ) -> None:
         """Reads Broker and PartitionSlice objects by quorum list, then decides. Starts the ticks.
 
+        `is_second_opinion`: the controller before gave way as it heard too few brokers (S18).
         Raises StoreError when the store cannot be read."""
-        await self.load(controller_epoch)
+        await self.load(controller_epoch, is_second_opinion=is_second_opinion)
         self._ticker = asyncio.create_task(self._run_ticks(), name="controller ticks")
 
-    async def load(self, controller_epoch: ControllerEpoch) -> None:
+    async def load(
+        self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool = False
+    ) -> None:
         """take_over without ticks, for those who call `tick` themselves."""
         await self.step_down()
         brokers = await self._store.list(BROKER, None)
@@ -133,7 +138,7 @@ class ControllerService:
         loading.load(lambda pool: self._pool(pool, controller_epoch).decisions, brokers, slices)
         now_ms = self._clock.now_ms()
         for pool in self._pools.values():
-            pool.start(now_ms)
+            pool.start(now_ms, is_second_opinion=is_second_opinion)
         self._balance_due_ms = now_ms + self._settings.balance_interval_ms
         self._last_tick_ms = None
         self._controller_epoch = controller_epoch
@@ -271,6 +276,11 @@ class ControllerService:
     def highest_broker_controller_epoch(self) -> ControllerEpoch:
         """Highest controller epoch that any broker reported to this process (S16); -1: none."""
         return self._highest_seen
+
+    def reason_to_give_way(self) -> str:
+        """Why another controller should judge what this one sees (S18); "": no reason."""
+        silent = [name for name in sorted(self._pools) if self._pools[name].is_mostly_silent]
+        return f"more than half is silent of pool {', '.join(silent)}" if silent else ""
 
     def pools(self) -> tuple[str, ...]:
         return tuple(sorted(self._pools))

@@ -34,9 +34,14 @@ class FakeLeader:
         self.is_leading = False
         self.address = ""
         self.highest = ControllerEpoch(-1)
+        self.doubt = ""
+        self.second_opinions: list[bool] = []
 
-    async def take_over(self, controller_epoch: ControllerEpoch) -> None:
+    async def take_over(
+        self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool
+    ) -> None:
         self.epochs.append(controller_epoch)
+        self.second_opinions.append(is_second_opinion)
         self.is_leading = True
 
     async def step_down(self) -> None:
@@ -47,6 +52,9 @@ class FakeLeader:
 
     def highest_broker_controller_epoch(self) -> ControllerEpoch:
         return self.highest
+
+    def reason_to_give_way(self) -> str:
+        return self.doubt
 
 
 class Pair:
@@ -296,5 +304,65 @@ def test_the_end_of_run_steps_down_and_releases() -> None:
         await asyncio.gather(running, return_exceptions=True)
         assert not pair.leaders[0].is_leading
         assert pair.stored()["spec"]["holderIdentity"] == ""
+
+    run(scenario)
+
+
+def test_s18_a_holder_in_doubt_gives_way_and_its_successor_knows_that_it_judges() -> None:
+    async def scenario() -> None:
+        pair = Pair()
+        await pair.step(0, 1)
+        pair.leaders[0].doubt = "hears nobody"
+        await pair.step(0, ms=1000)
+        assert not pair.leaders[0].is_leading
+        assert pair.stored()["spec"]["holderIdentity"] == ""
+        await pair.step(0, ms=500)
+        assert pair.leaders[0].epochs == [1]  # sits out
+        await pair.step(1)
+        assert (pair.leaders[1].epochs, pair.leaders[1].second_opinions) == ([2], [True])
+
+    run(scenario)
+
+
+def test_s18_the_term_after_the_second_opinion_is_an_ordinary_one() -> None:
+    async def scenario() -> None:
+        pair = Pair()
+        await pair.step(0, 1)
+        pair.leaders[0].doubt = "hears nobody"
+        await pair.step(0, 1, ms=1000)
+        pair.leaders[0].doubt = ""
+        await pair.leases[1].release()
+        await pair.step(0)  # another has had its term: it may come again
+        assert (pair.leaders[0].epochs, pair.leaders[0].second_opinions) == ([1, 3], [False, False])
+
+    run(scenario)
+
+
+def test_s18_with_nobody_else_the_second_opinion_is_its_own() -> None:
+    async def scenario() -> None:
+        pair = Pair()
+        await pair.step(0)
+        pair.leaders[0].doubt = "hears nobody"
+        await pair.step(0, ms=1000)
+        await pair.step(0, ms=1999)
+        assert not pair.leaders[0].is_leading
+        await pair.step(0, ms=1)
+        assert (pair.leaders[0].epochs, pair.leaders[0].second_opinions) == ([1, 2], [False, True])
+
+    run(scenario)
+
+
+def test_s18_a_lease_that_could_not_be_given_away_runs_out() -> None:
+    async def scenario() -> None:
+        pair = Pair()
+        await pair.step(0, 1)
+        pair.leaders[0].doubt = "hears nobody"
+        pair.store.faults[LEASE.kind] = ["lost"]
+        await pair.step(0, ms=1000)
+        assert not pair.leaders[0].is_leading
+        await pair.step(1, ms=2900)
+        assert pair.leaders[1].epochs == []
+        await pair.step(1, ms=100)
+        assert pair.leaders[1].epochs == [2]
 
     run(scenario)

@@ -7,9 +7,10 @@ from tidemark_protocol.ids import BrokerId
 SETTINGS = ControllerSettings()
 
 
-def of_pool(*ids: int, at_ms: int = 0) -> Sessions:
+def of_pool(*ids: int, at_ms: int = 0, is_second_opinion: bool = False) -> Sessions:
     sessions = Sessions(SETTINGS)
-    sessions.grant_all([BrokerId(i) for i in ids], at_ms)
+    brokers = [BrokerId(i) for i in ids]
+    sessions.grant_all(brokers, at_ms, is_second_opinion=is_second_opinion)
     return sessions
 
 
@@ -45,15 +46,32 @@ def test_an_extension_never_reaches_into_the_future() -> None:
     assert sessions.silence_ms(BrokerId(0), 1000) == 0
 
 
-def test_more_than_half_of_a_pool_silent_is_waited_for_once_more() -> None:
+def test_more_than_half_of_a_pool_silent_is_for_another_controller_to_judge() -> None:
     sessions = of_pool(0, 1, 2)
     heard(sessions, 2900, 2)
-    first = sessions.expire(3000, pool_size=3)
-    assert first == Expiry((), held_back=(BrokerId(0), BrokerId(1)))
-    assert sessions.expire(3050, pool_size=3) == Expiry(())  # logged once, not every tick
-    heard(sessions, 5900, 2)
-    assert sessions.expire(5999, pool_size=3) == Expiry(())
-    assert sessions.expire(6000, pool_size=3).expired == (0, 1)
+    held_back = Expiry((), held_back=(BrokerId(0), BrokerId(1)))
+    assert sessions.expire(3000, pool_size=3) == held_back
+    heard(sessions, 8900, 2)
+    assert sessions.expire(9000, pool_size=3) == held_back
+
+
+def test_a_second_opinion_fences_whom_it_did_not_hear_for_a_full_session_either() -> None:
+    sessions = of_pool(0, 1, 2, is_second_opinion=True)
+    heard(sessions, 2900, 2)
+    assert sessions.expire(2999, pool_size=3) == Expiry(())
+    assert sessions.expire(3000, pool_size=3).expired == (0, 1)
+
+
+def test_a_second_opinion_that_heard_them_is_a_first_one_when_they_fall_silent_later() -> None:
+    sessions = of_pool(0, 1, 2, is_second_opinion=True)
+    heard(sessions, 1000, 0, 1)
+    heard(sessions, 3900, 2)
+    assert sessions.expire(4000, pool_size=3).held_back == (0, 1)
+
+
+def test_the_last_two_of_a_large_pool_are_more_than_half_of_those_that_were_heard() -> None:
+    sessions = of_pool(0, 1)
+    assert sessions.expire(3000, pool_size=5).held_back == (0, 1)
 
 
 def test_the_guard_sees_those_that_fell_silent_with_the_first_but_polled_a_little_later() -> None:
