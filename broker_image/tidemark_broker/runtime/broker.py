@@ -33,6 +33,7 @@ from tidemark_broker.runtime.replica_fetcher import ReplicaFetchers
 from tidemark_broker.runtime.replica_fetches import ReplicaFetches
 from tidemark_broker.runtime.settings import BrokerSettings
 from tidemark_broker.runtime.storage_failure import void_proofs
+from tidemark_broker.runtime.ticks import run_ticks
 from tidemark_broker.storage.errors import DirectoryLocked, DiskFull, StorageError
 from tidemark_broker.storage.log_directory import LogDirectory, LogKey
 from tidemark_broker.storage.partition_log import LogSettings
@@ -44,8 +45,6 @@ EXIT_STALE = 75  # start again: another life of this broker registered
 EXIT_REFUSED = 78  # wrong volume or cluster: a human has to look
 
 LOCK_RETRY_SECONDS = 0.1
-TICK_SECONDS = 0.25
-STALL_MS = 250  # a tick later than this was a stall of our own (S21)
 
 _log = logging.getLogger(__name__)
 
@@ -192,7 +191,7 @@ class Broker:
         partitions.attach(directory)
         self._start_background(self._probe.run(), "disk-probe")
         self._start_background(self._flusher.run(), "flusher")
-        self._start_background(self._tick(), "tick")
+        self._start_background(run_ticks(partitions, self._probe), "tick")
         self._start_background(
             checkpointing.run_high_watermarks(settings.high_watermark_checkpoint_seconds),
             "high-watermarks",
@@ -279,20 +278,6 @@ class Broker:
             self._http_up.set()
 
         await self._environment.serve_http(self, self._http_stop, on_listening)
-
-    # ---- while it lives
-
-    async def _tick(self) -> None:
-        expected = self._loop.time()
-        while True:
-            await asyncio.sleep(TICK_SECONDS)
-            late_ms = int((self._loop.time() - expected - TICK_SECONDS) * 1000)
-            if late_ms > STALL_MS:
-                _log.warning("this broker stalled", extra={"stall_ms": late_ms})
-                self.partitions.on_stall(late_ms)  # S21
-                await asyncio.sleep(0)  # queued fetches first
-            self.partitions.on_tick()
-            expected = self._loop.time()
 
     # ---- end
 

@@ -30,6 +30,10 @@ class DiskProbe:
     def age_ms(self) -> int:
         return max(0, monotonic_ms() - self._last_success_ms)
 
+    def on_stall(self, stall_ms: int) -> None:
+        """This process did not run for so long: that says nothing of the disk."""
+        self._last_success_ms = min(monotonic_ms(), self._last_success_ms + stall_ms)
+
     async def run(self) -> None:
         """Until cancelled, or until the disk failed."""
         while True:

@@ -252,7 +252,6 @@ class HostedReplica:
     def on_stall(self, stall_ms: int, now_ms: int) -> None:
         if self.leader is not None:
             self.leader.on_stall(stall_ms, now_ms)
-            self.next_tick_ms = max(self.next_tick_ms, now_ms + stall_ms)
 
     def _perform(self, effects: tuple[LeaderEffect, ...]) -> None:
         for effect in effects:

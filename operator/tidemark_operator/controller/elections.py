@@ -97,11 +97,11 @@ def _settled(
     if may_grant(evidence):
         candidates = [m for m in in_sync if standings.is_active(m.broker_id, replica)]
         if candidates:
-            leader = _preferred(candidates, partition, leader_counts)
+            leader = _preferred(candidates, partition, standings, leader_counts)
             return Election(_granted(topic, partition, standings, leader, in_sync))
         candidates = [] if in_sync else _active_eligible(partition, standings, replica)
         if candidates:
-            leader = _preferred(candidates, partition, leader_counts)
+            leader = _preferred(candidates, partition, standings, leader_counts)
             return Election(_granted(topic, partition, standings, leader, (leader,)))
         resort = last_resort(topic, partition, standings, evidence.reports, evidence.choice)
         if resort is not None:
@@ -149,11 +149,36 @@ def preferred_leader_restored(
     member = next((m for m in partition.in_sync_replicas if m.broker_id == preferred), None)
     if member is None or not standings.is_active(preferred, replica):
         return partition
-    if not standings.is_valid(member, replica):
+    if not standings.is_valid(member, replica) or not standings.can_write(preferred):
         return partition
     if leader_counts[preferred] >= leader_counts[partition.leader]:
         return partition
     after = _granted(topic, partition, standings, member, partition.in_sync_replicas)
+    leader_counts.note(partition, after)
+    return after
+
+
+def leader_moved_off(
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    *,
+    leader_counts: LeaderCounts,
+) -> PartitionState:
+    """Led by another in-sync replica that can write, if there is one (S20). The ISR stays."""
+    replica = (topic.topic_id, partition.partition)
+    candidates = [
+        member
+        for member in partition.in_sync_replicas
+        if member.broker_id != partition.leader
+        and standings.is_valid(member, replica)
+        and standings.is_active(member.broker_id, replica)
+        and standings.can_write(member.broker_id)
+    ]
+    if not candidates:
+        return partition
+    leader = _preferred(candidates, partition, standings, leader_counts)
+    after = _granted(topic, partition, standings, leader, partition.in_sync_replicas)
     leader_counts.note(partition, after)
     return after
 
@@ -213,11 +238,15 @@ def _granted(
 
 
 def _preferred(
-    candidates: list[Member], partition: PartitionState, leader_counts: LeaderCounts
+    candidates: list[Member],
+    partition: PartitionState,
+    standings: Standings,
+    leader_counts: LeaderCounts,
 ) -> Member:
     return min(
         candidates,
         key=lambda member: (
+            not standings.can_write(member.broker_id),  # S20
             leader_counts[member.broker_id],
             partition.replicas.index(member.broker_id),
         ),

@@ -22,6 +22,7 @@ from tidemark_protocol.ids import BrokerId, ControllerEpoch
 
 from tidemark_operator.controller import deletions
 from tidemark_operator.controller.broker_record import BrokerRecord
+from tidemark_operator.controller.gray_failures import GrayFailures
 from tidemark_operator.controller.polls import OpenPoll, Polls
 from tidemark_operator.controller.pool_controller import PoolController
 from tidemark_operator.controller.probe import ProbeVerdict
@@ -72,6 +73,11 @@ class PoolHeartbeats:
             on_image=self.answer_ready,
             on_change=environment.on_change,
             new_uuid=environment.new_uuid,
+        )
+        self._gray_failures = GrayFailures(
+            self.decisions,
+            now_ms=environment.now_ms,
+            stall_limit_ms=environment.settings.write_stall_limit_ms,
         )
         self.polls = Polls()
         self.is_mostly_silent = False  # S18
@@ -255,6 +261,8 @@ class PoolHeartbeats:
                 await self._tasks.decide(self.decisions.drain(broker_id, broker_epoch))
         elif request.wants_to_serve and not record.is_live:
             await self._tasks.decide(self.decisions.activate(broker_id, broker_epoch))
+        if self._gray_failures.note(request):
+            await self._tasks.decide(self._gray_failures.relieve())
 
     def _response(self, poll: OpenPoll) -> HeartbeatResponse:
         state = self.decisions.state

@@ -54,6 +54,7 @@ class BrokerNotes:
     drained_at_version: int | None = None
     drained_at_ms: int = -1
     was_told_to_stop: bool = False
+    is_write_stalled: bool = False  # S20
 
 
 @dataclass(slots=True)
@@ -89,6 +90,7 @@ class PoolState:
                 lost_replicas=notes.lost_replicas,
                 lost_below=notes.lost_below,
                 failed_replicas=notes.failed_replicas,
+                is_write_stalled=notes.is_write_stalled,
             )
         standings.update((standing.broker_id, standing) for standing in overriding)
         return Standings(standings)

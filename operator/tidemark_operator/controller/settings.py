@@ -13,6 +13,9 @@ class ControllerSettings:
     tick_interval_ms: int = 50
     # A probe that has no answer by then is no verdict (S19).
     probe_timeout_ms: int = 250
+    # A leader whose oldest unfinished append or last good disk probe is that old is no better than
+    # a silent one, so as long as a session (S20).
+    write_stall_limit_ms: int = 3000
     # A stopping broker waits this long at most for the others to apply what moved away from it.
     stop_acknowledgement_ms: int = 2000
     # Preferred-leader pass.

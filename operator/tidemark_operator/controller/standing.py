@@ -25,6 +25,8 @@ class Standing:
     lost_below: BrokerEpoch = BrokerEpoch(-1)
     # Reported failed by the running broker: void and not to be led from, whatever the epoch.
     failed_replicas: frozenset[Replica] = frozenset()
+    # It lives, but its disk takes no writes (S20): any other replica leads better.
+    is_write_stalled: bool = False
 
 
 class Standings:
@@ -56,6 +58,11 @@ class Standings:
             and not standing.is_stopping
             and replica not in standing.failed_replicas
         )
+
+    def can_write(self, broker_id: BrokerId) -> bool:
+        """As far as it said so itself (S20)."""
+        standing = self._standings.get(broker_id)
+        return standing is not None and not standing.is_write_stalled
 
     def renewed(self, member: Member, replica: Replica) -> Member:
         """A valid entry under its broker's present epoch. Only of live brokers: their epoch is
