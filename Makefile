@@ -4,7 +4,7 @@ SHELL := /bin/bash
 ON ?=
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test test-local check format cluster cluster-down images deploy e2e-long bench lock
+.PHONY: help setup demo test test-local check format cluster cluster-down images deploy sim sim-replay sim-mutants e2e-long bench lock
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,6 +38,15 @@ images: setup ## the images tidemark/operator:dev and tidemark/broker:dev
 
 deploy: setup ## images, CRDs and chart of this checkout onto the kind cluster
 	@hack/deploy
+
+sim: setup ## the simulator: SEEDS=n runs from FIRST_SEED=k with JOBS=j processes (60 or more runs a minute)
+	@hack/sim runner --seeds $(or $(SEEDS),200) --first-seed $(or $(FIRST_SEED),1) $(if $(JOBS),--jobs $(JOBS))
+
+sim-replay: setup ## one run again: transcript and picture in build/sim; SEED=n, SHRINK=1 drops faults
+	@hack/sim replay --seed $(SEED) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SHRINK),--shrink)
+
+sim-mutants: setup ## every guard removed once: is it noticed? Writes tests/simulator/mutants.md (an hour)
+	@hack/sim mutant_hunt
 
 e2e-long: setup ## long kill rounds, in local mode and on kind (about 30 min)
 	@hack/e2e-long

@@ -70,6 +70,7 @@ class Suspension:
 
     from_offset: int | None = None  # unclean election: the new leader's start offset
     is_compacted: bool = False  # records may be gone from anywhere
+    is_deleted: bool = False  # its topic is gone: nobody could read to the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +292,7 @@ class _PartitionHistory:
                 self._found("lost-unpromised", f"{text} with acks={writer.acks}")
             elif has_final or offset <= max(bound, final_end):
                 self._found("lost-write", text)
-            else:
+            elif not self._suspension.is_deleted:
                 self._found("unseen", f"{text}, read by nobody")
 
     def _find_rereads(self) -> None:

@@ -239,3 +239,8 @@ def test_the_worst_samples_are_kept() -> None:
     below = next(entry for entry in verdict.anomalies if entry.name == "acknowledged-below")
     assert (below.count, len(below.samples)) == (11, 8)
     assert "(11,) of p at (89,), while 100" in below.samples[0]
+
+
+def test_nobody_can_read_to_the_end_of_a_deleted_topic() -> None:
+    operations = [*sent(0, 1), poll({0: 0})]
+    assert judge(operations, {"orders-0": Suspension(is_deleted=True)}).anomalies == ()

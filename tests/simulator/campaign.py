@@ -1,0 +1,117 @@
+"""Many seeds on several processors: progress, runs per minute, and what happened in them.
+
+A campaign stops at the first violation unless asked to go on; each is shown with its seed and the
+one command that replays it.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from itertools import islice
+from multiprocessing import get_context
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tests.simulator.run import RunResult, run_seed
+
+
+@dataclass(slots=True)
+class CampaignResult:
+    runs: int = 0
+    seconds: float = 0.0
+    events: int = 0
+    simulated_seconds: float = 0.0
+    coverage: Counter[str] = field(default_factory=Counter)
+    runs_with: Counter[str] = field(default_factory=Counter)
+    failures: list[RunResult] = field(default_factory=list)
+
+    @property
+    def runs_per_minute(self) -> float:
+        return 60 * self.runs / self.seconds if self.seconds else 0.0
+
+    def add(self, result: RunResult) -> None:
+        self.runs += 1
+        self.events += result.events
+        self.simulated_seconds += result.simulated_us / 1e6
+        self.coverage.update(result.coverage)
+        self.runs_with.update(dict.fromkeys(result.coverage, 1))
+        if result.violation is not None:
+            self.failures.append(result)
+
+
+def results_of(
+    seeds: Iterable[int], jobs: int, work: Callable[[int], RunResult] = run_seed
+) -> Iterator[RunResult]:
+    """In the order in which they end. With one job in this process."""
+    if jobs == 1:
+        yield from map(work, seeds)
+        return
+    waiting = iter(seeds)
+    # Spawned, not forked: a child begins as a run from the command line does.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        running: set[Future[RunResult]] = {
+            pool.submit(work, seed) for seed in islice(waiting, 2 * jobs)
+        }
+        try:
+            while running:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    running.update(pool.submit(work, seed) for seed in islice(waiting, 1))
+                    yield future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def campaign(
+    first_seed: int, seeds: int, jobs: int, console: Console, *, goes_on: bool = False
+) -> CampaignResult:
+    result = CampaignResult()
+    began = time.monotonic()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[speed]:.0f} runs/min"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(f"seeds from {first_seed}", total=seeds, speed=0.0)
+        for found in results_of(range(first_seed, first_seed + seeds), jobs):
+            result.add(found)
+            result.seconds = time.monotonic() - began
+            progress.update(task, advance=1, speed=result.runs_per_minute)
+            if found.violation is not None:
+                show_failure(console, found)
+                if not goes_on:
+                    break
+    result.seconds = time.monotonic() - began
+    return result
+
+
+def show_failure(console: Console, found: RunResult) -> None:
+    assert found.violation is not None
+    name, text = found.violation
+    console.print(f"seed {found.seed}: {name}", style="bold red", markup=False)
+    console.print(f"  {text}", markup=False, soft_wrap=True)
+    console.print(f"  at {found.simulated_us / 1e6:.3f} s; options: {found.options}", markup=False)
+    console.print(f"  make sim-replay SEED={found.seed}", markup=False)
+
+
+def show_coverage(console: Console, result: CampaignResult) -> None:
+    table = Table(title=f"what happened in {result.runs} runs", title_justify="left")
+    table.add_column("event")
+    table.add_column("times", justify="right")
+    table.add_column("runs with it", justify="right")
+    for name in sorted(result.coverage):
+        table.add_row(name, str(result.coverage[name]), str(result.runs_with[name]))
+    console.print(table)
+    console.print(
+        f"{result.runs} runs, {result.simulated_seconds:.0f} simulated seconds, {result.events}"
+        f" events in {result.seconds:.0f} s: {result.runs_per_minute:.0f} runs per minute,"
+        f" {len(result.failures)} violations",
+        markup=False,
+    )

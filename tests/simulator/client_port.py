@@ -1,0 +1,279 @@
+"""Where simulated clients reach a broker: `Partitions` behind length-prefixed frames.
+
+It stands where HTTP and the Kafka listener stand, with as little of its own as can be: what is
+refused before anything was written is told apart from what may have happened. Every acknowledgement
+and every record shown is also told to the judge at the instant at which the broker says so, before
+the network can lose it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+from tidemark_broker.runtime.partitions import FetchResult, Partitions, ProduceResult
+from tidemark_broker.runtime.results import LEADER_ONLY, Consumer
+from tidemark_protocol.error_codes import ErrorCode
+
+ANYWHERE = Consumer(rack="")
+MAX_READ_BYTES = 64 * 1024
+
+
+class Metadata(msgspec.Struct, frozen=True, tag="metadata"):
+    topic: str
+
+
+class MetadataAnswer(msgspec.Struct, frozen=True, tag="metadata-answer"):
+    leaders: dict[int, int]  # partition -> broker id; absent: nobody
+
+
+class Produce(msgspec.Struct, frozen=True, tag="produce"):
+    topic: str
+    partition: int
+    acks: int
+    timeout_ms: int
+    batch: bytes
+
+
+class ProduceAnswer(msgspec.Struct, frozen=True, tag="produce-answer"):
+    error: int
+    base_offset: int
+    is_refused: bool  # certainly not written
+    topic_id: str
+
+
+class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
+    topic: str
+    partition: int
+    offset: int
+    max_wait_ms: int
+    is_nearby: bool = False  # also from a follower (KIP-392)
+
+
+class FetchAnswer(msgspec.Struct, frozen=True, tag="fetch-answer"):
+    error: int
+    data: bytes
+    high_watermark: int
+    log_start_offset: int
+    topic_id: str
+
+
+class Offsets(msgspec.Struct, frozen=True, tag="offsets"):
+    topic: str
+    partition: int
+
+
+class OffsetsAnswer(msgspec.Struct, frozen=True, tag="offsets-answer"):
+    error: int
+    log_start_offset: int
+    high_watermark: int
+
+
+Question = Metadata | Produce | Fetch | Offsets
+Reply = MetadataAnswer | ProduceAnswer | FetchAnswer | OffsetsAnswer
+
+
+class Asked(msgspec.Struct, frozen=True, array_like=True):
+    number: int
+    question: Question
+
+
+class Answered(msgspec.Struct, frozen=True, array_like=True):
+    number: int
+    reply: Reply
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_ASKED = msgspec.msgpack.Decoder(Asked)
+_ANSWERED = msgspec.msgpack.Decoder(Answered)
+
+# It may have been written, whatever else it says (S8).
+_DOUBTFUL = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR})
+
+
+class Judge(Protocol):
+    """Hears what a broker says to clients, as it says it."""
+
+    def on_acknowledged(self, broker: Any, request: Produce, base_offset: int) -> None: ...
+    def on_shown(self, broker: Any, request: Fetch, result: FetchResult) -> None: ...
+
+
+class Frames:
+    """Length-prefixed frames out of a byte stream."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        buffer = self._buffer
+        buffer += data
+        found: list[bytes] = []
+        start = 0
+        while len(buffer) - start >= 4:
+            size = int.from_bytes(buffer[start : start + 4], "big")
+            if len(buffer) - start - 4 < size:
+                break
+            found.append(bytes(buffer[start + 4 : start + 4 + size]))
+            start += 4 + size
+        del buffer[:start]
+        return found
+
+
+def framed(message: Asked | Answered) -> bytes:
+    body = _ENCODER.encode(message)
+    return len(body).to_bytes(4, "big") + body
+
+
+def read_answer(frame: bytes) -> Answered:
+    return _ANSWERED.decode(frame)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPort:
+    """One broker's; `broker` is the production object, `judge` the simulator's."""
+
+    broker: Any
+    judge: Judge
+
+    async def serve(
+        self, stop: asyncio.Event, on_listening: Callable[[int], None], host: str, port: int
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: _Connection(self), host, port)
+        on_listening(port)
+        try:
+            await stop.wait()
+        finally:
+            server.close()
+
+
+def serve_clients(
+    judge: Judge, address_of: Callable[[Any], tuple[str, int]]
+) -> Callable[[Any, asyncio.Event, Callable[[int], None]], Awaitable[None]]:
+    """`ServeHttp` of a simulated broker."""
+
+    async def serve(broker: Any, stop: asyncio.Event, on_listening: Callable[[int], None]) -> None:
+        await ClientPort(broker, judge).serve(stop, on_listening, *address_of(broker))
+
+    return serve
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, port: ClientPort) -> None:
+        self._broker = port.broker
+        self._judge = port.judge
+        self._frames = Frames()
+        self._transport: asyncio.Transport | None = None
+        self._cancels: dict[int, Callable[[], None]] = {}
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        for cancel in self._cancels.values():
+            cancel()
+        self._cancels.clear()
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._frames.feed(data):
+            asked = _ASKED.decode(frame)
+            match asked.question:
+                case Metadata():
+                    self._reply(asked.number, self._metadata(asked.question))
+                case Produce():
+                    self._produce(asked.number, asked.question)
+                case Fetch():
+                    self._fetch(asked.number, asked.question)
+                case Offsets():
+                    self._reply(asked.number, self._offsets(asked.question))
+
+    def _reply(self, number: int, reply: Reply) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(framed(Answered(number, reply)))
+
+    @property
+    def _partitions(self) -> Partitions:
+        partitions = self._broker.partitions
+        assert isinstance(partitions, Partitions)
+        return partitions
+
+    def _topic_id(self, question: Produce | Fetch) -> str:
+        replica = self._partitions._hosted.by_name.get((question.topic, question.partition))
+        return "" if replica is None else replica.topic_id
+
+    def _metadata(self, question: Metadata) -> MetadataAnswer:
+        metadata = self._partitions.metadata
+        topic = metadata.topics.get(question.topic)
+        if topic is None:
+            return MetadataAnswer({})
+        return MetadataAnswer(
+            {
+                number: int(state.leader)
+                for (topic_id, number), state in sorted(metadata.partitions.items())
+                if topic_id == topic.topic_id and state.has_leader
+            }
+        )
+
+    def _offsets(self, question: Offsets) -> OffsetsAnswer:
+        found = self._partitions.offsets(question.topic, question.partition)
+        return OffsetsAnswer(int(found.error), found.log_start_offset, found.high_watermark)
+
+    def _produce(self, number: int, question: Produce) -> None:
+        has_returned = False
+        topic_id = self._topic_id(question)
+
+        def done(result: ProduceResult) -> None:
+            is_refused = (
+                not has_returned
+                and result.error is not ErrorCode.NONE
+                and result.error not in _DOUBTFUL
+            )
+            if result.error is ErrorCode.NONE:
+                self._judge.on_acknowledged(self._broker, question, result.base_offset)
+            if question.acks != 0:
+                answer = ProduceAnswer(int(result.error), result.base_offset, is_refused, topic_id)
+                self._reply(number, answer)
+
+        self._partitions.produce(
+            question.topic,
+            question.partition,
+            memoryview(question.batch),
+            acks=question.acks,
+            timeout_ms=question.timeout_ms,
+            done=done,
+        )
+        has_returned = True
+
+    def _fetch(self, number: int, question: Fetch) -> None:
+        topic_id = self._topic_id(question)
+
+        def done(result: FetchResult) -> None:
+            self._cancels.pop(number, None)
+            self._judge.on_shown(self._broker, question, result)
+            self._reply(
+                number,
+                FetchAnswer(
+                    int(result.error),
+                    bytes(result.data),
+                    result.high_watermark,
+                    result.log_start_offset,
+                    topic_id,
+                ),
+            )
+
+        self._cancels[number] = lambda: None
+        cancel = self._partitions.fetch(
+            question.topic,
+            question.partition,
+            question.offset,
+            max_bytes=MAX_READ_BYTES,
+            min_bytes=1,
+            max_wait_ms=question.max_wait_ms,
+            done=done,
+            consumer=ANYWHERE if question.is_nearby else LEADER_ONLY,
+        )
+        if number in self._cancels:
+            self._cancels[number] = cancel

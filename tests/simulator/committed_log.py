@@ -1,0 +1,102 @@
+"""What was committed, remembered outside of every broker: the judge's copy of each partition.
+
+The first replica whose high watermark passes a batch decides its bytes for ever (I3, I4, I7); what
+acks=all acknowledged must lie in it (I6), and a producer's sequence is in it once (I8). After an
+unclean election or one by the longest log nothing is known from the new leader's start offset on.
+"""
+
+from bisect import bisect_left, bisect_right
+
+from tidemark_broker.storage.record_batch import CRC_START, BatchHeader
+
+from tests.simulator.violations import Violation
+
+
+class CommittedLog:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.suspended_from: int | None = None
+        self.end_offset = 0
+        self.acknowledged_end = 0  # exclusive; of acks=all
+        self._base_offsets: list[int] = []
+        self._batches: list[bytes] = []
+        self._sequences: dict[tuple[int, int, int], int] = {}
+
+    def is_suspended(self, offset: int) -> bool:
+        return self.suspended_from is not None and offset >= self.suspended_from
+
+    def suspend(self, from_offset: int) -> None:
+        """Whoever leads now has nothing from there on, by the topic's or the rule's choice."""
+        if self.suspended_from is None or from_offset < self.suspended_from:
+            self.suspended_from = from_offset
+        self.acknowledged_end = min(self.acknowledged_end, from_offset)
+
+    def take(self, header: BatchHeader, batch: bytes, who: str) -> None:
+        """`batch` lies below the high watermark of `who`: the first says what it is."""
+        if self.is_suspended(header.next_offset - 1):
+            return
+        if header.base_offset < self.end_offset:
+            self.compare(header, batch, f"below its high watermark {who}")
+            return
+        self._note_sequence(header)
+        self._base_offsets.append(header.base_offset)
+        self._batches.append(batch)
+        self.end_offset = header.next_offset
+
+    def compare(self, header: BatchHeader, batch: bytes, who: str) -> None:
+        """Raises Violation unless this is what was committed there."""
+        if self.is_suspended(header.next_offset - 1):
+            return
+        known = self.batch_at(header.base_offset)
+        if known is None:
+            raise Violation(
+                "I4",
+                f"{self.name}: {who} has a batch from {header.base_offset} to"
+                f" {header.last_offset}, no committed batch begins there",
+            )
+        if known != batch:
+            raise Violation(
+                "I3",
+                f"{self.name}: {who} has other bytes at offset {header.base_offset} (leader epoch"
+                f" {header.partition_leader_epoch}) than were committed there (leader epoch"
+                f" {int.from_bytes(known[12:16], 'big', signed=True)})",
+            )
+
+    def batch_at(self, base_offset: int) -> bytes | None:
+        index = bisect_left(self._base_offsets, base_offset)
+        if index < len(self._base_offsets) and self._base_offsets[index] == base_offset:
+            return self._batches[index]
+        return None
+
+    def acknowledge(self, base_offset: int, end_offset: int, sent: bytes, who: str) -> None:
+        """acks=all said so for a batch whose bytes, apart from those a leader writes, are these."""
+        if self.is_suspended(end_offset - 1):
+            return
+        if end_offset > self.end_offset:
+            raise Violation(
+                "I6",
+                f"{self.name}: {who} acknowledged offset {end_offset - 1}, committed is what is"
+                f" below {self.end_offset}",
+            )
+        known = self.batch_at(base_offset)
+        if known is None or known[CRC_START:] != sent[CRC_START:]:
+            raise Violation(
+                "I6", f"{self.name}: {who} acknowledged offset {base_offset} for another record"
+            )
+        self.acknowledged_end = max(self.acknowledged_end, end_offset)
+
+    def committed_below(self, offset: int) -> int:
+        """How many batches begin below `offset`."""
+        return bisect_right(self._base_offsets, offset - 1)
+
+    def _note_sequence(self, header: BatchHeader) -> None:
+        if header.producer_id < 0:
+            return
+        key = (header.producer_id, header.producer_epoch, header.base_sequence)
+        known = self._sequences.setdefault(key, header.base_offset)
+        if known != header.base_offset:
+            raise Violation(
+                "I8",
+                f"{self.name}: producer {key[0]} epoch {key[1]} sequence {key[2]} is at offset"
+                f" {known} and at {header.base_offset}",
+            )

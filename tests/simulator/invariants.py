@@ -1,0 +1,375 @@
+"""I1 to I17 over the living world: after each event what it touched, now and then everything.
+
+`Invariants` looks at production objects (replicas, logs, slices in the store) and changes nothing.
+What cannot be seen in a state, an acknowledgement and a record shown to a reader, is told to it by
+the client ports at the instant it is said. It also counts what happened, for the coverage table.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark_broker.replication.leader import PartitionLeader
+from tidemark_broker.runtime.hosted_replica import HostedReplica
+from tidemark_broker.runtime.partitions import FetchResult
+from tidemark_broker.storage.record_batch import CRC_START, read_header
+from tidemark_cli.history import Suspension
+from tidemark_operator.controller.slices import PartitionSlice
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import TopicId
+from tidemark_protocol.partition_state import Member, PartitionState
+
+from tests.simulator.client_port import Fetch, Produce
+from tests.simulator.clients import history_name
+from tests.simulator.committed_log import CommittedLog
+from tests.simulator.replica_audit import ReplicaAudit, is_damaged
+from tests.simulator.slice_checks import SliceEvent, SliceJudge
+from tests.simulator.violations import Violation
+from tests.simulator.watched_world import LiveBroker, WatchedWorld
+
+EVENTS_BETWEEN_FULL_CHECKS = 100
+
+TopicPartition = tuple[TopicId, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Acknowledged:
+    who: str
+    key: TopicPartition
+    base_offset: int
+    batch: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    who: str
+    key: TopicPartition
+    data: bytes
+    high_watermark: int
+
+
+class Invariants:
+    def __init__(self, world: WatchedWorld) -> None:
+        self.coverage: Counter[str] = Counter()
+        self._world = world
+        self._committed: dict[TopicPartition, CommittedLog] = {}
+        self._audits: dict[int, dict[int, ReplicaAudit]] = {}  # process -> id(replica) -> audit
+        self._leaders: dict[tuple[TopicPartition, int], int] = {}  # I11: epoch -> process
+        self._controller_epochs: dict[int, int] = {}
+        self._broker_epochs: dict[int, int] = {}
+        self._acknowledged: list[_Acknowledged] = []
+        self._shown: list[_Shown] = []
+        self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
+        self._judge = SliceJudge(world.is_lost)
+        self._slices: dict[str, PartitionSlice] = {}
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._names: dict[TopicPartition, str] = {}
+        self._events = 0
+        # Epochs granted by the longest log or uncleanly, whose leader did not begin yet.
+        self._awaited_grants: dict[tuple[TopicPartition, int], None] = {}
+        self.deleted: dict[str, None] = {}  # partitions of topics that are gone
+
+    # ---- told by client ports, within an event
+
+    def on_acknowledged(self, broker: Any, request: Produce, base_offset: int) -> None:
+        replica = _replica_of(broker, request.topic, request.partition)
+        if replica is None:
+            return
+        if request.acks != -1:
+            self.coverage[f"acknowledged, acks={request.acks}"] += 1
+            return
+        self.coverage["acknowledged, acks=all"] += 1
+        key = (replica.topic_id, replica.partition)
+        who = f"broker {broker.settings.broker_id}"
+        if replica.leader is not None:
+            self._check_enough_in_sync(who, replica, replica.leader)
+        self._acknowledged.append(_Acknowledged(who, key, base_offset, request.batch))
+
+    def _check_enough_in_sync(
+        self, who: str, replica: HostedReplica, leader: PartitionLeader
+    ) -> None:
+        in_sync, needed = leader.state.in_sync_replicas, leader.state.min_insync_replicas
+        if len(in_sync) < needed and not leader.settings.commits_by_isr_alone:
+            self._said_wrongly = self._said_wrongly or Violation(
+                "I9",
+                f"{who} acknowledged in {replica.topic}-{replica.partition} with ISR {in_sync},"
+                f" min ISR {needed}",
+            )
+
+    def on_shown(self, broker: Any, request: Fetch, result: FetchResult) -> None:
+        if result.error is not ErrorCode.NONE or not result.data:
+            return
+        replica = _replica_of(broker, request.topic, request.partition)
+        if replica is not None:
+            role = "leader" if replica.leader is not None else "follower"
+            self.coverage[f"read from {role}"] += 1
+            who = f"broker {broker.settings.broker_id} ({role})"
+            key = (replica.topic_id, replica.partition)
+            self._shown.append(_Shown(who, key, bytes(result.data), result.high_watermark))
+
+    # ---- after each event
+
+    def after_event(self) -> None:
+        """Raises Violation."""
+        self._events += 1
+        if self._said_wrongly is not None:
+            raise self._said_wrongly
+        self._look_at_store()
+        for broker in self._world.touched_brokers():
+            self._look_at_broker(broker)
+        if self._acknowledged or self._shown:
+            self._settle_what_was_said()
+        if self._events % EVENTS_BETWEEN_FULL_CHECKS == 0:
+            self.check_everything()
+
+    def check_everything(self) -> None:
+        live = self._world.live_brokers()
+        for broker in live:
+            self._look_at_broker(broker)
+        self._check_entries(live)
+        self._check_locks(live)
+
+    def conclude(self) -> None:
+        """At the end of a healed run: also what needs a full read or everybody's registration."""
+        self._audits.clear()
+        self.check_everything()
+        self._judge.conclude(self._world.broker_records())
+
+    def suspensions(self) -> dict[str, Suspension]:
+        """For the history, by its names of partitions."""
+        found = {name: Suspension(is_deleted=True) for name in self.deleted}
+        for (topic_id, partition), committed in self._committed.items():
+            name = history_name(topic_id, partition)
+            if committed.suspended_from is not None:
+                found[name] = Suspension(committed.suspended_from, is_deleted=name in found)
+        return found
+
+    # ---- the store
+
+    def _look_at_store(self) -> None:
+        if not self._world.look_at_store():
+            return
+        for before, after in self._world.changed_brokers():
+            self._judge.on_broker(before, after)
+        changes = self._world.changed_slices()
+        if not changes:
+            return
+        records = self._world.broker_records()
+        for name, after in changes:
+            before = self._slices.get(name)
+            if before is not None and (
+                after is None or before.topic.topic_id != after.topic.topic_id
+            ):
+                self._forget_topic(before)
+                before = None  # deleted, maybe recreated under its name
+            if after is None:
+                continue
+            events = self._judge.on_slice(before, after, records)
+            self._slices[name] = after
+            for state in after.partitions:
+                key = (after.topic.topic_id, state.partition)
+                self._states[key] = state
+                self._names[key] = f"{after.topic.topic}-{state.partition}"
+            for event in events:
+                self._on_slice_event(event)
+        self._check_entries(self._world.live_brokers())
+
+    def _forget_topic(self, value: PartitionSlice) -> None:
+        del self._slices[value.name]
+        for state in value.partitions:
+            self._states.pop((value.topic.topic_id, state.partition), None)
+            self.deleted[history_name(value.topic.topic_id, state.partition)] = None
+
+    def _on_slice_event(self, event: SliceEvent) -> None:
+        self.coverage[event.kind] += 1
+        key = (event.topic_id, event.partition)
+        self._world.note(f"{self._names[key]}: {event.kind}: {event.state}")
+        if event.kind in ("election: longest log", "election: unclean"):
+            committed = self._committed_of(key)
+            leader = self._world.live_broker(event.state.leader)
+            replica = None if leader is None else leader.partitions.hosted(*key)
+            committed.suspend(0 if replica is None else replica.log.log_end_offset)
+            self._awaited_grants[key, event.state.leader_epoch] = None
+
+    # ---- brokers
+
+    def _look_at_broker(self, broker: LiveBroker) -> None:
+        self._check_epochs_of(broker)
+        audits = self._audits.setdefault(broker.process, {})
+        for replica in broker.partitions.replicas:
+            audit = audits.get(id(replica))
+            if audit is None or audit.replica is not replica:
+                audit = self._new_audit(broker, replica)
+                audits[id(replica)] = audit
+            has_changed = audit.look()
+            if replica.leader is not None and has_changed:
+                self._look_at_leader(broker, replica, audit)
+
+    def _new_audit(self, broker: LiveBroker, replica: HostedReplica) -> ReplicaAudit:
+        key = (replica.topic_id, replica.partition)
+        name = f"{replica.topic}-{replica.partition}"
+        self._names.setdefault(key, name)
+        who = f"broker {broker.broker_id} (process {broker.process}) {name}"
+        return ReplicaAudit(who, replica, self._committed_of(key), self._world)
+
+    def _check_epochs_of(self, broker: LiveBroker) -> None:
+        metadata = broker.partitions.metadata
+        known = self._controller_epochs.get(broker.process, -1)
+        if metadata.controller_epoch < known:
+            raise Violation(
+                "I14",
+                f"broker {broker.broker_id}: controller epoch {known} became"
+                f" {metadata.controller_epoch}",
+            )
+        self._controller_epochs[broker.process] = metadata.controller_epoch
+        epoch = broker.partitions.broker_epoch
+        if epoch != self._broker_epochs.setdefault(broker.process, epoch):
+            if self._broker_epochs[broker.process] != -1:
+                raise Violation("I14", f"broker {broker.broker_id}: epoch became {epoch}")
+            self._broker_epochs[broker.process] = epoch
+
+    def _look_at_leader(
+        self, broker: LiveBroker, replica: HostedReplica, audit: ReplicaAudit
+    ) -> None:
+        leader = replica.leader
+        assert leader is not None
+        key = (replica.topic_id, replica.partition)
+        epoch = leader.leader_epoch
+        known = self._leaders.get((key, epoch))
+        if known is None:
+            self._leaders[key, epoch] = broker.process
+            self._on_new_leader(key, replica, leader, audit)
+        elif known != broker.process:
+            raise Violation(
+                "I11",
+                f"{self._names[key]}: processes {known} and {broker.process} both lead in leader"
+                f" epoch {epoch}",
+            )
+        self._check_maximal(broker, key, leader)
+
+    def _on_new_leader(
+        self,
+        key: TopicPartition,
+        replica: HostedReplica,
+        leader: PartitionLeader,
+        audit: ReplicaAudit,
+    ) -> None:
+        committed = self._committed_of(key)
+        if (key, leader.leader_epoch) in self._awaited_grants:
+            del self._awaited_grants[key, leader.leader_epoch]
+            committed.suspend(leader.epoch_start_offset)
+            return
+        audit.check_holds_acknowledged(f"elected in leader epoch {leader.leader_epoch}")
+
+    def _check_maximal(
+        self, broker: LiveBroker, key: TopicPartition, leader: PartitionLeader
+    ) -> None:
+        """I15."""
+        state = self._states.get(key)
+        if state is None or state.leader_epoch != leader.leader_epoch:
+            return
+        maximal = {member.broker_id for member in leader.maximal_in_sync_replicas}
+        if not state.in_sync_ids <= maximal:
+            raise Violation(
+                "I15",
+                f"{self._names[key]}: leader {broker.broker_id} counts on"
+                f" {leader.maximal_in_sync_replicas}, the slice has {state.in_sync_replicas}",
+            )
+        is_applied = leader.state.partition_epoch == state.partition_epoch
+        if is_applied and leader.state.in_sync_replicas != state.in_sync_replicas:
+            raise Violation(
+                "I15",
+                f"{self._names[key]}: partition epoch {state.partition_epoch} is"
+                f" {state.in_sync_replicas} in the slice, {leader.state.in_sync_replicas} at the"
+                " leader",
+            )
+
+    # ---- entries (I6) and locks (I17)
+
+    def _check_entries(self, live: tuple[LiveBroker, ...]) -> None:
+        """Every valid ISR or eligible entry whose broker lives has all that was acknowledged."""
+        records = self._world.broker_records()
+        by_id = {broker.broker_id: broker for broker in live}
+        for key, state in self._states.items():
+            if not self._committed_of(key).acknowledged_end:
+                continue
+            for member in state.in_sync_replicas + state.eligible_leaders:
+                broker = by_id.get(member.broker_id)
+                record = records.get(member.broker_id)
+                if broker is None or record is None or member.broker_epoch < record.clean_since:
+                    continue
+                self._check_entry(key, state, member, broker)
+
+    def _check_entry(
+        self, key: TopicPartition, state: PartitionState, member: Member, broker: LiveBroker
+    ) -> None:
+        if broker.partitions.broker_epoch < member.broker_epoch:
+            return  # not registered yet: what the entry proves is being judged
+        replica = broker.partitions.hosted(*key)
+        audit = None if replica is None else self._audits.get(broker.process, {}).get(id(replica))
+        if audit is None or audit.replica is not replica:
+            return
+        kind = "in the ISR" if member in state.in_sync_replicas else "eligible"
+        if self._world.is_lost(*key, member):
+            return
+        audit.check_holds_acknowledged(f"{kind} as {member.broker_id}@{member.broker_epoch}")
+
+    def _check_locks(self, live: tuple[LiveBroker, ...]) -> None:
+        open_in: dict[str, int] = {}
+        for broker in live:
+            volume = self._world.open_volume(broker)
+            if volume is None:
+                continue
+            other = open_in.setdefault(volume, broker.process)
+            if other != broker.process:
+                raise Violation(
+                    "I17", f"{volume} is open in processes {other} and {broker.process}"
+                )
+
+    # ---- what was said
+
+    def _settle_what_was_said(self) -> None:
+        for said in self._acknowledged:
+            end = said.base_offset + read_header(said.batch).last_offset_delta + 1
+            self._committed_of(said.key).acknowledge(said.base_offset, end, said.batch, said.who)
+        self._acknowledged.clear()
+        for shown in self._shown:
+            self._check_shown(shown)
+        self._shown.clear()
+
+    def _check_shown(self, shown: _Shown) -> None:
+        """I7: what a reader is shown was committed, and is what everybody is shown there."""
+        committed = self._committed_of(shown.key)
+        position = 0
+        while position < len(shown.data):
+            header = read_header(shown.data, position)
+            batch = shown.data[position : position + header.size_bytes]
+            position += header.size_bytes
+            if committed.is_suspended(header.last_offset) or is_damaged(header, batch):
+                continue
+            known = committed.batch_at(header.base_offset)
+            if known is None or header.next_offset > shown.high_watermark:
+                raise Violation(
+                    "I7",
+                    f"{self._names[shown.key]}: {shown.who} showed offset {header.base_offset} at"
+                    f" watermark {shown.high_watermark}; committed ends at {committed.end_offset}",
+                )
+            if known[CRC_START:] != batch[CRC_START:]:
+                raise Violation(
+                    "I7",
+                    f"{self._names[shown.key]}: {shown.who} showed another record at offset"
+                    f" {header.base_offset} than was committed there",
+                )
+
+    def _committed_of(self, key: TopicPartition) -> CommittedLog:
+        committed = self._committed.get(key)
+        if committed is None:
+            committed = CommittedLog(self._names.get(key, f"{key[0]}-{key[1]}"))
+            self._committed[key] = committed
+        return committed
+
+
+def _replica_of(broker: Any, topic: str, partition: int) -> HostedReplica | None:
+    replica = broker.partitions._hosted.by_name.get((topic, partition))
+    assert replica is None or isinstance(replica, HostedReplica)
+    return replica

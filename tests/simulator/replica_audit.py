@@ -1,0 +1,226 @@
+"""One replica in one process, looked at again and again: I1, I2, I4, I5, and its part of I3 and I6.
+
+It keeps a copy of the log's batches and reads only what was appended since the last look; after a
+truncation it reads everything again. Bytes come from the simulated file itself, not through the
+disk's calls, so that looking changes nothing and meets no fault.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from crc32c import crc32c
+from tidemark_broker.runtime.hosted_replica import HostedReplica
+from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, CorruptBatch, read_header
+from tidemark_broker.storage.segment import Segment
+
+from tests.simulator.committed_log import CommittedLog
+from tests.simulator.violations import Violation
+
+
+class Files(Protocol):
+    """How to see what is in a segment's file; `WatchedWorld`."""
+
+    def segment_bytes(self, segment: Segment) -> bytearray: ...
+
+    @property
+    def has_flipped_bits(self) -> bool: ...
+
+
+def is_damaged(header: BatchHeader, batch: bytes) -> bool:
+    return crc32c(batch[CRC_START:]) != header.crc
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedBatch:
+    header: BatchHeader
+    data: bytes
+    is_intact: bool  # a flipped bit on this disk is no broken promise until it is served
+
+
+class ReplicaAudit:
+    def __init__(
+        self, who: str, replica: HostedReplica, committed: CommittedLog, files: Files
+    ) -> None:
+        self.who = who
+        self.replica = replica
+        self.committed = committed
+        self._files = files
+        self._seen: tuple[object, ...] = ()
+        self._high_watermark = -1
+        self._epochs = (-1, -1)
+        self._forget_copy()
+
+    def _forget_copy(self) -> None:
+        self._batches: list[CopiedBatch] = []
+        self._end_offset = -1
+        self._taken = 0  # batches compared below the own high watermark
+        self._matched = 0  # batches compared below what was acknowledged
+        self._first_offset = self.replica.log._segments[0].base_offset
+        self._segment_index = 0
+        self._position = 0
+        self._is_cut_short = False  # by damage that a flipped bit may have done
+
+    def look(self) -> bool:
+        """After any event that may have touched it; False if nothing changed."""
+        replica, log = self.replica, self.replica.log
+        seen = (
+            replica.high_watermark,
+            log.log_end_offset,
+            log.log_start_offset,
+            log.size_bytes,
+            replica.state,
+        )
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        self._check_watermark()
+        self._check_epochs()
+        if not self._is_prefix():
+            self._forget_copy()
+        self._copy_new_batches()
+        self._take_committed()
+        return True
+
+    def look_at_everything(self) -> None:
+        """The whole log from its files, compared anew."""
+        self._forget_copy()
+        self._seen = ()
+        self.look()
+
+    # ---- parts
+
+    def _check_watermark(self) -> None:
+        replica, log = self.replica, self.replica.log
+        high_watermark = replica.high_watermark
+        if not log.log_start_offset <= high_watermark <= log.log_end_offset:
+            raise Violation(
+                "I1",
+                f"{self.who}: log start {log.log_start_offset}, high watermark {high_watermark},"
+                f" log end {log.log_end_offset}",
+            )
+        if high_watermark < self._high_watermark and self.committed.suspended_from is None:
+            raise Violation(
+                "I2",
+                f"{self.who}: high watermark {self._high_watermark} became {high_watermark}",
+            )
+        self._high_watermark = high_watermark
+
+    def _check_epochs(self) -> None:
+        state = self.replica.state
+        if state is None:
+            return
+        epochs = (state.leader_epoch, state.partition_epoch)
+        if epochs[0] < self._epochs[0] or epochs[1] < self._epochs[1]:
+            raise Violation(
+                "I14", f"{self.who}: (leader, partition) epochs {self._epochs} became {epochs}"
+            )
+        self._epochs = epochs
+
+    def _is_prefix(self) -> bool:
+        """The log only grew since the last look: our last batch is where it was."""
+        segments = self.replica.log._segments
+        if segments[0].base_offset != self._first_offset or self._is_cut_short:
+            return False
+        if not self._batches:
+            return True
+        if self._segment_index >= len(segments):
+            return False
+        segment, last = segments[self._segment_index], self._batches[-1].data
+        if self._position == 0:
+            return True
+        if segment.size_bytes < self._position:
+            return False
+        begin = self._position - len(last)
+        return self._files.segment_bytes(segment)[begin : self._position] == last
+
+    def _copy_new_batches(self) -> None:
+        log = self.replica.log
+        segments = log._segments
+        while self._segment_index < len(segments) and not self._is_cut_short:
+            segment = segments[self._segment_index]
+            if self._position < segment.size_bytes:
+                data = self._files.segment_bytes(segment)
+                while self._position < segment.size_bytes and not self._is_cut_short:
+                    self._copy_batch(segment, data)
+            if self._segment_index + 1 == len(segments):
+                break
+            self._segment_index += 1
+            self._position = 0
+        expected = self._end_offset if self._batches else log.log_end_offset
+        if expected != log.log_end_offset and not self._is_cut_short:
+            raise Violation(
+                "I10",
+                f"{self.who}: its files end at offset {expected}, log end is {log.log_end_offset}",
+            )
+
+    def _copy_batch(self, segment: Segment, data: bytes) -> None:
+        position = self._position
+        try:
+            header = read_header(data, position)
+            batch = bytes(data[position : position + header.size_bytes])
+            self._check_place(header)
+        except (CorruptBatch, Violation) as error:
+            if self._files.has_flipped_bits:
+                self._is_cut_short = True
+                return
+            if isinstance(error, Violation):
+                raise
+            raise Violation("I10", f"{self.who}: {segment.path.name}: {error}") from error
+        is_intact = not is_damaged(header, batch)
+        self._batches.append(CopiedBatch(header, batch, is_intact))
+        self._end_offset = header.next_offset
+        self._position = position + header.size_bytes
+
+    def _check_place(self, header: BatchHeader) -> None:
+        if self._batches:
+            self._check_continues(header)
+        known_epoch = self.replica.log._checkpoint.epochs.epoch_at(header.base_offset)
+        if known_epoch != header.partition_leader_epoch:
+            raise Violation(
+                "I5",
+                f"{self.who}: the batch at {header.base_offset} has leader epoch"
+                f" {header.partition_leader_epoch}, the epoch cache says {known_epoch}",
+            )
+
+    def _check_continues(self, header: BatchHeader) -> None:
+        if header.base_offset != self._end_offset:
+            raise Violation(
+                "I4", f"{self.who}: offset {header.base_offset} follows {self._end_offset - 1}"
+            )
+        last_epoch = self._batches[-1].header.partition_leader_epoch
+        if header.partition_leader_epoch < last_epoch:
+            raise Violation(
+                "I5",
+                f"{self.who}: leader epoch {header.partition_leader_epoch} at offset"
+                f" {header.base_offset} follows epoch {last_epoch}",
+            )
+
+    def _take_committed(self) -> None:
+        high_watermark = self.replica.high_watermark
+        while self._taken < len(self._batches):
+            batch = self._batches[self._taken]
+            if batch.header.next_offset > high_watermark:
+                break
+            if batch.is_intact:
+                self.committed.take(batch.header, batch.data, self.who)
+            self._taken += 1
+
+    def check_holds_acknowledged(self, why: str) -> None:
+        """I6: it must hold all that was acknowledged, as `why` says."""
+        end = self.committed.acknowledged_end
+        log_end_offset = self.replica.log.log_end_offset
+        if log_end_offset < end:
+            raise Violation(
+                "I6",
+                f"{self.who}, {why}, ends at {log_end_offset}; acknowledged is all below {end}",
+            )
+        while self._matched < len(self._batches):
+            batch = self._batches[self._matched]
+            if batch.header.next_offset > end:
+                break
+            if batch.is_intact:
+                try:
+                    self.committed.compare(batch.header, batch.data, f"{self.who}, {why},")
+                except Violation as violation:
+                    raise Violation("I6", violation.text) from violation
+            self._matched += 1

@@ -1,0 +1,304 @@
+"""One seed from beginning to verdict: clients under faults, healing, promises, the history.
+
+A run is a function of its seed and of the faults that are left out of it (the shrinker's way). It
+is bounded in events and in processor time; a run that reaches a bound is a failure of its own.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from tidemark_broker.runtime.partitions import FetchResult
+from tidemark_cli.history import Kind, Operation, judge
+
+from tests.simulator.client_port import Fetch, Produce, serve_clients
+from tests.simulator.clients import Consumer, ConsumerPlan, Producer, ProducerPlan, Surroundings
+from tests.simulator.fault_plan import PlanShape, draw_plan
+from tests.simulator.faults import Fault, heal, schedule
+from tests.simulator.invariants import Invariants
+from tests.simulator.promises import Bounds, Promises
+from tests.simulator.violations import Violation
+from tests.simulator.watched_world import WatchedWorld
+from tests.simulator.world import World, WorldOptions
+
+SECOND_US = 1_000_000
+CLIENT_PORT = 9000
+SAFETY_SECONDS = 20.0
+MAX_EVENTS = 1_500_000
+MAX_CPU_SECONDS = 120.0
+CPU_LOOK_EVENTS = 5_000
+LAST_READ_SECONDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    seed: int
+    options: str
+    violation: tuple[str, str] | None  # name, text
+    events: int
+    simulated_us: int
+    cpu_seconds: float
+    coverage: Counter[str] = field(default_factory=Counter)
+    trace: tuple[tuple[int, str, str], ...] = ()
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    seed: int
+    safety_seconds: float = SAFETY_SECONDS
+    faults: tuple[Fault, ...] | None = None  # None: those of the seed
+    keeps_trace: bool = False
+    has_logs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the seed says of the run, beside its faults."""
+
+    min_insync: int
+    commit_rule: str
+    flush: str
+    replica_lag_max_ms: int
+    acks: tuple[int, ...]
+
+    @staticmethod
+    def of(seed: int) -> "Shape":
+        """Drawn from a stream of its own: a fault more or less changes nothing of it."""
+        chance = Random(f"shape of {seed}")
+        return Shape(
+            min_insync=chance.choice((1, 2, 2, 2, 2, 3)),
+            commit_rule=chance.choice(("MinInsync", "MinInsync", "MinInsync", "Isr")),
+            flush=chance.choice(("Os", "Os", "Os", "Always")),
+            replica_lag_max_ms=chance.choice((500, 1500, 1500, 5000)),
+            acks=(-1, -1, chance.choice((-1, 0, 1))),
+        )
+
+
+def faults_of(seed: int, safety_seconds: float) -> tuple[Fault, ...]:
+    last_us = int((safety_seconds - 1) * SECOND_US)
+    return draw_plan(seed, PlanShape(brokers=3, controllers=2, last_us=last_us))
+
+
+class _Ears:
+    """What client ports report to; the invariants exist only after the world."""
+
+    invariants: Invariants | None = None
+
+    def on_acknowledged(self, broker: Any, request: Produce, base_offset: int) -> None:
+        assert self.invariants is not None
+        self.invariants.on_acknowledged(broker, request, base_offset)
+
+    def on_shown(self, broker: Any, request: Fetch, result: FetchResult) -> None:
+        assert self.invariants is not None
+        self.invariants.on_shown(broker, request, result)
+
+
+class Run:
+    def __init__(self, plan: RunPlan) -> None:
+        self.plan = plan
+        self.shape = Shape.of(plan.seed)
+        self.faults = plan.faults
+        if self.faults is None:
+            self.faults = faults_of(plan.seed, plan.safety_seconds)
+        self.ears = _Ears()
+        serve = serve_clients(self.ears, lambda b: (b.settings.listen_host, CLIENT_PORT))
+        options = WorldOptions(serve_clients=serve, has_logs=plan.has_logs)
+        self.world = World(plan.seed, options)
+        self.watched = WatchedWorld(self.world)
+        self.invariants = self.ears.invariants = Invariants(self.watched)
+        self.history: list[Operation] = []
+        self.on_event: Callable[[], None] | None = None
+        self.events = 0
+        self._began = time.process_time()
+        self._values = 0
+        self._is_over = False
+
+    def go(self) -> RunResult:
+        violation: tuple[str, str] | None = None
+        with self.world:
+            try:
+                self._safety_phase()
+                self._healing_phase()
+                self._last_reads()
+                self._judge_history()
+            except Violation as found:
+                violation = (found.name, found.text)
+                self.watched.note(f"VIOLATION {found}")
+            return self._result(violation)
+
+    def _result(self, violation: tuple[str, str] | None) -> RunResult:
+        return RunResult(
+            seed=self.plan.seed,
+            options=self._options(),
+            violation=violation,
+            events=self.events,
+            simulated_us=self.world.now_us,
+            cpu_seconds=time.process_time() - self._began,
+            coverage=self.invariants.coverage + self.world.coverage,
+            trace=tuple(self.world.trace) if self.plan.keeps_trace else (),
+            digest=self.world.trace_digest(),
+        )
+
+    def _options(self) -> str:
+        assert self.faults is not None
+        kinds = Counter(fault.kind for fault in self.faults)
+        drawn = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+        return f"{self.shape}; faults: {drawn or 'none'}"
+
+    # ---- phases
+
+    def _safety_phase(self) -> None:
+        self.world.start()
+        self.world.create_topic(
+            "orders",
+            partitions=2,
+            replication_factor=3,
+            commit_rule=self.shape.commit_rule,
+            flush=self.shape.flush,
+            config={
+                "min.insync.replicas": str(self.shape.min_insync),
+                "replica.lag.time.max.ms": str(self.shape.replica_lag_max_ms),
+            },
+        )
+        assert self.faults is not None
+        schedule(self.world, self.faults)
+        self._start_clients()
+        self._run_to(int(self.plan.safety_seconds * SECOND_US))
+
+    def _healing_phase(self) -> None:
+        heal(self.world)
+        promises = Promises(self.watched, Bounds(15.0, 20.0, 20.0))
+        next_look_us = 0
+        while True:
+            if self.world.now_us >= next_look_us:
+                next_look_us = self.world.now_us + SECOND_US // 20
+                if promises.are_kept():
+                    break
+            self._step()
+        for name, kept_us in promises.kept_after_us().items():
+            self.invariants.coverage[f"{name} kept"] += 1
+            self.watched.note(f"{name} kept {kept_us / SECOND_US:.2f} s after the last fault")
+        self._run_to(self.world.now_us + SECOND_US)  # acknowledged also after healing
+        self._is_over = True
+        self.invariants.conclude()
+
+    def _last_reads(self) -> None:
+        """Everything is read from its start: what is not there then is lost."""
+        reader = Consumer(
+            ConsumerPlan("last-reader", "orders", (0, 1), 10), self._around(), self.world.random
+        )
+        ends: dict[int, int | None] = {}
+
+        async def read() -> None:
+            for partition in (0, 1):
+                ends[partition] = await reader.read_all(partition, tries=200)
+
+        self._spawn("last-reader", read)
+        deadline_us = self.world.now_us + LAST_READ_SECONDS * SECOND_US
+        while len(ends) < 2 and self.world.now_us < deadline_us:
+            self._step()
+        for partition in (0, 1):
+            if ends.get(partition) is None:
+                raise Violation("L1", f"partition {partition} could not be read to its end")
+
+    def _judge_history(self) -> None:
+        verdict = judge(_placed(self.history), self.invariants.suspensions())
+        for name, count in verdict.operations.items():
+            self.invariants.coverage[f"client: {name}"] += count
+        for anomaly in verdict.anomalies:
+            self.invariants.coverage[f"history: {anomaly.name}"] += anomaly.count
+        if verdict.failures:
+            worst = verdict.failures[0]
+            raise Violation(f"history: {worst.name}", f"{worst.count} times: {worst.samples[0]}")
+
+    # ---- steps
+
+    def _run_to(self, until_us: int) -> None:
+        due = self.world.timeline.next_event_us
+        while (due_us := due()) is not None and due_us <= until_us:
+            self._step()
+
+    def _step(self) -> None:
+        if not self.watched.step():
+            raise Violation("bound", "nothing happens any more")
+        self.events += 1
+        self.invariants.after_event()
+        if self.on_event is not None:
+            self.on_event()
+        if self.world.crashes:
+            crash = self.world.crashes[0]
+            raise Violation("crash", f"{crash.who}: {type(crash.error).__name__}: {crash.error}")
+        if self.events >= MAX_EVENTS:
+            raise Violation("bound", f"{self.events} events")
+        if self.events % CPU_LOOK_EVENTS == 0:
+            self._check_processor_time()
+
+    def _check_processor_time(self) -> None:
+        if time.process_time() - self._began > MAX_CPU_SECONDS:
+            raise Violation("bound", f"{MAX_CPU_SECONDS} s of processor time")
+
+    # ---- clients
+
+    def _around(self) -> Surroundings:
+        return Surroundings(
+            brokers=tuple(self.world.brokers),
+            address_of=lambda broker: (self.world.brokers[broker].host, CLIENT_PORT),
+            now_us=lambda: self.world.now_us,
+            record=self.history.append,
+            next_value=self._next_value,
+            is_over=lambda: self._is_over,
+        )
+
+    def _next_value(self) -> int:
+        self._values += 1
+        return self._values
+
+    def _start_clients(self) -> None:
+        for client in self._clients():
+            self._spawn(client[0], client[1])
+
+    def _clients(self) -> Iterator[tuple[str, Any]]:
+        chance = self.world.random
+        around = self._around()
+        for number, kind in enumerate(self.shape.acks):
+            plan = ProducerPlan(
+                name=f"producer-{number}",
+                topic="orders",
+                partition=number % 2,
+                acks=kind,
+                pause_ms=chance.choice((30, 80, 150)),
+                timeout_ms=chance.choice((500, 1500, 3000)),
+            )
+            yield plan.name, Producer(plan, around, chance).run
+        plan = ConsumerPlan("consumer-0", "orders", (0, 1), 100, follower_share=0.3)
+        yield plan.name, Consumer(plan, around, chance).run
+
+    def _spawn(self, name: str, work: Any) -> None:
+        machine = self.world.new_machine(name)
+        number = len(self.world.processes)
+        process = self.world.spawn(name, machine, f"10.2.{number // 250}.{number % 250}")
+        process.start(work)
+
+
+def _placed(history: list[Operation]) -> Iterator[Operation]:
+    """Sends that were told no topic id belong to the topic in which their values were read."""
+    read_in = {
+        value: operation.partition
+        for operation in history
+        if operation.kind is Kind.POLL
+        for value in operation.values
+    }
+    for operation in history:
+        if operation.kind is Kind.SEND and operation.partition.startswith("/"):
+            found = [read_in[value] for value in operation.values if value in read_in]
+            yield replace(operation, partition=found[0] if found else operation.partition)
+        else:
+            yield operation
+
+
+def run_seed(seed: int, safety_seconds: float = SAFETY_SECONDS) -> RunResult:
+    return Run(RunPlan(seed, safety_seconds)).go()

@@ -1,0 +1,220 @@
+"""I12, I13, I14, I16 and I18 over what the store holds: every write of a slice or Broker is judged.
+
+Pure: the object before, the object after, and what else was durable then. What a write means (which
+kind of election, a shrink, a refusal) is told to the caller as events, for the coverage table and
+for the invariants that an election of the longest log or an unclean one suspends.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from tidemark_operator.controller.broker_record import BrokerRecord
+from tidemark_operator.controller.partition_change import COMMIT_RULE_ISR
+from tidemark_operator.controller.slices import PartitionSlice
+from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.partition_state import Member, PartitionState
+
+from tests.simulator.violations import Violation
+
+Brokers = Mapping[BrokerId, BrokerRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceEvent:
+    """What one write did to one partition. `kind` is a row of the coverage table."""
+
+    kind: str
+    topic_id: TopicId
+    partition: int
+    state: PartitionState
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedEntry:
+    """An entry that left every set while the ISR was below min ISR: right only if it was void,
+    which its broker's registration may say durably a moment later."""
+
+    topic_id: TopicId
+    partition: int
+    member: Member
+    text: str
+
+
+class SliceJudge:
+    """`is_lost(topic id, partition, broker)`: the controller was told that the broker's replica is
+    gone or failed (S9); only it knows, nothing durable says so."""
+
+    def __init__(self, is_lost: Callable[[TopicId, int, Member], bool]) -> None:
+        self._is_lost = is_lost
+        self.dropped: list[DroppedEntry] = []
+
+    def on_slice(
+        self, before: PartitionSlice | None, after: PartitionSlice, brokers: Brokers
+    ) -> list[SliceEvent]:
+        """Raises Violation."""
+        if before is not None and after.controller_epoch < before.controller_epoch:
+            raise Violation(
+                "I16",
+                f"{after.name}: controller epoch {after.controller_epoch} wrote over"
+                f" {before.controller_epoch}",
+            )
+        known = {} if before is None else {state.partition: state for state in before.partitions}
+        events: list[SliceEvent] = []
+        for state in after.partitions:
+            self._check_shape(after, state)
+            old = known.get(state.partition)
+            if old is not None and old != state:
+                kinds = self._transition(after, old, state, brokers)
+                events += [
+                    SliceEvent(kind, after.topic.topic_id, state.partition, state) for kind in kinds
+                ]
+        return events
+
+    def on_broker(self, before: BrokerRecord | None, after: BrokerRecord) -> None:
+        """I14, S2: broker epochs rise with every life, and what is void stays void."""
+        if before is None:
+            return
+        is_other_life = before.incarnation != after.incarnation
+        if after.broker_epoch < before.broker_epoch or (
+            is_other_life and after.broker_epoch == before.broker_epoch
+        ):
+            raise Violation("I14", f"Broker {after.broker_id}: {before} became {after}")
+        if after.clean_since < before.clean_since:
+            raise Violation("I14", f"Broker {after.broker_id}: cleanSince fell: {before} {after}")
+
+    def conclude(self, brokers: Brokers) -> None:
+        """At the end, when every broker registered again: whoever was dropped was void."""
+        for entry in self.dropped:
+            record = brokers.get(entry.member.broker_id)
+            if record is None or entry.member.broker_epoch < record.clean_since:
+                continue
+            raise Violation("I13", f"{entry.text}; its broker is {record}")
+
+    # ---- inside
+
+    def _check_shape(self, value: PartitionSlice, state: PartitionState) -> None:
+        where = f"{value.name} partition {state.partition}: {_short(state)}"
+        in_sync = [member.broker_id for member in state.in_sync_replicas]
+        eligible = [member.broker_id for member in state.eligible_leaders]
+        if len(set(state.replicas)) != len(state.replicas):
+            raise Violation("I18", f"{where}: one broker twice among the replicas")
+        if state.has_leader and state.leader not in in_sync:
+            raise Violation("I12", f"{where}: the leader is not in the ISR")
+        both = in_sync + eligible
+        if len(set(both)) != len(both) or not set(both) <= set(state.replicas):
+            raise Violation("I12", f"{where}: ISR and eligible leaders overlap or are no replicas")
+        is_large = len(in_sync) >= state.min_insync_replicas
+        if eligible and (is_large or value.topic.commit_rule == COMMIT_RULE_ISR):
+            raise Violation("I13", f"{where}: eligible leaders although there may be none")
+
+    def _transition(
+        self,
+        value: PartitionSlice,
+        old: PartitionState,
+        new: PartitionState,
+        brokers: Brokers,
+    ) -> Iterable[str]:
+        where = f"{value.name} partition {new.partition}: {_short(old)} became {_short(new)}"
+        if new.partition_epoch <= old.partition_epoch:
+            raise Violation("I14", f"{where}: a change that does not raise the partition epoch")
+        is_granted = (old.leader, old.leader_broker_epoch) != (new.leader, new.leader_broker_epoch)
+        rise = new.leader_epoch - old.leader_epoch
+        if rise < 0 or (is_granted and rise < 1):
+            raise Violation("I14", f"{where}: leader epoch")
+        if rise > 1:
+            raise Violation("I14", f"{where}: leader epoch rose by {rise}")
+        kinds = list(_kinds_of_change(old, new))
+        is_by_void_entry = False
+        if rise and new.has_leader:
+            kind = self._kind_of_election(value, old, new, brokers)
+            is_by_void_entry = kind in ("election: longest log", "election: unclean")
+            kinds.append(kind)
+            if kind == "election: longest log":
+                self._check_last_resort(value, old, brokers, where)
+        if not is_by_void_entry and value.topic.commit_rule != COMMIT_RULE_ISR:
+            self._check_eligible(value, old, new, where)
+        return kinds
+
+    def _is_void(
+        self, value: PartitionSlice, number: int, member: Member, brokers: Brokers
+    ) -> bool:
+        record = brokers.get(member.broker_id)
+        if record is not None and member.broker_epoch < record.clean_since:
+            return True
+        return self._is_lost(value.topic.topic_id, number, member)
+
+    def _kind_of_election(
+        self, value: PartitionSlice, old: PartitionState, new: PartitionState, brokers: Brokers
+    ) -> str:
+        if new.leader == old.leader:
+            return "election: same leader, new epoch"
+        entry = _entry_of(old.in_sync_replicas, new.leader)
+        if entry is not None and not self._is_void(value, old.partition, entry, brokers):
+            return "election: in-sync replica"
+        entry = _entry_of(old.eligible_leaders, new.leader)
+        if entry is not None and not self._is_void(value, old.partition, entry, brokers):
+            return "election: eligible leader"
+        if value.topic.config.get("unclean.leader.election.enable") == "true":
+            return "election: unclean"
+        return "election: longest log"
+
+    def _check_last_resort(
+        self, value: PartitionSlice, old: PartitionState, brokers: Brokers, where: str
+    ) -> None:
+        """S14: only if no entry is valid any more."""
+        for member in old.in_sync_replicas + old.eligible_leaders:
+            if not self._is_void(value, old.partition, member, brokers):
+                raise Violation("I12", f"{where}: led by a void entry while {member} is valid")
+
+    def _check_eligible(
+        self, value: PartitionSlice, old: PartitionState, new: PartitionState, where: str
+    ) -> None:
+        """I13: (old eligible + old ISR) - new ISR - void - non-replicas."""
+        if len(new.in_sync_replicas) >= new.min_insync_replicas:
+            return
+        in_sync = new.in_sync_ids
+        may_be: dict[BrokerId, Member] = {}
+        for member in (*old.eligible_leaders, *old.in_sync_replicas):
+            if member.broker_id not in in_sync and member.broker_id in new.replicas:
+                may_be[member.broker_id] = member
+        eligible = {member.broker_id for member in new.eligible_leaders}
+        if not eligible <= may_be.keys():
+            raise Violation("I13", f"{where}: eligible leaders out of nowhere")
+        for broker_id in sorted(may_be.keys() - eligible):
+            if not self._is_lost(value.topic.topic_id, new.partition, may_be[broker_id]):
+                text = f"{where}: {may_be[broker_id]} is no longer eligible"
+                self.dropped.append(
+                    DroppedEntry(value.topic.topic_id, new.partition, may_be[broker_id], text)
+                )
+
+
+def _entry_of(members: tuple[Member, ...], broker_id: BrokerId) -> Member | None:
+    return next((member for member in members if member.broker_id == broker_id), None)
+
+
+def _kinds_of_change(old: PartitionState, new: PartitionState) -> Iterable[str]:
+    if old.in_sync_ids - new.in_sync_ids:
+        yield "ISR shrink"
+    if new.in_sync_ids - old.in_sync_ids:
+        yield "ISR expand"
+    if new.eligible_leaders and not old.eligible_leaders:
+        yield "eligible leaders appear"
+    if old.has_leader and not new.has_leader:
+        yield "leadership lost"
+    if old.replicas != new.replicas:
+        yield "replicas changed"
+    if old.min_insync_replicas != new.min_insync_replicas:
+        yield "min ISR changed"
+    if replace(new, partition_epoch=old.partition_epoch) == old:
+        yield "refused proposal"
+
+
+def _short(state: PartitionState) -> str:
+    def members(found: tuple[Member, ...]) -> str:
+        return ",".join(f"{member.broker_id}@{member.broker_epoch}" for member in found)
+
+    return (
+        f"[leader {state.leader}@{state.leader_broker_epoch} epoch {state.leader_epoch}"
+        f" partition epoch {state.partition_epoch} isr {members(state.in_sync_replicas)}"
+        f" eligible {members(state.eligible_leaders)} min {state.min_insync_replicas}]"
+    )

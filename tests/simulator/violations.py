@@ -1,0 +1,10 @@
+"""What every check of the simulator raises."""
+
+
+class Violation(Exception):
+    """An invariant or a promise is broken. `name` is its number, e.g. "I3", or an anomaly's."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{name}: {text}")
+        self.name = name
+        self.text = text

@@ -1,0 +1,189 @@
+"""The world as its judges see it: living replicas and what the store holds. It changes nothing.
+
+The one place that knows how `World` is built; invariants and promises ask here.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.storage.segment import Segment
+from tidemark_operator.controller.broker_record import BrokerRecord
+from tidemark_operator.controller.slices import PartitionSlice, read_broker, read_slice
+from tidemark_operator.controller.tombstones import is_tombstone, read_tombstone
+from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
+from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.partition_state import Member, PartitionState
+
+from tests.simulator.loop import SimulatedLoop
+from tests.simulator.processes import SimulatedProcess
+from tests.simulator.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBroker:
+    """A broker process that is neither dead nor without logs; it may be frozen or cut off."""
+
+    broker_id: BrokerId
+    process: int  # its number: two lives of a broker never share one
+    partitions: Partitions
+    broker: Any  # the production `Broker`
+
+
+class WatchedWorld:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._version = -1
+        self._stored: dict[tuple[str, str, str], bytes] = {}
+        self._records: dict[BrokerId, BrokerRecord] = {}
+        self._slices: list[tuple[str, PartitionSlice | None]] = []
+        self._values: dict[str, PartitionSlice] = {}
+        self._buried: dict[TopicId, None] = {}
+        self._brokers: list[tuple[BrokerRecord | None, BrokerRecord]] = []
+        self._seen: dict[SimulatedProcess, LiveBroker] = {}
+        self._by_loop: dict[SimulatedLoop, LiveBroker] = {}
+        self._running: SimulatedLoop | None = None
+
+    @property
+    def now_us(self) -> int:
+        return self.world.now_us
+
+    def step(self) -> bool:
+        """One step of the world, remembering whose it was. False when nothing is left."""
+        ready = self.world.timeline._ready
+        self._running = ready[0] if ready else None  # type: ignore[assignment]
+        return self.world.step()
+
+    def note(self, text: str) -> None:
+        self.world.note("judge", text)
+
+    # ---- the store
+
+    def look_at_store(self) -> bool:
+        """False: nothing was written since the last look."""
+        store = self.world.store
+        if store.version == self._version:
+            return False
+        self._version = store.version
+        self._slices.clear()
+        self._brokers.clear()
+        kinds = (PARTITION_SLICE.kind, BROKER.kind)
+        for key, data in store._stored.items():
+            if key[0] in kinds and self._stored.get(key) is not data:
+                self._stored[key] = data
+                self._read(key[0], data)
+        for key in [key for key in self._stored if key not in store._stored]:
+            del self._stored[key]
+            if key[0] == PARTITION_SLICE.kind and key[2] in self._values:
+                self._slices.append((key[2], None))
+                del self._values[key[2]]
+        return True
+
+    def _read(self, kind: str, data: bytes) -> None:
+        item = msgspec.json.decode(data)
+        if kind == PARTITION_SLICE.kind:
+            if is_tombstone(item):
+                self._bury(read_tombstone(item).topic_id)
+                return
+            value = read_slice(item)
+            if value.topic.topic_id not in self._buried:
+                self._slices.append((value.name, value))
+                self._values[value.name] = value
+            return
+        record = read_broker(item)
+        if record is not None:
+            self._brokers.append((self._records.get(record.broker_id), record))
+            self._records[record.broker_id] = record
+
+    def _bury(self, topic_id: TopicId) -> None:
+        """Deleted from here on, whenever its slices go (S12)."""
+        self._buried[topic_id] = None
+        for value in [v for v in self._values.values() if v.topic.topic_id == topic_id]:
+            self._slices.append((value.name, None))
+            del self._values[value.name]
+
+    def changed_slices(self) -> list[tuple[str, PartitionSlice | None]]:
+        """(name, value; None when deleted) of the last look."""
+        return self._slices
+
+    def changed_brokers(self) -> list[tuple[BrokerRecord | None, BrokerRecord]]:
+        return self._brokers
+
+    def broker_records(self) -> dict[BrokerId, BrokerRecord]:
+        return self._records
+
+    def served_partitions(self) -> list[tuple[str, TopicId, PartitionState]]:
+        """("topic-partition", topic id, state) of all that is stored and not retained."""
+        return [
+            (f"{value.topic.topic}-{state.partition}", value.topic.topic_id, state)
+            for _, value in sorted(self._values.items())
+            if not value.is_retained
+            for state in value.partitions
+        ]
+
+    def is_lost(self, topic_id: TopicId, partition: int, member: Member) -> bool:
+        """A controller was told so, by a registration or a heartbeat (S9)."""
+        replica = (topic_id, partition)
+        for slot in self.world.controllers:
+            if slot.service is None:
+                continue
+            for pool in slot.service._pools.values():
+                notes = pool.decisions.state.notes.get(member.broker_id)
+                if notes is None:
+                    continue
+                is_lost = replica in notes.lost_replicas and member.broker_epoch < notes.lost_below
+                if is_lost or replica in notes.failed_replicas:
+                    return True
+        return False
+
+    # ---- brokers
+
+    def live_brokers(self) -> tuple[LiveBroker, ...]:
+        """Also those of deleted pods that still run."""
+        for slot in self.world.brokers.values():
+            process, broker = slot.process, slot.broker
+            if process is None or broker is None or process in self._seen:
+                continue
+            found = LiveBroker(slot.broker_id, process.process_id, broker.partitions, broker)
+            self._seen[process] = found
+            self._by_loop[process.loop] = found
+        for process in [process for process in self._seen if not process.is_alive]:
+            del self._by_loop[process.loop]
+            del self._seen[process]
+        return tuple(self._seen.values())
+
+    def live_broker(self, broker_id: BrokerId) -> LiveBroker | None:
+        """The one that its slot would call its own."""
+        slot = self.world.brokers.get(broker_id)
+        if slot is None or slot.process is None or slot.broker is None:
+            return None
+        self.live_brokers()
+        return self._seen.get(slot.process)
+
+    def touched_brokers(self) -> tuple[LiveBroker, ...]:
+        """Those whose state the last step may have changed."""
+        running = self._running
+        if running is None or running.is_dead:  # it may have died in this very step
+            return ()
+        found = self._by_loop.get(running)
+        return () if found is None else (found,)
+
+    @staticmethod
+    def open_volume(broker: LiveBroker) -> str | None:
+        """The volume whose log directory this process holds open."""
+        directory = broker.broker.directory
+        if directory is None or directory._lock._node is None:
+            return None
+        return f"node-{broker.broker_id}"
+
+    @property
+    def has_flipped_bits(self) -> bool:
+        return self.world.coverage["fault flip_bit"] > 0
+
+    @staticmethod
+    def segment_bytes(segment: Segment) -> bytearray:
+        """What processes would read of the file, without reading it."""
+        data = segment.file._node.data  # type: ignore[attr-defined]
+        assert isinstance(data, bytearray)
+        return data
