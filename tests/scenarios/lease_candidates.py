@@ -1,7 +1,9 @@
 """Controllers that compete for one Lease on a rig's store and clock; tests give their ticks."""
 
+from collections.abc import Awaitable, Callable
+
 from tidemark_operator.controller.service import ControllerService
-from tidemark_operator.lease import ControllerLease, LeaseSettings
+from tidemark_operator.lease import ControllerLease, LeaseSettings, nobody_is_terminated
 from tidemark_protocol.ids import ControllerEpoch
 
 from tests.unit.controller.control_rig import Rig
@@ -46,7 +48,12 @@ class WithoutTicks:
         return self.service.reason_to_give_way()
 
 
-def candidate(rig: Rig, identity: str) -> tuple[ControllerLease, ControllerService]:
+def candidate(
+    rig: Rig,
+    identity: str,
+    *,
+    is_holder_terminated: Callable[[str], Awaitable[bool]] = nobody_is_terminated,
+) -> tuple[ControllerLease, ControllerService]:
     service = rig.another_controller()
     lease = ControllerLease(
         rig.store,
@@ -55,5 +62,6 @@ def candidate(rig: Rig, identity: str) -> tuple[ControllerLease, ControllerServi
         leader=WithoutTicks(service),
         clock=LeaseTime(rig),
         settings=LeaseSettings(namespace="tidemark"),
+        is_holder_terminated=is_holder_terminated,
     )
     return lease, service
