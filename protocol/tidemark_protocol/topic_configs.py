@@ -120,9 +120,8 @@ RETENTION_MS = IntegerConfig("retention.ms", 0, HUNDRED_YEARS_MS, 604_800_000, u
 # Kafka 4 asks for 1 MiB at least; smaller ones cost files, not safety.
 SEGMENT_BYTES = IntegerConfig("segment.bytes", 16_384, 2**31 - 1, 1_073_741_824)
 SEGMENT_MS = IntegerConfig("segment.ms", 100, HUNDRED_YEARS_MS, 604_800_000)
-UNCLEAN_LEADER_ELECTION = FixedConfig(
-    "unclean.leader.election.enable", "false", "unclean election is not built yet"
-)
+# The longest log among the live then leads, never merely the first alive (Kafka's KIP-1275).
+UNCLEAN_LEADER_ELECTION = ChoiceConfig("unclean.leader.election.enable", ("false", "true"))
 
 KNOWN_CONFIGS: tuple[TopicConfig, ...] = (
     CLEANUP_POLICY,

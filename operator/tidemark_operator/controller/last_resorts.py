@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+from tidemark_protocol.topic_configs import UNCLEAN_LEADER_ELECTION, text_of
 
 from tidemark_operator.controller.recoveries import Cause
 from tidemark_operator.controller.standing import Replica, Standings
-
-UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 LogEnd = tuple[int, int]  # (last epoch, log end offset): which log is the longest
 
@@ -109,7 +108,7 @@ def is_chosen(choice: Choice, partition: PartitionState) -> bool:
 
 
 def allows_unclean_election(topic: TopicState) -> bool:
-    return topic.config.get(UNCLEAN_ELECTION, "false") == "true"
+    return text_of(UNCLEAN_LEADER_ELECTION, topic.config) == "true"
 
 
 def needs_reports(

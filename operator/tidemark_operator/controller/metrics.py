@@ -8,6 +8,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from tidemark_operator.controller.broker_record import BrokerLifeState
+from tidemark_operator.controller.recoveries import Cause
 from tidemark_operator.controller.service import ControllerService
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -51,6 +52,16 @@ class ControllerCollector(Collector):
             "With an ISR smaller than the replica set",
             labels=["pool"],
         )
+        recovered = GaugeMetricFamily(
+            "tidemark_controller_recovered_partitions",
+            "Last led by a replica that could not prove that it has every committed record",
+            labels=["pool", "cause"],
+        )
+        lost = GaugeMetricFamily(
+            "tidemark_controller_lost_records",
+            "In other replicas' logs past the start of such a leader, as far as they reported",
+            labels=["pool", "topic"],
+        )
         for pool in self._service.pools():
             states = [view.state for view in self._service.brokers(pool)]
             for state in BrokerLifeState:
@@ -66,4 +77,11 @@ class ControllerCollector(Collector):
             under_replicated.add_metric(
                 [pool], sum(len(p.in_sync_replicas) < len(p.replicas) for p in served)
             )
-        yield from (brokers, partitions, leaderless, under_replicated)
+            causes = [e.cause for view in self._service.topics(pool) for e in view.recoveries]
+            for cause in Cause:
+                recovered.add_metric([pool, cause.value], causes.count(cause))
+            for view in self._service.topics(pool):
+                if view.recoveries:
+                    count = sum(each.lost_records for each in view.recoveries)
+                    lost.add_metric([pool, view.topic.topic], count)
+        yield from (brokers, partitions, leaderless, under_replicated, recovered, lost)

@@ -29,6 +29,7 @@ from tidemark_operator.controller.elections import (
 )
 from tidemark_operator.controller.held_epochs import HeldEpochs, holders_of, rebuilt
 from tidemark_operator.controller.last_resorts import Choice, Reports, needs_reports
+from tidemark_operator.controller.leaderless import leaderless_sentence
 from tidemark_operator.controller.partition_change import changed
 from tidemark_operator.controller.producer_id_rounds import NO_ROUND
 from tidemark_operator.controller.recoveries import Cause, Recovery
@@ -36,6 +37,8 @@ from tidemark_operator.controller.slices import PARTITIONS_PER_SLICE, PartitionS
 from tidemark_operator.controller.standing import Replica, Standing, Standings
 from tidemark_operator.controller.tombstones import Tombstone
 from tidemark_operator.controller.views import BrokerView, TopicView
+
+MAX_LEADERLESS_SENTENCES = 20  # a condition has an end
 
 
 @dataclass(slots=True)
@@ -422,8 +425,26 @@ class PoolState:
             missing_slices=tuple(
                 slice_name(newest.name_prefix, index) for index in expected if index not in present
             ),
-            notices=tuple(recovery.sentence for value in slices for recovery in value.recoveries),
+            notices=self._notices(slices),
+            choices=tuple(
+                choice for replica, choice in sorted(self.choices.items()) if replica[0] == topic_id
+            ),
+            recoveries=tuple(each for value in slices for each in value.recoveries),
         )
+
+    def _notices(self, slices: list[PartitionSlice]) -> tuple[str, ...]:
+        notices = [recovery.sentence for value in slices for recovery in value.recoveries]
+        leaderless = [
+            (value, state)
+            for value in slices
+            for state in value.partitions
+            if not state.has_leader and not value.is_retained
+        ]
+        standings = self.standings() if leaderless else Standings({})
+        for value, state in leaderless[:MAX_LEADERLESS_SENTENCES]:
+            evidence = self.evidence((value.topic.topic_id, state.partition), state)
+            notices.append(leaderless_sentence(value.topic, state, standings, evidence))
+        return tuple(notices)
 
 
 def _is_older(state: PartitionState, than: PartitionState) -> bool:

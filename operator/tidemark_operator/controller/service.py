@@ -31,6 +31,7 @@ from tidemark_protocol.partition_state import TopicState
 
 from tidemark_operator.controller import loading, producer_ids, topics
 from tidemark_operator.controller.alter_partition import alter_partition
+from tidemark_operator.controller.last_resorts import Choice
 from tidemark_operator.controller.pool_heartbeats import PoolEnvironment, PoolHeartbeats
 from tidemark_operator.controller.probe import ProbeVerdict
 from tidemark_operator.controller.settings import ControllerSettings
@@ -360,6 +361,13 @@ class ControllerService:
         """Brokers stop serving it; slices are deleted, or kept marked retained. Idempotent."""
         decisions = self._pool(pool, self._check_leading()).decisions
         await self._decide_for_reconciler(topics.delete(decisions, topic_id, retain=retain))
+
+    async def choose_leaders(
+        self, pool: str, topic_id: TopicId, choices: tuple[Choice, ...]
+    ) -> None:
+        """Who a human says shall lead partitions that nobody may lead (S14). Idempotent."""
+        decisions = self._pool(pool, self._check_leading()).decisions
+        await self._decide_for_reconciler(topics.choose_leaders(decisions, topic_id, choices))
 
     async def look_for_slices(self, pool: str, topic_id: TopicId) -> None:
         """Slices of that topic id that were missing may have been restored (S12): read them."""

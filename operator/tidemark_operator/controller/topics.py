@@ -17,6 +17,7 @@ from tidemark_protocol.ids import (
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
 from tidemark_operator.controller.deletions import delete_for_good
+from tidemark_operator.controller.last_resorts import Choice, is_chosen
 from tidemark_operator.controller.min_insync import effective_min_insync, with_min_insync
 from tidemark_operator.controller.partition_change import NOBODY, changed
 from tidemark_operator.controller.pool_controller import PoolController
@@ -86,6 +87,7 @@ async def update(pool: PoolController, topic: TopicState, *, deletion_policy: st
             raise TopicUnknown(f"topic {topic.topic} ({topic.topic_id}) has no slices")
         for value in slices:
             await _change(pool, value, _updating(pool, topic, deletion_policy))
+        await pool.settle()  # unclean election may just have been allowed
 
 
 async def add_partitions(pool: PoolController, topic_id: TopicId, assignments: Assignments) -> None:
@@ -112,6 +114,25 @@ async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool) -> No
             return
         for value in pool.state.topic_slices(topic_id):
             await _change(pool, value, _retaining(pool))
+
+
+async def choose_leaders(
+    pool: PoolController, topic_id: TopicId, choices: tuple[Choice, ...]
+) -> None:
+    """A human's word: it comes true once the broker said what it has, so that the loss is known.
+    Those that no longer fit the partition are forgotten."""
+    async with pool.lock:
+        states = {
+            state.partition: state
+            for value in pool.state.topic_slices(topic_id)
+            for state in value.partitions
+        }
+        for choice in choices:
+            state = states.get(choice.partition)
+            if state is not None and is_chosen(choice, state) and choice.leader in state.replicas:
+                pool.state.choices[topic_id, choice.partition] = choice
+        await pool.settle()
+    pool.tell_brokers()
 
 
 async def look_for_slices(pool: PoolController, topic_id: TopicId) -> None:

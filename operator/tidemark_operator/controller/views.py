@@ -7,6 +7,9 @@ from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
+from tidemark_operator.controller.last_resorts import Choice
+from tidemark_operator.controller.recoveries import Recovery
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -41,3 +44,5 @@ class TopicView:
     is_retained: bool  # kept after deletion of its Topic, not served
     missing_slices: tuple[str, ...] = ()  # object names that should exist and do not (S12)
     notices: tuple[str, ...] = ()  # sentences for a condition, e.g. an election by S14
+    choices: tuple[Choice, ...] = ()  # leaders that a human named, not elected yet
+    recoveries: tuple[Recovery, ...] = ()

@@ -7,6 +7,7 @@ with what is stored. A test applies both to the real API server.
 import re
 from collections.abc import Iterator
 
+from tidemark_operator.manifests.elect_annotation import elect_fault
 from tidemark_operator.manifests.topic_config import config_faults
 from tidemark_operator.stores.object_store import Object
 
@@ -17,6 +18,9 @@ def topic_faults(topic: Object) -> Iterator[str]:
         yield "metadata.name is at most 200 characters long"
     if spec.get("topicName") in (".", ".."):
         yield 'topicName cannot be "." or ".."'
+    fault = elect_fault(topic["metadata"].get("annotations") or {})
+    if fault is not None:
+        yield fault  # the API server does not read annotations: a condition says it there
     yield from config_faults(spec.get("config", {}), spec["replicationFactor"])
 
 

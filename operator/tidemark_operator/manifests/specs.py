@@ -8,6 +8,8 @@ from typing import Any
 
 from tidemark_protocol.ids import TopicId
 
+from tidemark_operator.controller.last_resorts import Choice
+from tidemark_operator.manifests.elect_annotation import annotated_choices
 from tidemark_operator.stores.object_store import Object
 
 DEFAULT_POOL = "default"
@@ -30,6 +32,7 @@ class TopicSpec:
     flush: str
     deletion_policy: str  # Retain | Delete
     config: dict[str, str] = field(default_factory=dict)  # effective: defaults filled in
+    choices: tuple[Choice, ...] = ()  # leaders named by a human, where nobody may lead
 
     @property
     def pool(self) -> str:
@@ -80,6 +83,7 @@ def topic_spec(topic: Object) -> TopicSpec:
         flush=spec["flush"],
         deletion_policy=spec["deletionPolicy"],
         config=dict(spec["config"]),
+        choices=annotated_choices(metadata.get("annotations") or {}),
     )
 
 

@@ -7,6 +7,7 @@ from tidemark_operator.manifests.pools import default_pool_manifest
 from tidemark_operator.manifests.specs import TopicSpec
 from tidemark_operator.reconcile.plan_topic import (
     AddPartitions,
+    ChooseLeaders,
     CreateTopic,
     DeleteTopic,
     MakePool,
@@ -52,6 +53,8 @@ class TopicApplier:
                 )
             case DeleteTopic(topic_id, retain):
                 await self._controller.delete_topic(pool, topic_id, retain=retain)
+            case ChooseLeaders(topic_id, choices):
+                await self._controller.choose_leaders(pool, topic_id, choices)
             case RecordTopicId():
                 raise AssertionError("RecordTopicId is a status write")
             case _:

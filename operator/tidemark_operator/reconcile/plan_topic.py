@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import TopicState
 
+from tidemark_operator.controller.last_resorts import Choice, is_chosen
 from tidemark_operator.controller.placement import place
 from tidemark_operator.controller.views import TopicView
 from tidemark_operator.manifests.specs import DEFAULT_POOL, TopicSpec
@@ -80,7 +81,21 @@ class DeleteTopic:
     retain: bool
 
 
-TopicAction = MakePool | RecordTopicId | CreateTopic | AddPartitions | UpdateTopic | DeleteTopic
+@dataclass(frozen=True, slots=True)
+class ChooseLeaders:
+    topic_id: TopicId
+    choices: tuple[Choice, ...]
+
+
+TopicAction = (
+    MakePool
+    | RecordTopicId
+    | CreateTopic
+    | AddPartitions
+    | UpdateTopic
+    | DeleteTopic
+    | ChooseLeaders
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +205,28 @@ def _plan_existing(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     mismatch = _fixed_mismatch(spec, view.topic)
     if mismatch is not None:
         return mismatch
+    choices = _new_choices(spec, view)
+    if choices:
+        return TopicPlan(ChooseLeaders(view.topic.topic_id, choices), ready_conditions(view))
     if spec.partitions > view.topic.partition_count:
         return _plan_growth(observed, view)
     wanted = topic_state(spec, view.topic.topic_id)
     if wanted != view.topic or view.deletion_policy != spec.deletion_policy:
         return TopicPlan(UpdateTopic(wanted), ready_conditions(view))
     return TopicPlan(None, ready_conditions(view))
+
+
+def _new_choices(spec: TopicSpec, view: TopicView) -> tuple[Choice, ...]:
+    """Those that would come true now and that the controller does not know yet."""
+    states = {state.partition: state for state in view.partitions}
+    return tuple(
+        choice
+        for choice in spec.choices
+        if choice not in view.choices
+        and choice.partition in states
+        and is_chosen(choice, states[choice.partition])
+        and choice.leader in states[choice.partition].replicas
+    )
 
 
 def _plan_growth(observed: ObservedTopic, view: TopicView) -> TopicPlan:

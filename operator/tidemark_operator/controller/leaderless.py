@@ -1,0 +1,39 @@
+"""Why a partition has no leader, and what a human can do about it: sentences. Pure."""
+
+from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.partition_state import PartitionState, TopicState
+
+from tidemark_operator.controller.elections import Evidence
+from tidemark_operator.controller.last_resorts import Choice, has_valid_entry
+from tidemark_operator.controller.standing import Standings
+from tidemark_operator.manifests.elect_annotation import ELECT_ANNOTATION, choice_text
+
+
+def leaderless_sentence(
+    topic: TopicState, partition: PartitionState, standings: Standings, evidence: Evidence
+) -> str:
+    """Of a served partition that nobody leads. It names the exact annotation that would decide."""
+    replica = (topic.topic_id, partition.partition)
+    active = [b for b in partition.replicas if standings.is_active(b, replica)]
+    text = f"partition {partition.partition} has no leader: "
+    if has_valid_entry(partition, standings, replica):
+        entries = partition.in_sync_replicas + partition.eligible_leaders
+        waited = _names([m.broker_id for m in entries if standings.is_valid(m, replica)])
+        text += f"only brokers {waited} surely have every committed record, and none is active"
+    else:
+        unheard = [b for b in partition.replicas if evidence.reports.log_end(b, replica) is None]
+        text += "no replica can prove that it has every committed record"
+        if unheard:
+            text += f", and brokers {_names(unheard)} have not said what they have"
+    if not active:
+        return f"{text}; start one of brokers {_names(list(partition.replicas))}"
+    best = max(active, key=lambda b: (evidence.reports.log_end(b, replica) or (-2, 0), -b))
+    choice = choice_text(Choice(partition.partition, best, partition.leader_epoch))
+    return (
+        f"{text}; bring them back, or give up what only they have: annotate the Topic with"
+        f" {ELECT_ANNOTATION}={choice}"
+    )
+
+
+def _names(broker_ids: list[BrokerId]) -> str:
+    return ", ".join(map(str, sorted(set(broker_ids))))
