@@ -19,6 +19,7 @@ from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.settings import BrokerSettings
 from tidemark_protocol.ids import BrokerId
 
+from tests.simulator.disk_image import DiskImage
 from tests.simulator.messages import MessageFaults, MessageServer, RequestFailed, request
 from tests.simulator.processes import Machine, SimulatedProcess
 
@@ -65,7 +66,9 @@ class BrokerSlot:
         self.broker: Broker | None = None  # of the live process
         self.former: list[SimulatedProcess] = []  # of deleted pods, maybe still running
         self.is_held_down = False  # the kubelet starts nothing
+        self.snapshot: DiskImage | None = None  # of the volume
         self._pods = 0
+        self._claims = 1
         self._world = world
         self._new_pod()
 
@@ -79,6 +82,11 @@ class BrokerSlot:
         self._pods += 1
         self.pod_uid = f"{self.name}-pod-{self._pods}"
         self.host = f"10.0.{self.broker_id}.{self._pods}"
+
+    def new_claim(self) -> None:
+        """Another volume under the broker's name, and so another pod."""
+        self._claims += 1
+        self._new_pod()
 
     # ---- life
 
@@ -138,7 +146,7 @@ class BrokerSlot:
             kafka_port=KAFKA_PORT,
             http_port=HTTP_PORT,
             rack=options.racks[self.broker_id % len(options.racks)] if options.racks else "",
-            claim_uid=f"{self.name}-claim",
+            claim_uid=f"{self.name}-claim-{self._claims}",
             pod_uid=self.pod_uid,
             boot_id=self.machine.boot_id,
             stop_limit_seconds=options.stop_limit_seconds,

@@ -54,8 +54,13 @@ class TopicWish:
     flush: str = "Os"
     config: dict[str, str] = field(default_factory=dict)
     is_deleted: bool = False
+    is_retained: bool = False  # deleted with deletionPolicy Retain, until applied again
     had_slices: bool = False
     is_gone: bool = False  # deleted, and the controller said so
+
+    @property
+    def is_wanted(self) -> bool:
+        return not (self.is_deleted or self.is_retained)
 
 
 class LeaseClock:
@@ -199,8 +204,12 @@ class ControllerSlot:
             dict(wish.config),
         )
         view = service.topic(pool, wish.topic_id)
-        if view is None:
-            ids = [broker.broker_id for broker in service.brokers(pool)]
+        ids = [broker.broker_id for broker in service.brokers(pool)]
+        if wish.is_retained:
+            if view is not None and not view.is_retained:
+                await service.delete_topic(pool, wish.topic_id, retain=True)
+                self._world.note(self.name, f"topic {wish.topic} retained")
+        elif view is None or view.is_retained:
             await service.create_topic(
                 pool,
                 wanted,
@@ -210,6 +219,13 @@ class ControllerSlot:
             )
             wish.had_slices = True
             self._world.note(self.name, f"topic {wish.topic} created ({wish.topic_id})")
+        elif view.topic.partition_count < wish.partitions:
+            present = view.topic.partition_count
+            assignments = place(
+                wish.partitions - present, wish.replication_factor, ids, first_partition=present
+            )
+            await service.add_partitions(pool, wish.topic_id, assignments)
+            self._world.note(self.name, f"topic {wish.topic} has {wish.partitions} partitions")
         elif view.topic.config != wanted.config:
             await service.update_topic(pool, wanted)
             self._world.note(self.name, f"topic {wish.topic} configured: {wanted.config}")

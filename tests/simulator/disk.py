@@ -178,7 +178,6 @@ class SimulatedDisk:
 
     def __init__(self, volume: Volume, mounter: Mounter) -> None:
         self._volume = volume
-        self._image = volume.image
         self._mounter = mounter
 
     def open(self, path: Path, *, create: bool = False) -> DiskFile:
@@ -187,14 +186,14 @@ class SimulatedDisk:
 
     def _opened(self, path: Path, create: bool) -> FileNode:
         if create:
-            directory = self._image.directory(path.parent)
+            directory = self._volume.image.directory(path.parent)
             if path.name not in directory.entries:
                 directory.change({path.name: FileNode(changed_at_us=self._volume.wall_us())})
-        return self._image.file(path)
+        return self._volume.image.file(path)
 
     def read(self, path: Path) -> bytes:
         self._enter("read")
-        return bytes(self._image.file(path).data)
+        return bytes(self._volume.image.file(path).data)
 
     def write_atomically(self, path: Path, data: bytes, *, durable: bool) -> None:
         temporary = path.with_name(path.name + ".tmp")
@@ -216,27 +215,27 @@ class SimulatedDisk:
 
     def sync_file(self, path: Path) -> None:
         self._enter("sync")
-        self._volume.sync(self._image.file(path))
+        self._volume.sync(self._volume.image.file(path))
 
     def sync_directory(self, path: Path) -> None:
         self._enter("sync")
-        self._image.directory(path).sync()
+        self._volume.image.directory(path).sync()
 
     def list_names(self, path: Path) -> list[str]:
         self._enter("read")
-        return sorted(self._image.directory(path).entries)
+        return sorted(self._volume.image.directory(path).entries)
 
     def exists(self, path: Path) -> bool:
         self._enter("stat")
-        return self._image.find(path) is not None
+        return self._volume.image.find(path) is not None
 
     def is_directory(self, path: Path) -> bool:
         self._enter("stat")
-        return isinstance(self._image.find(path), DirectoryNode)
+        return isinstance(self._volume.image.find(path), DirectoryNode)
 
     def make_directory(self, path: Path) -> None:
         self._enter("write")
-        parent = self._image.directory(path.parent)
+        parent = self._volume.image.directory(path.parent)
         if path.name in parent.entries:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         parent.change({path.name: DirectoryNode(changed_at_us=self._volume.wall_us())})
@@ -244,7 +243,7 @@ class SimulatedDisk:
     def rename(self, old: Path, new: Path) -> None:
         self._enter("write")
         assert old.parent == new.parent, "only within one directory"
-        directory = self._image.directory(old.parent)
+        directory = self._volume.image.directory(old.parent)
         node = directory.entries.get(old.name)
         if node is None:
             raise missing(old)
@@ -253,7 +252,7 @@ class SimulatedDisk:
 
     def remove(self, path: Path) -> None:
         self._enter("write")
-        directory = self._image.directory(path.parent)
+        directory = self._volume.image.directory(path.parent)
         node = directory.entries.get(path.name)
         if isinstance(node, FileNode):
             self._volume.give_space(len(node.data))
@@ -261,12 +260,12 @@ class SimulatedDisk:
 
     def remove_tree(self, path: Path) -> None:
         self._enter("write")
-        self._image.directory(path)
-        self._image.directory(path.parent).change({path.name: None})
+        self._volume.image.directory(path)
+        self._volume.image.directory(path.parent).change({path.name: None})
 
     def changed_at_s(self, path: Path) -> float:
         self._enter("stat")
-        node = self._image.find(path)
+        node = self._volume.image.find(path)
         if node is None:
             raise missing(path)
         return node.changed_at_us / 1e6

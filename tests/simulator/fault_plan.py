@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from tests.simulator import mistakes  # noqa: F401  its faults have names from then on
 from tests.simulator.clock import MILLION
 from tests.simulator.faults import Argument, Fault
 
@@ -25,6 +26,7 @@ class PlanShape:
     last_us: int = 12 * SECOND_US
     kinds_wanted: int = 5  # about so many kinds in one run
     most_per_run: int = 6  # of one kind, about
+    mistakes: tuple[str, ...] = ()  # of MISTAKES, as one more kind each
 
 
 class Draw:
@@ -75,6 +77,7 @@ KINDS: dict[str, Arguments] = {
     "kill_broker": lambda d: (d.broker,),
     "kill_broker_in_call": lambda d: (d.broker, d.calls),
     "freeze_broker": lambda d: (d.broker, d.us(50, 8_000)),
+    "stutter_broker": lambda d: (d.broker, d.us(1, 500), d.us(500, 6_000)),
     "stop_broker": lambda d: (d.broker, d.us(200, 4_000)),
     "roll_brokers": lambda d: (d.us(300, 4_000),),
     "delete_pod_by_force": lambda d: (d.broker, d.us(100, 4_000)),
@@ -131,6 +134,18 @@ KINDS: dict[str, Arguments] = {
         ),
     ),
     "recreate_topic": lambda d: (d.topic,),
+    "grow_topic": lambda d: (d.topic,),
+    "retain_topic": lambda d: (d.topic, d.us(200, 4_000)),
+}
+
+MISTAKES: dict[str, Arguments] = {
+    "lose_volume": lambda d: (d.broker,),
+    "snapshot_volume": lambda d: (d.broker,),
+    "restore_volume": lambda d: (d.broker,),
+    "delete_lease": lambda d: (),
+    "delete_slice": lambda d: (),
+    "back_up_slices": lambda d: (),
+    "restore_slices": lambda d: (),
 }
 
 
@@ -139,9 +154,10 @@ def draw_plan(seed: int, shape: PlanShape) -> tuple[Fault, ...]:
     chance = Random(f"faults of {seed}")
     draw = Draw(chance, shape)
     faults: list[Fault] = []
-    for kind, arguments in KINDS.items():
-        if chance.random() >= shape.kinds_wanted / len(KINDS):
+    for kind in (*KINDS, *shape.mistakes):
+        if kind in KINDS and chance.random() >= shape.kinds_wanted / len(KINDS):
             continue
+        arguments = KINDS.get(kind) or MISTAKES[kind]
         for _ in range(chance.randint(1, shape.most_per_run)):
             at_us = chance.randint(shape.first_us, shape.last_us)
             faults.append(Fault(at_us, kind, arguments(draw)))

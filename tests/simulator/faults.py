@@ -30,6 +30,8 @@ class Fault:
         return f"{self.at_us / 1e6:.6f} {self.kind}{self.arguments}"
 
 
+MAX_PARTITIONS = 4
+
 Act = Callable[..., None]
 ACTS: dict[str, Act] = {}
 
@@ -47,12 +49,13 @@ def apply(world: World, fault: Fault) -> None:
     ACTS[fault.kind](world, *fault.arguments)
 
 
-def _fault(act: Act) -> Act:
+def fault(act: Act) -> Act:
+    """Known to plans by its name from here on."""
     ACTS[act.__name__] = act
     return act
 
 
-def _broker(world: World, number: int) -> BrokerSlot:
+def broker_of(world: World, number: int) -> BrokerSlot:
     return tuple(world.brokers.values())[number]
 
 
@@ -68,25 +71,25 @@ def _machines(world: World) -> list[Machine]:
 # ---- processes
 
 
-@_fault
+@fault
 def kill_broker(world: World, number: int) -> None:
-    process = _broker(world, number).process
+    process = broker_of(world, number).process
     if process is not None:
         process.kill()
 
 
-@_fault
+@fault
 def kill_broker_in_call(world: World, number: int, calls: int) -> None:
     """In the middle of the so-manieth call to its disk from now."""
-    slot = _broker(world, number)
+    slot = broker_of(world, number)
     process = slot.process
     if process is not None:
         slot.machine.volume.crash_in(calls, process.kill)
 
 
-@_fault
+@fault
 def freeze_broker(world: World, number: int, for_us: int) -> None:
-    process = _broker(world, number).process
+    process = broker_of(world, number).process
     if process is not None:
         _freeze(world, process, for_us)
 
@@ -96,10 +99,27 @@ def _freeze(world: World, process: SimulatedProcess, for_us: int) -> None:
     world.timeline.after(for_us, process.thaw)
 
 
-@_fault
+@fault
+def stutter_broker(world: World, number: int, most_us: int, for_us: int) -> None:
+    """Short freezes, one after the other: a machine with too little processor."""
+    slot = broker_of(world, number)
+    ends_us = world.now_us + for_us
+
+    def pause() -> None:
+        if world.is_healed or world.now_us >= ends_us:
+            return
+        length_us = world.random.randint(1, most_us)
+        if slot.process is not None:
+            _freeze(world, slot.process, length_us)
+        world.timeline.after(length_us + world.random.randint(1, most_us), pause)
+
+    pause()
+
+
+@fault
 def stop_broker(world: World, number: int, down_us: int) -> None:
     """SIGTERM; the pod stays away for a while."""
-    slot = _broker(world, number)
+    slot = broker_of(world, number)
     if slot.process is not None:
         slot.is_held_down = True
         slot.process.terminate()
@@ -111,7 +131,7 @@ def _let_up(slot: BrokerSlot | ControllerSlot) -> None:
     slot.start()
 
 
-@_fault
+@fault
 def roll_brokers(world: World, apart_us: int) -> None:
     """A rolling restart, as careless as a drain of one node after the other."""
     for index in range(len(world.brokers)):
@@ -119,15 +139,15 @@ def roll_brokers(world: World, apart_us: int) -> None:
 
 
 def _terminate(world: World, number: int) -> None:
-    process = _broker(world, number).process
+    process = broker_of(world, number).process
     if process is not None and not world.is_healed:
         process.terminate()
 
 
-@_fault
+@fault
 def delete_pod_by_force(world: World, number: int, old_lives_us: int) -> None:
     """The successor starts on the same volume while the old process lives on."""
-    slot = _broker(world, number)
+    slot = broker_of(world, number)
     old = slot.process
     slot.delete_pod_by_force()
     if old is not None:
@@ -137,18 +157,18 @@ def delete_pod_by_force(world: World, number: int, old_lives_us: int) -> None:
 # ---- machines
 
 
-@_fault
+@fault
 def lose_power(world: World, number: int, off_us: int) -> None:
-    _cut_power(world, _broker(world, number), off_us)
+    _cut_power(world, broker_of(world, number), off_us)
 
 
-@_fault
+@fault
 def lose_power_in_call(world: World, number: int, calls: int, off_us: int) -> None:
-    slot = _broker(world, number)
+    slot = broker_of(world, number)
     slot.machine.volume.crash_in(calls, lambda: _cut_power(world, slot, off_us))
 
 
-@_fault
+@fault
 def lose_all_power(world: World, off_us: int) -> None:
     """Of all brokers' machines; they boot one after the other."""
     for slot in world.brokers.values():
@@ -171,7 +191,7 @@ def _boot(slot: BrokerSlot) -> None:
         slot.start()
 
 
-@_fault
+@fault
 def clock_rate(world: World, number: int, rate_ppm: int, for_us: int) -> None:
     """Of any machine, controllers' too."""
     machine = _machines(world)[number]
@@ -179,7 +199,7 @@ def clock_rate(world: World, number: int, rate_ppm: int, for_us: int) -> None:
     world.timeline.after(for_us, machine.set_clock_rate, MILLION)
 
 
-@_fault
+@fault
 def clock_jump(world: World, number: int, by_us: int) -> None:
     """The wall clock; monotonic time does not jump."""
     _machines(world)[number].clock.wall_offset_us += by_us
@@ -188,50 +208,50 @@ def clock_jump(world: World, number: int, by_us: int) -> None:
 # ---- disks
 
 
-@_fault
+@fault
 def flip_bit(world: World, number: int) -> None:
     """In a segment of a log."""
-    found = _broker(world, number).machine.volume.flip_bit(lambda path: path.endswith(".log"))
-    world.note(_broker(world, number).machine.name, f"bit flipped: {found or 'nowhere'}")
+    found = broker_of(world, number).machine.volume.flip_bit(lambda path: path.endswith(".log"))
+    world.note(broker_of(world, number).machine.name, f"bit flipped: {found or 'nowhere'}")
 
 
-@_fault
+@fault
 def slow_disk(world: World, number: int, call_us: int, for_us: int) -> None:
-    volume = _broker(world, number).machine.volume
+    volume = broker_of(world, number).machine.volume
     volume.slow_call_us = call_us
     volume.slow_until_us = world.now_us + for_us
 
 
-@_fault
+@fault
 def full_disk(world: World, number: int, space_bytes: int, for_us: int) -> None:
-    volume = _broker(world, number).machine.volume
+    volume = broker_of(world, number).machine.volume
     volume.space_bytes = space_bytes
     world.timeline.after(for_us, setattr, volume, "space_bytes", None)
 
 
-@_fault
+@fault
 def fail_disk(world: World, number: int, kind: str, calls: int) -> None:
     """EIO of the next reads, writes or syncs."""
-    _broker(world, number).machine.volume.failing[kind] = calls
+    broker_of(world, number).machine.volume.failing[kind] = calls
 
 
-@_fault
+@fault
 def lose_write_back(world: World, number: int) -> None:
     """The next sync with something to write fails, and its pages count as clean (S8)."""
-    _broker(world, number).machine.volume.lose_write_backs(1)
+    broker_of(world, number).machine.volume.lose_write_backs(1)
 
 
 # ---- network
 
 
-@_fault
+@fault
 def block_link(world: World, source: str, destination: str, for_us: int) -> None:
     """One direction."""
     world.network.block(source, destination)
     world.timeline.after(for_us, world.network.unblock, source, destination)
 
 
-@_fault
+@fault
 def isolate(world: World, name: str, direction: str, for_us: int) -> None:
     """A machine from all others: `in`, `out` or `both`."""
     for other in _machines(world):
@@ -243,14 +263,14 @@ def isolate(world: World, name: str, direction: str, for_us: int) -> None:
             block_link(world, source, destination, for_us)
 
 
-@_fault
+@fault
 def slow_link(world: World, source: str, destination: str, most_us: int, for_us: int) -> None:
     link = (source, destination)
     world.network.delays[link] = LinkDelay(world.network.usual_delay.least_us, most_us)
     world.timeline.after(for_us, world.network.delays.pop, link, None)
 
 
-@_fault
+@fault
 def reset_connections(world: World, name: str) -> None:
     """All of a machine's, as a stateful firewall that restarts would."""
     for machine in _machines(world):
@@ -260,7 +280,7 @@ def reset_connections(world: World, name: str) -> None:
                     world.network.reset(transport)
 
 
-@_fault
+@fault
 def bad_messages(
     world: World, lost: float, doubled: float, late: float, answer_lost: float, for_us: int
 ) -> None:
@@ -281,21 +301,21 @@ def _good_messages(world: World) -> None:
 # ---- controllers and the API server
 
 
-@_fault
+@fault
 def kill_controller(world: World, number: int) -> None:
     process = _controller(world, number).process
     if process is not None:
         process.kill()
 
 
-@_fault
+@fault
 def stop_controller(world: World, number: int) -> None:
     process = _controller(world, number).process
     if process is not None:
         process.terminate()
 
 
-@_fault
+@fault
 def freeze_controller(world: World, number: int, for_us: int) -> None:
     """Long enough, and its successor leads when it thaws: two controllers at once."""
     process = _controller(world, number).process
@@ -303,13 +323,13 @@ def freeze_controller(world: World, number: int, for_us: int) -> None:
         _freeze(world, process, for_us)
 
 
-@_fault
+@fault
 def api_outage(world: World, for_us: int) -> None:
     world.store.is_down = True
     world.timeline.after(for_us, setattr, world.store, "is_down", False)
 
 
-@_fault
+@fault
 def bad_store(
     world: World, conflict: float, lost: float, answer_lost: float, most_us: int, for_us: int
 ) -> None:
@@ -321,18 +341,34 @@ def bad_store(
 # ---- what users do
 
 
-@_fault
+@fault
 def configure_topic(world: World, topic: str, name: str, value: str) -> None:
     for wish in world.topics:
-        if wish.topic == topic and not wish.is_deleted:
+        if wish.topic == topic and wish.is_wanted:
             wish.config = {**wish.config, name: value}
 
 
-@_fault
+@fault
+def grow_topic(world: World, topic: str) -> None:
+    for wish in world.topics:
+        if wish.topic == topic and wish.is_wanted and wish.partitions < MAX_PARTITIONS:
+            wish.partitions += 1
+
+
+@fault
+def retain_topic(world: World, topic: str, for_us: int) -> None:
+    """The Topic object is deleted with deletionPolicy Retain, and applied again later."""
+    for wish in world.topics:
+        if wish.topic == topic and wish.is_wanted:
+            wish.is_retained = True
+            world.timeline.after(for_us, setattr, wish, "is_retained", False)
+
+
+@fault
 def recreate_topic(world: World, topic: str) -> None:
     """Deleted and applied again under its name: another topic id."""
     for wish in tuple(world.topics):
-        if wish.topic == topic and not wish.is_deleted:
+        if wish.topic == topic and wish.is_wanted:
             wish.is_deleted = True
             world.create_topic(
                 topic,
@@ -359,6 +395,8 @@ def heal(world: World) -> None:
     _good_messages(world)
     for machine in _machines(world):
         _heal_machine(machine)
+    for wish in world.topics:
+        wish.is_retained = False
     network.send_stalled_again()
     slots: list[Any] = [*world.controllers, *world.brokers.values()]
     for slot in slots:

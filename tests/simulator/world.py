@@ -69,6 +69,7 @@ class World(Surroundings):
         self.crashes: list[Crash] = []
         self.coverage: Counter[str] = Counter()  # what happened, how often
         self.is_healed = False
+        self.backup: list[dict[str, Any]] = []  # of slices
         self.topics: list[TopicWish] = []
         self.processes: list[SimulatedProcess] = []  # all that ever ran
         self.pool = POOL
