@@ -48,7 +48,7 @@ sim-replay: setup ## one run again: transcript and picture in build/sim; SEED=n,
 sim-mutants: setup ## every guard removed once: is it noticed? Writes tests/simulator/mutants.md (an hour)
 	@hack/sim mutant_hunt
 
-e2e-long: setup ## long kill rounds, in local mode and on kind (about 30 min)
+e2e-long: setup ## long rounds of kills, freezes and cuts with figures, local and on kind (about 40 min)
 	@hack/e2e-long
 
 lock: setup ## resolve the lock files anew from pyproject.toml

@@ -264,8 +264,8 @@ class Broker:
         http_url = f"http://{settings.advertised_host}:{self.http_port}"
         endpoints = Endpoints(
             settings.advertised_host,
-            self.kafka_port,
-            self.http_port,
+            settings.advertised_kafka_port or self.kafka_port,
+            settings.advertised_http_port or self.http_port,
             settings.advertised_http_url or http_url,
         )
         return registration_request(

@@ -22,6 +22,8 @@ class BrokerSettings:
     controllers: tuple[str, ...]  # host:port
     listen_host: str = "0.0.0.0"
     advertised_host: str = "127.0.0.1"  # peers dial it: an address, not a name
+    advertised_kafka_port: int = 0  # of the mapping that peers dial; 0: the one listened on
+    advertised_http_port: int = 0
     advertised_http_url: str = ""  # clients are sent there; "": made of host and port
     kafka_port: int = 9092
     http_port: int = 8080
@@ -63,6 +65,8 @@ def parse_settings(arguments: list[str]) -> BrokerSettings:
         controllers=controllers,
         listen_host=found.host,
         advertised_host=found.advertised_host,
+        advertised_kafka_port=found.advertised_kafka_port,
+        advertised_http_port=found.advertised_http_port,
         advertised_http_url=found.advertised_http_url.rstrip("/"),
         kafka_port=found.kafka_port,
         http_port=found.http_port,
@@ -90,6 +94,13 @@ def _parser() -> argparse.ArgumentParser:
         default=env("TIDEMARK_ADVERTISED_HOST", "127.0.0.1"),
         help="address that other brokers dial",
     )
+    for name, protocol in (("KAFKA", "Kafka"), ("HTTP", "HTTP")):
+        add(
+            f"--advertised-{name.lower()}-port",
+            type=int,
+            default=int(env(f"TIDEMARK_ADVERTISED_{name}_PORT", "0")),
+            help=f"port at which other brokers and the controller reach {protocol} (0: the same)",
+        )
     add("--advertised-http-url", default=env("TIDEMARK_ADVERTISED_HTTP_URL", ""))
     add("--kafka-port", type=int, default=int(env("TIDEMARK_KAFKA_PORT", "9092")))
     add("--http-port", type=int, default=int(env("TIDEMARK_HTTP_PORT", "8080")))

@@ -37,6 +37,10 @@ KIND_NAMES = {
     "rolling": RoundKind.ROLLING,
     "operator": RoundKind.OPERATOR,
     "operator-and-leader": RoundKind.OPERATOR_AND_LEADER,
+    "cut-follower": RoundKind.CUT_FOLLOWER,
+    "cut-leader": RoundKind.CUT_LEADER,
+    "cut-from-controller": RoundKind.CUT_FROM_CONTROLLER,
+    "cut-from-peers": RoundKind.CUT_FROM_PEERS,
 }
 
 

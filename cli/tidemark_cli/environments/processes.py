@@ -44,6 +44,7 @@ class ProcessesEnvironment:
     closing = ""  # `make demo` says how to get a real cluster
     default_kinds: tuple[RoundKind, ...] = (RoundKind.KILL, RoundKind.KILL_TWICE)
     possible_kinds = ProcessFaults.kinds
+    ports = 1 + 2 * BROKERS
 
     def __init__(self, *, manifest: str, events: Path, interval_ms: float) -> None:
         self._manifest = manifest
@@ -54,28 +55,32 @@ class ProcessesEnvironment:
         self._load: asyncio.subprocess.Process | None = None
         self._controller_url = ""
         self._session: aiohttp.ClientSession | None = None
-        self._faults = ProcessFaults(self)
+        self.faults = ProcessFaults(self)
         self._struck_at: dict[int, float] = {}  # broker id -> when, in the loop's time
         self._ledger = LoadLedger()
         self._read_to_byte = 0
 
     async def set_up(self, tell: Tell) -> None:
-        base = free_ports(1 + 2 * BROKERS)
+        base = free_ports(self.ports)
         self._controller_url = f"http://127.0.0.1:{base}"
         tell(f"starting the controller and {BROKERS} brokers")
+        data = self._directory / "data"
         self._cluster = await child_processes.start(
-            [
-                *(sys.executable, "-m", "tidemark_cli.main", "dev", "--brokers", str(BROKERS)),
-                *("--data-dir", str(self._directory / "data"), "--controller-port", str(base)),
-                *("--http-port", str(base + 1), "--kafka-port", str(base + 1 + BROKERS)),
-            ],
-            log=self._log("cluster"),
+            self.cluster_command(base, data), log=self._log("cluster")
         )
         await self.until(self._is_answering, "the controller to answer")
         tell(f"applying the topic {TOPIC}")
         await apply_at_controller(self._controller_url, read_manifests(self._manifest))
         tell("waiting for leaders and full in-sync sets")
         await self.until(self._is_in_sync, f"{TOPIC} to be led and in sync")
+
+    def cluster_command(self, first_port: int, data: Path) -> list[str]:
+        """The controller at the first port, then the brokers' HTTP, then their Kafka ports."""
+        return [
+            *(sys.executable, "-m", "tidemark_cli.main", "dev", "--brokers", str(BROKERS)),
+            *("--data-dir", str(data), "--controller-port", str(first_port)),
+            *("--http-port", str(first_port + 1), "--kafka-port", str(first_port + 1 + BROKERS)),
+        ]
 
     async def start_load(self) -> None:
         self._events.parent.mkdir(parents=True, exist_ok=True)
@@ -96,10 +101,10 @@ class ProcessesEnvironment:
 
     async def strike(self, kind: RoundKind, target: PartitionView) -> Blow:
         self._struck_at[target.leader] = asyncio.get_running_loop().time()
-        return await self._faults.strike(kind, target)
+        return await self.faults.strike(kind, target)
 
     async def follow_up(self, kind: RoundKind, target: PartitionView) -> Blow | None:
-        return await self._faults.follow_up(kind, target)
+        return await self.faults.follow_up(kind, target)
 
     async def ledger(self) -> LoadLedger:
         """Only what was written since the last time is read: a long run asks often."""
@@ -153,7 +158,7 @@ class ProcessesEnvironment:
         await asyncio.sleep(max(0.0, rest))
 
     async def tear_down(self) -> None:
-        self._faults.thaw()  # what is frozen cannot stop
+        self.faults.thaw()  # what is frozen cannot stop
         if self._session is not None:
             await self._session.close()
         await child_processes.stop(self._load)

@@ -8,6 +8,7 @@ import asyncio
 import signal
 import socket
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +48,14 @@ class LocalSettings:
 
 
 class LocalCluster:
-    def __init__(self, settings: LocalSettings, store: SqliteStore) -> None:
+    def __init__(
+        self,
+        settings: LocalSettings,
+        store: SqliteStore,
+        *,
+        more_arguments: Callable[[BrokerId], Sequence[str]] = lambda _: (),
+    ) -> None:
+        """`more_arguments`: further flags of each broker (`ProcessSettings`)."""
         self._settings = settings
         self._store = store
         self._stop = asyncio.Event()
@@ -64,7 +72,11 @@ class LocalCluster:
         )
         self.runtime = ProcessesRuntime(
             ProcessSettings(
-                settings.data_dir, settings.http_port, settings.kafka_port, self._address
+                settings.data_dir,
+                settings.http_port,
+                settings.kafka_port,
+                self._address,
+                more_arguments=more_arguments,
             ),
             on_exit=self._broker_exited,
             on_due=self._look_at_pool,

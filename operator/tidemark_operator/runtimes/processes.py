@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -45,6 +45,10 @@ def _die_with_parent() -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+def _no_arguments(_: BrokerId) -> Sequence[str]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessSettings:
     data_dir: Path
@@ -53,6 +57,8 @@ class ProcessSettings:
     controller_address: str  # host:port
     host: str = "127.0.0.1"
     stop_timeout_s: float = 15.0
+    # More flags for a broker, after ours and so above them: local mode behind port mappings.
+    more_arguments: Callable[[BrokerId], Sequence[str]] = _no_arguments
     # What a pod's UID is to a pod: brokers that this process starts all have their volumes by the
     # same mount, as it keeps files of that tree open itself (S7). Another run proves nothing.
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -152,6 +158,7 @@ class ProcessesRuntime:
                 *("--http-port", str(http_port)),
                 *("--kafka-port", str(self._settings.kafka_port + offset)),
                 *("--controllers", self._settings.controller_address),
+                *self._settings.more_arguments(broker_id),
                 *("--pod-uid", self._settings.run_id),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log_file,

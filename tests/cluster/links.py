@@ -1,0 +1,139 @@
+"""The network between a controller and its brokers as user-space links that can be cut.
+
+Every connection between two of them goes through a proxy of ours. A cut direction is silent, not
+refused: bytes, ends and resets that were on their way wait, and arrive late when the cut heals, as
+with TCP. Only a new connection differs from a real cut: it is accepted here, and then silent.
+Clients' connections are not proxied.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+CONTROLLER = -1
+Place = int  # CONTROLLER, or a broker id
+CHUNK_BYTES = 65536
+
+
+class Links:
+    """Owned by one event loop. `pid_of`: the present process of each place."""
+
+    def __init__(self, pid_of: Callable[[Place], int | None], places: Iterable[Place]) -> None:
+        self._pid_of = pid_of
+        self._places = tuple(places)
+        self._cuts: frozenset[tuple[Place, Place]] = frozenset()
+        self._changed = asyncio.Event()
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[asyncio.Task[None]] = set()
+
+    def cut(self, directions: Iterable[tuple[Place, Place]]) -> None:
+        """From now on these (from, to) and no others are cut."""
+        self._cuts = frozenset(directions)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def open_link(
+        self, port: int, to: Place, to_port: int, *, dialer: Place | None = None
+    ) -> None:
+        """Whoever dials `port` reaches `to_port`. Without a `dialer` it is found by its process."""
+
+        async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._connections.add(task)
+            try:
+                who = dialer if dialer is not None else self._who_dials(writer)
+                await self._carry(who, to, to_port, (reader, writer))
+            finally:
+                self._connections.discard(task)
+                writer.close()
+
+        self._servers.append(await asyncio.start_server(on_connection, "127.0.0.1", port))
+
+    async def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for task in tuple(self._connections):
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _carry(
+        self,
+        dialer: Place | None,
+        to: Place,
+        to_port: int,
+        near: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        await self._until_open(dialer, to)
+        try:
+            far = await asyncio.open_connection("127.0.0.1", to_port)
+        except OSError:
+            near[1].transport.abort()  # refused there is refused here, as near as we can
+            return
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pump(near[0], far[1], dialer, to))
+                both.create_task(self._pump(far[0], near[1], to, dialer))
+        finally:
+            far[1].close()
+
+    async def _pump(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        source: Place | None,
+        to: Place | None,
+    ) -> None:
+        while True:
+            try:
+                data = await reader.read(CHUNK_BYTES)
+            except OSError:
+                data = b""
+            await self._until_open(source, to)
+            if not data:
+                writer.transport.abort()
+                return
+            with contextlib.suppress(OSError):
+                writer.write(data)
+                await writer.drain()
+
+    async def _until_open(self, source: Place | None, to: Place | None) -> None:
+        while (source, to) in self._cuts:
+            await self._changed.wait()
+
+    def _who_dials(self, writer: asyncio.StreamWriter) -> Place | None:
+        """None: nobody of ours, so a client, which is never cut."""
+        inode = socket_inode(
+            writer.get_extra_info("peername")[1], writer.get_extra_info("sockname")[1]
+        )
+        if inode is None:
+            return None
+        for place in self._places:
+            pid = self._pid_of(place)
+            if pid is not None and has_socket(pid, inode):
+                return place
+        return None
+
+
+def socket_inode(local_port: int, remote_port: int) -> int | None:
+    """Of the socket of this machine with these ports (Linux /proc/net/tcp)."""
+    wanted = (f":{local_port:04X}", f":{remote_port:04X}")
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[1].endswith(wanted[0]) and words[2].endswith(wanted[1]):
+            return int(words[9])
+    return None
+
+
+def has_socket(pid: int, inode: int) -> bool:
+    name = f"socket:[{inode}]"
+    try:
+        descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            if str(descriptor.readlink()) == name:
+                return True
+    return False
