@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
+from pydantic import ValidationError
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.partition_state import PartitionState
 
@@ -16,7 +17,7 @@ from tidemark_broker.http import documents, leadership
 from tidemark_broker.http.admission import Admission
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.limits import HttpLimits
-from tidemark_broker.http.problems import HttpProblem, kind_of
+from tidemark_broker.http.problems import HttpProblem, kind_of, malformed
 from tidemark_broker.http.request_metrics import RequestMetrics
 from tidemark_broker.http.requests import Request as HotRequest
 from tidemark_broker.runtime import metrics
@@ -25,6 +26,7 @@ Topic = Annotated[str, Path(min_length=1, max_length=249)]
 PartitionText = Annotated[
     str, Path(max_length=10, json_schema_extra={"type": "integer", "minimum": 0})
 ]
+_SMALL_BODY = HttpLimits(body_bytes=4096, body_seconds=5.0)
 ToOffset = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
 
 
@@ -149,6 +151,26 @@ class AdminRoutes:
             ) from None
         finally:
             self._digests_in_flight -= 1
+
+    async def init_producer(self, request: Request) -> documents.ProducerDocument:
+        """A new producer id with epoch 0, or for the id and epoch in the body the next epoch (a
+        new id when there is none left): begin again at sequence 0. One id for each client."""
+        body = await HotRequest(request.scope, request.receive).read_body(_SMALL_BODY)
+        producer_id = producer_epoch = -1
+        if body:
+            try:
+                known = documents.ProducerDocument.model_validate_json(body)
+            except ValidationError as error:
+                first = error.errors()[0]
+                place = ".".join(str(part) for part in first["loc"])
+                raise malformed(f"body: {place}: {first['msg']}") from error
+            producer_id, producer_epoch = known.producer_id, known.producer_epoch
+        found = await self._partitions.init_producer_id(producer_id, producer_epoch)
+        if found.error is not ErrorCode.NONE:
+            raise HttpProblem(found.error, found.message)
+        return documents.ProducerDocument(
+            producer_id=found.producer_id, producer_epoch=found.producer_epoch
+        )
 
     async def healthz(self) -> documents.HealthDocument:
         """Who answers here: a probe compares the incarnation (S19)."""

@@ -36,7 +36,7 @@ _STATUSES = {
     307: "Another broker leads, or is the nearer replica: Location names it",
     400: "Malformed",
     404: "Unknown topic or partition",
-    409: "There is a newer leader epoch",
+    409: "A newer leader epoch; or, with a producer_id, a sequence or epoch that does not follow",
     406: "No acceptable format",
     408: "The body came too slowly",
     413: "Too large",
@@ -99,7 +99,7 @@ def create_api(admin: AdminRoutes) -> FastAPI:
             endpoint,
             methods=["POST"],
             responses=_responses(
-                PRODUCE_ANSWER_TYPE, 307, 400, 404, 408, 413, 415, 422, 500, 502, 503, 504
+                PRODUCE_ANSWER_TYPE, 307, 400, 404, 408, 409, 413, 415, 422, 500, 502, 503, 504
             ),
             openapi_extra=_produce_body(),
         )
@@ -121,6 +121,13 @@ def create_api(admin: AdminRoutes) -> FastAPI:
         ("/metrics", admin.metrics, ()),
     ):
         api.add_api_route(path, read, methods=["GET"], responses=_responses(None, *statuses))
+    api.add_api_route(
+        "/producers",
+        admin.init_producer,
+        methods=["POST"],
+        responses=_responses(None, 400, 413, 503),
+        openapi_extra=_producer_body(),
+    )
     _use_problems(api)
     _describe_problems(api)
     return api
@@ -140,6 +147,12 @@ def _produce_body() -> dict[str, Any]:
     media_types = (EmbeddedFormat.BINARY.value.decode(), "application/json")
     content = {media_type: {"schema": schema} for media_type in media_types}
     return {"requestBody": {"content": content}}
+
+
+def _producer_body() -> dict[str, Any]:
+    """Optional, so FastAPI cannot describe it from a parameter without requiring it."""
+    content = {"application/json": {"schema": documents.ProducerDocument.model_json_schema()}}
+    return {"requestBody": {"content": content, "required": False}}
 
 
 def _describe_problems(api: FastAPI) -> None:

@@ -7,24 +7,47 @@ timestamps of their own that differ (a batch built here has one timestamp).
 
 from collections.abc import Iterator, Sequence
 
-from tidemark_broker.http.produce_bodies import ProducedRecord
+from tidemark_broker.http.produce_bodies import ProducedRecord, ProducerStamp
 from tidemark_broker.storage.record_batch import HEADER_BYTES, build_batch
 
 RECORD_OVERHEAD_BYTES = 30  # lengths, deltas and attributes of one record, at most
 HEADER_OVERHEAD_BYTES = 10
 MAX_UTF8_BYTES = 4
+NO_PRODUCER = ProducerStamp(-1, -1, -1)
 
 
 class RecordTooLarge(Exception):
     """One record alone makes a batch above the limit."""
 
 
-def build_batches(records: Sequence[ProducedRecord], *, now_ms: int, batch_bytes: int) -> bytes:
-    """Raises RecordTooLarge."""
-    batches = []
+class NotOneBatch(Exception):
+    """An idempotent producer's request that would become several."""
+
+
+def build_batches(
+    records: Sequence[ProducedRecord],
+    *,
+    now_ms: int,
+    batch_bytes: int,
+    producer: ProducerStamp = NO_PRODUCER,
+) -> bytes:
+    """Raises RecordTooLarge; NotOneBatch, with a producer: a retry must find the whole of what the
+    first try wrote or none of it, and a failover may leave one batch of two."""
+    batches: list[bytes] = []
     for chunk in _chunks(records, batch_bytes - HEADER_BYTES):
+        if batches and producer is not NO_PRODUCER:
+            raise NotOneBatch(
+                "with a producer_id the records of a request are one batch: expected less than "
+                f"{batch_bytes} bytes (max.message.bytes of the topic) and one timestamp"
+            )
         timestamp_ms = chunk[0].timestamp_ms
-        batch = build_batch(chunk, timestamp_ms=now_ms if timestamp_ms is None else timestamp_ms)
+        batch = build_batch(
+            chunk,
+            timestamp_ms=now_ms if timestamp_ms is None else timestamp_ms,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=producer.base_sequence,
+        )
         if len(batch) > batch_bytes:
             raise RecordTooLarge(
                 f"a record makes a batch of {len(batch)} bytes: expected at most {batch_bytes} "

@@ -40,8 +40,24 @@ class RecordDocument(BaseModel):
 
 
 class ProduceDocument(BaseModel):
+    """With the three producer members a request that is sent again is written once."""
+
     model_config = ConfigDict(extra="forbid")
     records: list[RecordDocument] = Field(min_length=1, max_length=10_000)
+    producer_id: int | None = Field(default=None, ge=0, description="from POST /producers")
+    producer_epoch: int | None = Field(default=None, ge=0, le=2**15 - 1)
+    base_sequence: int | None = Field(
+        default=None,
+        ge=0,
+        le=2**31 - 1,
+        description="records this producer sent to this partition before, in this epoch",
+    )
+
+
+class ProducerDocument(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    producer_id: int = Field(ge=0)
+    producer_epoch: int = Field(ge=0, le=2**15 - 1)
 
 
 class ProducedDocument(BaseModel):

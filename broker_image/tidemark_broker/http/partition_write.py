@@ -12,11 +12,11 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.partition_state import TopicState
 
 from tidemark_broker.http import leadership
-from tidemark_broker.http.batching import RecordTooLarge, build_batches
+from tidemark_broker.http.batching import NO_PRODUCER, NotOneBatch, RecordTooLarge, build_batches
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, Outcome, kind_of
-from tidemark_broker.http.produce_bodies import ProducedRecord
+from tidemark_broker.http.produce_bodies import ProducedRecord, ProducerStamp
 from tidemark_broker.http.produce_results import RecordResult, Written, failed_as
 from tidemark_broker.http.queries import ProduceQuery
 from tidemark_broker.http.requests import Request
@@ -39,13 +39,24 @@ class PartitionWrite:
         self._count = 0
         self._refusal: HttpProblem | None = None
 
-    def start(self, records: Sequence[ProducedRecord], query: ProduceQuery, now_ms: int) -> None:
+    def start(
+        self,
+        records: Sequence[ProducedRecord],
+        query: ProduceQuery,
+        now_ms: int,
+        producer: ProducerStamp | None = None,
+    ) -> None:
         self._count = len(records)
         config = self._topic.config.get("max.message.bytes", "")
         batch_bytes = int(config) if config.isdecimal() else DEFAULT_MAX_MESSAGE_BYTES
         try:
-            batches = build_batches(records, now_ms=now_ms, batch_bytes=batch_bytes)
-        except RecordTooLarge as error:
+            batches = build_batches(
+                records,
+                now_ms=now_ms,
+                batch_bytes=batch_bytes,
+                producer=producer or NO_PRODUCER,
+            )
+        except (RecordTooLarge, NotOneBatch) as error:
             self._refusal = HttpProblem(ErrorCode.MESSAGE_TOO_LARGE, str(error))
             return
         self._view.partitions.produce(

@@ -23,6 +23,10 @@ For a produce there is `outcome` too, because a client of an append-only log mus
 | KAFKA_STORAGE_ERROR              | 500    |             | unknown                            |
 | NETWORK_EXCEPTION (forwarded)    | 502    |             | unknown                            |
 | THROTTLING_QUOTA_EXCEEDED        | 503    | 1           | not_written (limits.py)            |
+| OUT_OF_ORDER_SEQUENCE_NUMBER     | 409    |             | unknown (maybe an older duplicate) |
+| INVALID_PRODUCER_EPOCH           | 409    |             | unknown (maybe sent with it before)|
+| UNKNOWN_PRODUCER_ID              | 409    |             | not_written                        |
+| COORDINATOR_LOAD_IN_PROGRESS     | 503    | 1           | (producer ids: none at hand)       |
 | OFFSET_OUT_OF_RANGE              | 416    |             | (fetch; names the valid range)     |
 | OFFSET_NOT_AVAILABLE             | 503    | 1           | (fetch, offsets)                   |
 | FENCED_LEADER_EPOCH              | 409    |             | (fetch: look up the leader anew)   |
@@ -87,6 +91,16 @@ KINDS: Mapping[ErrorCode, ProblemKind] = {
     ErrorCode.NETWORK_EXCEPTION: ProblemKind(502, "The leader did not answer", Outcome.UNKNOWN),
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: ProblemKind(
         503, "This broker is at a limit", retry_after_seconds=1
+    ),
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: ProblemKind(
+        409, "The sequence does not follow the producer's last one", Outcome.UNKNOWN
+    ),
+    ErrorCode.INVALID_PRODUCER_EPOCH: ProblemKind(
+        409, "The producer has written with a newer epoch", Outcome.UNKNOWN
+    ),
+    ErrorCode.UNKNOWN_PRODUCER_ID: ProblemKind(409, "The partition does not know the producer"),
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ProblemKind(
+        503, "No producer ids at hand", retry_after_seconds=1
     ),
     ErrorCode.OFFSET_OUT_OF_RANGE: ProblemKind(416, "Offset out of range"),
     ErrorCode.OFFSET_NOT_AVAILABLE: ProblemKind(

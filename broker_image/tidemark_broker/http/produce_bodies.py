@@ -7,7 +7,7 @@ removed (numbers keep every digit); `null` means absent. Pure.
 
 import re
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta, Raw
@@ -19,6 +19,9 @@ from tidemark_broker.http.problems import HttpProblem, malformed
 
 PartitionNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 TimestampMs = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+ProducerId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+ProducerEpoch = Annotated[int, Meta(ge=0, le=2**15 - 1)]
+Sequence32 = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _JSON_NULL = b"null"
 
 
@@ -43,12 +46,18 @@ class JsonRecordBody(msgspec.Struct, forbid_unknown_fields=True):
     timestamp: TimestampMs | None = None
 
 
-class BinaryBody(msgspec.Struct, forbid_unknown_fields=True):
+class BinaryBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     records: list[BinaryRecordBody]
+    producer_id: ProducerId | None = None
+    producer_epoch: ProducerEpoch | None = None
+    base_sequence: Sequence32 | None = None
 
 
 class JsonBody(msgspec.Struct, forbid_unknown_fields=True):
     records: list[JsonRecordBody]
+    producer_id: ProducerId | None = None
+    producer_epoch: ProducerEpoch | None = None
+    base_sequence: Sequence32 | None = None
 
 
 class ProducedRecord(msgspec.Struct):
@@ -61,23 +70,37 @@ class ProducedRecord(msgspec.Struct):
     timestamp_ms: int | None
 
 
+class ProducerStamp(NamedTuple):
+    """Who an idempotent producer is, and how it counts the first record of this request."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+class ProduceBody(NamedTuple):
+    records: list[ProducedRecord]
+    producer: ProducerStamp | None
+
+
 _BINARY = msgspec.json.Decoder(BinaryBody)
 _JSON = msgspec.json.Decoder(JsonBody)
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-def decode_records(
-    body: bytes, embedded_format: EmbeddedFormat, limits: HttpLimits
-) -> list[ProducedRecord]:
+def decode_body(body: bytes, embedded_format: EmbeddedFormat, limits: HttpLimits) -> ProduceBody:
     """Raises HttpProblem: 400 when it is not JSON, 422 with the JSON path when it does not fit."""
+    decoded: BinaryBody | JsonBody
     try:
         if embedded_format is EmbeddedFormat.BINARY:
-            records = _binary_records(_BINARY.decode(body))
+            decoded = _BINARY.decode(body)
+            records = _binary_records(decoded)
         else:
             # Values stay raw, so nothing else would notice text that is not UTF-8.
             body.decode("utf-8")
-            records = _json_records(_JSON.decode(body), limits)
+            decoded = _JSON.decode(body)
+            records = _json_records(decoded, limits)
     except msgspec.ValidationError as error:
         raise HttpProblem(ErrorCode.INVALID_RECORD, f"body: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -96,7 +119,20 @@ def decode_records(
                 f"body: $.records[{index}].headers: expected at most {limits.record_headers}, "
                 f"found {len(record.headers)}",
             )
-    return records
+    return ProduceBody(records, _producer_stamp(decoded))
+
+
+def _producer_stamp(body: BinaryBody | JsonBody) -> ProducerStamp | None:
+    given = (body.producer_id, body.producer_epoch, body.base_sequence)
+    if given == (None, None, None):
+        return None
+    producer_id, producer_epoch, base_sequence = given
+    if producer_id is None or producer_epoch is None or base_sequence is None:
+        raise HttpProblem(
+            ErrorCode.INVALID_RECORD,
+            "body: expected producer_id, producer_epoch and base_sequence together or none of them",
+        )
+    return ProducerStamp(producer_id, producer_epoch, base_sequence)
 
 
 def encode_binary(records: Sequence[tuple[int, ProducedRecord]]) -> bytes:

@@ -22,7 +22,7 @@ from tidemark_broker.http.forwarding import Forwarder
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.partition_write import PartitionWrite
 from tidemark_broker.http.problems import HttpProblem
-from tidemark_broker.http.produce_bodies import ProducedRecord, decode_records
+from tidemark_broker.http.produce_bodies import ProducedRecord, ProducerStamp, decode_body
 from tidemark_broker.http.produce_results import RecordResult, failed_as, produce_answer
 from tidemark_broker.http.queries import ProduceQuery, produce_query
 from tidemark_broker.http.record_placement import Placement, RecordPlacer
@@ -50,7 +50,7 @@ class ProduceRoute:
         partition = leadership.partition_number(self._metadata, topic, partition_text)
         leadership.require_leader(self._metadata, self._view.broker_id, request, topic, partition)
         state = self._metadata.topics[topic]
-        records = decode_records(
+        records, producer = decode_body(
             await request.read_body(self._limits), embedded_format, self._limits
         )
         for index, record in enumerate(records):
@@ -61,7 +61,7 @@ class ProduceRoute:
                     f"path, found {record.partition}",
                 )
         write = PartitionWrite(self._view, request, state, partition)
-        write.start(records, query, self._clock_ms())
+        write.start(records, query, self._clock_ms(), producer)
         await write.wait(query, self._limits)
         problem = write.problem()
         if problem is not None:
@@ -75,15 +75,17 @@ class ProduceRoute:
         if state is None:
             raise leadership.unknown_partition(self._metadata, topic, "")
         deadline = asyncio.get_running_loop().time() + query.timeout_ms / 1000
-        records = decode_records(
+        records, producer = decode_body(
             await request.read_body(self._limits), embedded_format, self._limits
         )
+        if producer is not None:
+            _require_one_partition(records)
         placement = await self._placer.place(state, records)
         if placement.only_leader is not None:
             leader, partition = placement.only_leader
             if not request.is_forwarded:
                 raise leadership.redirect(request, leader, topic, partition)
-        results = await self._write(request, state, records, placement, query, deadline)
+        results = await self._write(request, state, records, placement, query, deadline, producer)
         return produce_answer(results, is_forwarded=request.is_forwarded)
 
     async def _write(
@@ -94,13 +96,14 @@ class ProduceRoute:
         placement: Placement,
         query: ProduceQuery,
         deadline: float,
+        producer: ProducerStamp | None,
     ) -> list[RecordResult]:
         results: list[RecordResult | None] = [None] * len(records)
         writes: list[tuple[PartitionWrite, list[int]]] = []
         for partition, places in placement.here.items():
             write = PartitionWrite(self._view, request, topic, partition)
             share = records if len(places) == len(records) else [records[at] for at in places]
-            write.start(share, query, self._clock_ms())
+            write.start(share, query, self._clock_ms(), producer)
             writes.append((write, places))
         self._refuse(request, topic, placement, results)
         if placement.elsewhere and not request.is_forwarded:
@@ -168,6 +171,18 @@ class ProduceRoute:
             deadline=deadline,
         )
         _fill(results, places, forwarded)
+
+
+def _require_one_partition(records: Sequence[ProducedRecord]) -> None:
+    """Sequences are counted per partition, and a retry must reach the partition that the first try
+    reached: keyless records go wherever it is their turn, keys move when a topic grows."""
+    partitions = {record.partition for record in records}
+    if len(partitions) > 1 or None in partitions:
+        raise HttpProblem(
+            ErrorCode.INVALID_RECORD,
+            "body: with a producer_id expected every record to name the same partition; send one "
+            "request for each to /topics/{topic}/partitions/{partition}",
+        )
 
 
 def _fill(

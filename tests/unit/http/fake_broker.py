@@ -16,6 +16,7 @@ from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.runtime.producer_ids import ProducerIdResult, ProducerIds
 from tidemark_broker.runtime.results import (
     LEADER_ONLY,
     Consumer,
@@ -113,6 +114,10 @@ class FakePartitions:
         self.parked: list[Callable[[FetchResult], None]] = []
         self.cancelled = 0
         self.snapshots: tuple[PartitionSnapshot, ...] = ()
+        self.producer_ids = ProducerIds()
+
+    async def init_producer_id(self, producer_id: int, producer_epoch: int) -> ProducerIdResult:
+        return await self.producer_ids.init(producer_id, producer_epoch)
 
     def produce(
         self,
