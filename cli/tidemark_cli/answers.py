@@ -15,7 +15,13 @@ import msgspec
 from tidemark_protocol.error_codes import RETRIABLE_ERRORS, ErrorCode
 
 from tidemark_cli.metadata import UnreadableAnswer
-from tidemark_cli.outcomes import ConsumedRecord, OffsetRange, RecordPage, ReplicaDigest
+from tidemark_cli.outcomes import (
+    ConsumedRecord,
+    OffsetRange,
+    ProducerIdentity,
+    RecordPage,
+    ReplicaDigest,
+)
 
 NOT_WRITTEN = "not_written"
 
@@ -84,6 +90,14 @@ def read_produce_answer(body: bytes) -> ProduceAnswer:
             is_certainly_not_written=entry.get("outcome") == NOT_WRITTEN,
         ),
     )
+
+
+def read_producer(body: bytes) -> ProducerIdentity:
+    fields = _mapping(body)
+    producer_id, producer_epoch = fields.get("producer_id"), fields.get("producer_epoch")
+    if not isinstance(producer_id, int) or not isinstance(producer_epoch, int):
+        raise UnreadableAnswer(f"expected a producer id and epoch, found {body[:200]!r}")
+    return ProducerIdentity(producer_id, producer_epoch)
 
 
 def read_records(

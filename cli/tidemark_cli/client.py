@@ -3,6 +3,7 @@
 It sends again only what was certainly not written: a connection that could not be made, a 307 to
 the leader, a problem whose outcome is `not_written` and which is retriable. A record whose outcome
 is unknown is reported as such and never sent again, so whatever is acknowledged is in the log once.
+Numbered records (idempotence.py) are sent again in doubt too: brokers recognise them.
 """
 
 import asyncio
@@ -21,11 +22,12 @@ from tidemark_cli.answers import (
     read_offset_range,
     read_problem,
     read_produce_answer,
+    read_producer,
     read_records,
     read_replica,
 )
 from tidemark_cli.leader_lookup import LeaderLookup, NobodyAnswers, UnknownTopic
-from tidemark_cli.metadata import TopicView
+from tidemark_cli.metadata import TopicView, UnreadableAnswer
 from tidemark_cli.nearby import NearbyReplicas
 from tidemark_cli.outcomes import (
     Acknowledged,
@@ -33,6 +35,7 @@ from tidemark_cli.outcomes import (
     OffsetRange,
     Outcome,
     OutgoingRecord,
+    ProducerIdentity,
     RecordPage,
     Refused,
     ReplicaDigest,
@@ -44,9 +47,12 @@ BINARY_V2 = "application/vnd.kafka.binary.v2+json"
 CONNECT_TIMEOUT_SECONDS = 0.25
 SLOW_SECONDS = 0.1  # an answer that takes longer makes us ask others who leads
 RETRY_PAUSE_SECONDS = 0.1  # at most: a change of the metadata ends it at once
+INIT_PRODUCER_SECONDS = 6.0  # brokers wait up to 5 s for their controller
+ATTEMPT_SECONDS = 1.0  # of an idempotent producer: a leader that hangs is not waited for longer
 MAX_REDIRECTS = 2  # in a row: two brokers that lag behind may each name the other
 ANSWER_MARGIN_SECONDS = 1.0  # how much longer than the broker we wait: it should tell, not we
 KEEP_ALIVE_SECONDS = 10.0  # far below the brokers' 75 s: never used as they close it
+_REFUSED_BY_NUMBER = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +66,12 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Retry:
-    """Certainly not written, and worth another try."""
+    """Worth another try. Certainly not written, unless `is_in_doubt`."""
 
     error: str
     message: str
     leader_url: str | None = None
+    is_in_doubt: bool = False
 
 
 class TidemarkClient:
@@ -122,9 +129,13 @@ class TidemarkClient:
         *,
         acks: str | None = None,
         timeout_ms: int | None = None,
+        numbered_as: tuple[ProducerIdentity, int] | None = None,
     ) -> Outcome:
-        """Sends the records as one batch and says what became of them; never raises for that."""
-        body = _produce_body(records)
+        """Sends the records as one batch and says what became of them; never raises for that.
+
+        `numbered_as`: an idempotent producer and the sequence of the first record."""
+        body = _produce_body(records, numbered_as)
+        is_in_doubt = False
         acks = acks or self.settings.acks
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (timeout_ms or self.settings.timeout_ms) / 1000
@@ -137,9 +148,14 @@ class TidemarkClient:
                 await self.lookup.wait_for_change(RETRY_PAUSE_SECONDS)
                 continue
             path = f"/topics/{topic}/partitions/{partition}"
+            if numbered_as is not None:
+                left_seconds = min(left_seconds, ATTEMPT_SECONDS)
             answer = await self._send(url, path, body, acks=acks, left_seconds=left_seconds)
+            if numbered_as is not None:
+                answer = _again_if_in_doubt(answer)
             if not isinstance(answer, _Retry):
-                return answer
+                return _with_doubt(answer, is_in_doubt)
+            is_in_doubt = is_in_doubt or answer.is_in_doubt
             last, tried, url = answer, url, answer.leader_url
             self.lookup.suspect(tried)
             redirects = redirects + 1 if url else 0
@@ -147,7 +163,35 @@ class TidemarkClient:
                 url, redirects = None, 0
                 if self.lookup.metadata.leader_url(topic, partition) == tried:
                     await self.lookup.wait_for_change(RETRY_PAUSE_SECONDS)
-        return Refused(last.error, f"not written within the deadline: {last.message}")
+        message = f"not acknowledged within the deadline: {last.message}"
+        return _with_doubt(Refused(last.error, message), is_in_doubt)
+
+    async def init_producer(self, known: ProducerIdentity | None = None) -> ProducerIdentity:
+        """A new identity, or the next epoch of a known one. Raises BrokerRefused."""
+        body = b"" if known is None else msgspec.json.encode(known)
+        refusal = BrokerRefused("LEADER_NOT_AVAILABLE", "no broker is known", is_retriable=True)
+        urls = (*self.lookup.metadata.broker_urls.values(), *self._bootstrap_urls)
+        for url in dict.fromkeys(url.rstrip("/") for url in urls):
+            try:
+                async with self._session.post(
+                    f"{url}/producers",
+                    data=body,
+                    headers={"Content-Type": "application/json"},
+                    timeout=aiohttp.ClientTimeout(
+                        total=INIT_PRODUCER_SECONDS, sock_connect=CONNECT_TIMEOUT_SECONDS
+                    ),
+                ) as response:
+                    answer = await response.read()
+                    if response.status == 200:
+                        return read_producer(answer)
+                    problem = read_problem(response.status, answer)
+                    refusal = BrokerRefused(
+                        problem.error, problem.message, is_retriable=problem.is_retriable
+                    )
+            except (aiohttp.ClientError, TimeoutError, OSError, UnreadableAnswer) as error:
+                text = f"{url}: {error or type(error).__name__}"
+                refusal = BrokerRefused("NETWORK_EXCEPTION", text, is_retriable=True)
+        raise refusal
 
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_wait_ms: int | None = None
@@ -299,14 +343,34 @@ def _broker_timeout_ms(left_seconds: float) -> int:
     return left_ms if left_ms < 100 else left_ms - left_ms % 100
 
 
-def _produce_body(records: Sequence[OutgoingRecord]) -> bytes:
-    return msgspec.json.encode(
-        {
-            "records": [
-                {"key": _base64(record.key), "value": _base64(record.value)} for record in records
-            ]
-        }
-    )
+def _produce_body(
+    records: Sequence[OutgoingRecord], numbered_as: tuple[ProducerIdentity, int] | None
+) -> bytes:
+    body: dict[str, object] = {
+        "records": [
+            {"key": _base64(record.key), "value": _base64(record.value)} for record in records
+        ]
+    }
+    if numbered_as is not None:
+        identity, sequence = numbered_as
+        body["producer_id"] = identity.producer_id
+        body["producer_epoch"] = identity.producer_epoch
+        body["base_sequence"] = sequence
+    return msgspec.json.encode(body)
+
+
+def _again_if_in_doubt(answer: Outcome | _Retry) -> Outcome | _Retry:
+    """A broker that has the batch already says so; it refuses one that does not follow."""
+    if isinstance(answer, Unknown) and answer.error not in _REFUSED_BY_NUMBER:
+        return _Retry(answer.error, answer.message, is_in_doubt=True)
+    return answer
+
+
+def _with_doubt(outcome: Outcome, is_in_doubt: bool) -> Outcome:
+    """A refusal speaks of its own attempt: an earlier one may have been written all the same."""
+    if is_in_doubt and isinstance(outcome, Refused):
+        return Unknown(outcome.error, outcome.message)
+    return outcome
 
 
 def _base64(data: bytes | None) -> str | None:

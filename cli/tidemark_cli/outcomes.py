@@ -1,7 +1,8 @@
 """What became of records that were sent: the three outcomes that an honest client tells apart.
 
 `Refused` is a promise: none of these records is in any log, so sending them again cannot make a
-duplicate. `Unknown` says that they may or may not be there; nobody here ever sends those again.
+duplicate. `Unknown` says that they may or may not be there; only those of an idempotent
+producer are sent again.
 """
 
 from dataclasses import dataclass
@@ -38,6 +39,14 @@ Outcome = Acknowledged | Refused | Unknown
 class OutgoingRecord:
     value: bytes | None
     key: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    """Of one idempotent producer, from POST /producers; no two clients may share it."""
+
+    producer_id: int
+    producer_epoch: int
 
 
 @dataclass(frozen=True, slots=True)

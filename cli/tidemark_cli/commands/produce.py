@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tidemark_cli.client import ClientSettings, TidemarkClient
 from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, CommandFailed
+from tidemark_cli.idempotence import IdempotentProducer
 from tidemark_cli.key_placement import partition_of_key
 from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
 from tidemark_cli.outcomes import Acknowledged, Outcome, OutgoingRecord
@@ -34,13 +35,16 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         key = None if arguments.key is None else arguments.key.encode()
         values = iter(arguments.values) if arguments.values else _lines()
         turn = 0
+        producers: dict[int, IdempotentProducer] = {}
         while (value := await asyncio.to_thread(next, values, None)) is not None:
             partition = arguments.partition
             if partition is None:
                 partition = turn % count if key is None else partition_of_key(key, count)
             turn += 1
             record = OutgoingRecord(value.encode(errors="surrogateescape"), key)
-            outcome = await client.produce(arguments.topic, partition, [record])
+            if partition not in producers:
+                producers[partition] = IdempotentProducer(client, arguments.topic, partition)
+            outcome = await producers[partition].produce([record])
             failures += not isinstance(outcome, Acknowledged)
             _report(output, arguments.topic, partition, outcome)
     return EXIT_FAILED if failures else EXIT_OK

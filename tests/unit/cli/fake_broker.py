@@ -27,6 +27,9 @@ class FakeCluster:
     nearest: dict[str, int] = field(default_factory=dict)  # rack -> broker that its readers go to
     read_at: list[int] = field(default_factory=list)
     replica_bytes: dict[tuple[int, int], str] = field(default_factory=dict)
+    next_producer_id: int = 4000
+    # (partition, producer id) -> epoch, next sequence, and the offset of each batch of that epoch
+    producers: dict[tuple[int, int], tuple[int, int, dict[int, int]]] = field(default_factory=dict)
     servers: list[TestServer] = field(default_factory=list)
     urls: list[str] = field(default_factory=list)  # also of those that were killed
 
@@ -125,6 +128,7 @@ class FakeCluster:
 
         app = web.Application()
         app.router.add_get("/brokers", brokers)
+        app.router.add_post("/producers", self._init_producer)
         app.router.add_get("/topics", topics)
         app.router.add_get("/topics/{topic}", topic)
         app.router.add_post(partition_path, at_leader(produce))
@@ -136,9 +140,50 @@ class FakeCluster:
     def append(self, partition: int, body: dict[str, Any]) -> web.Response:
         log = self.logs[partition]
         offset = len(log)
+        if "producer_id" in body:
+            found = self._judge(partition, body, offset)
+            if not isinstance(found, int):
+                return found
+            if found < offset:
+                return web.json_response({"offsets": [{"partition": partition, "offset": found}]})
         log += [base64.b64decode(record["value"]) for record in body["records"]]
         offsets = [{"partition": partition, "offset": offset + n} for n in range(len(log) - offset)]
         return web.json_response({"offsets": offsets})
+
+    def _judge(self, partition: int, body: dict[str, Any], end: int) -> int | web.Response:
+        """The offset of the batch, old or new, or why not."""
+        key = (partition, body["producer_id"])
+        epoch, sequence = body["producer_epoch"], body["base_sequence"]
+        known_epoch, expected, offsets = self.producers.get(key, (-1, 0, {}))
+        if epoch > known_epoch:
+            expected, offsets = 0, {}
+            if known_epoch < 0 and sequence:
+                return problem(409, "UNKNOWN_PRODUCER_ID", outcome="not_written")
+        if epoch < known_epoch:
+            return problem(409, "INVALID_PRODUCER_EPOCH", outcome="unknown")
+        if sequence in offsets:
+            return offsets[sequence]
+        if sequence != expected:
+            return problem(409, "OUT_OF_ORDER_SEQUENCE_NUMBER", outcome="unknown")
+        offsets[sequence] = end
+        self.producers[key] = (epoch, sequence + len(body["records"]), offsets)
+        return end
+
+    async def _init_producer(self, request: web.Request) -> web.StreamResponse:
+        if await request.read():
+            known = await request.json()
+            return web.json_response(known | {"producer_epoch": known["producer_epoch"] + 1})
+        self.next_producer_id += 1
+        return web.json_response({"producer_id": self.next_producer_id, "producer_epoch": 0})
+
+    def append_and_hang_up(self) -> Answer:
+        """Written, and the answer is lost."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            self.append(int(request.match_info["partition"]), await request.json())
+            return await hang_up(request)
+
+        return answer
 
     async def _records(self, request: web.Request) -> web.StreamResponse:
         partition = int(request.match_info["partition"])
