@@ -16,6 +16,7 @@ from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.controller.in_sync_replicas import judged
 from tidemark_operator.controller.pool_controller import PoolController
+from tidemark_operator.controller.reassignment import is_moving
 from tidemark_operator.controller.slice_store import PutOff
 from tidemark_operator.controller.slices import PartitionSlice
 
@@ -39,6 +40,8 @@ async def alter_partition(
         )
         for judged_slice in await asyncio.gather(*judgements):
             answers.extend(judged_slice)
+        if any(answer.state is not None and is_moving(answer.state) for answer in answers):
+            await pool.settle()  # it may have been the last one that a move waited for
     return AlterPartitionResponse(
         ErrorCode.NONE,
         controller_epoch=pool.state.controller_epoch,

@@ -178,6 +178,8 @@ def _partition_json(state: PartitionState) -> dict[str, object]:
     return {
         "partition": state.partition,
         "replicas": state.replicas,
+        "adding": state.adding_replicas,
+        "removing": state.removing_replicas,
         "leader": state.leader,
         "leaderBrokerEpoch": state.leader_broker_epoch,
         "leaderEpoch": state.leader_epoch,

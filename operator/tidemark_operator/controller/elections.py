@@ -26,7 +26,9 @@ from tidemark_operator.controller.partition_change import (
     NOBODY,
     Leadership,
     changed,
+    raised,
 )
+from tidemark_operator.controller.reassignment import completed, may_complete
 from tidemark_operator.controller.recoveries import Recovery
 from tidemark_operator.controller.standing import Replica, Standings
 
@@ -78,7 +80,12 @@ def settled(
     evidence: Evidence = NO_EVIDENCE,
 ) -> Election:
     """The same partition value when there is nothing to do."""
-    election = _settled(topic, partition, standings, leader_counts, evidence)
+    in_sync = _remaining_in_sync(topic, partition, standings)
+    is_completed = may_grant(evidence) and may_complete(partition, in_sync)
+    before = completed(partition) if is_completed else partition
+    election = _settled(topic, before, standings, leader_counts, evidence)
+    if is_completed and election.partition.partition_epoch == partition.partition_epoch:
+        election = Election(raised(election.partition), election.recovery)
     leader_counts.note(partition, election.partition)
     return election
 
@@ -97,7 +104,8 @@ def _settled(
     if may_grant(evidence):
         candidates = [m for m in in_sync if standings.is_active(m.broker_id, replica)]
         if candidates:
-            leader = _preferred(candidates, partition, standings, leader_counts)
+            staying = [m for m in candidates if m.broker_id not in partition.removing_replicas]
+            leader = _preferred(staying or candidates, partition, standings, leader_counts)
             return Election(_granted(topic, partition, standings, leader, in_sync))
         candidates = [] if in_sync else _active_eligible(partition, standings, replica)
         if candidates:

@@ -29,9 +29,10 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import TopicState
 
-from tidemark_operator.controller import loading, producer_ids, topics
+from tidemark_operator.controller import loading, moves, producer_ids, topics
 from tidemark_operator.controller.alter_partition import alter_partition
 from tidemark_operator.controller.last_resorts import Choice
+from tidemark_operator.controller.moves import Targets
 from tidemark_operator.controller.pool_heartbeats import PoolEnvironment, PoolHeartbeats
 from tidemark_operator.controller.probe import ProbeVerdict
 from tidemark_operator.controller.settings import ControllerSettings
@@ -356,6 +357,12 @@ class ControllerService:
         """`assignments` of the new partitions only. Raises TopicUnknown, NoLiveReplica."""
         decisions = self._pool(pool, self._check_leading()).decisions
         await self._decide_for_reconciler(topics.add_partitions(decisions, topic_id, assignments))
+
+    async def reassign(self, pool: str, topic_id: TopicId, targets: Targets) -> None:
+        """Begins moves of partitions to other brokers, or turns them back. Idempotent. Raises
+        CannotReassign."""
+        decisions = self._pool(pool, self._check_leading()).decisions
+        await self._decide_for_reconciler(moves.reassign(decisions, topic_id, targets))
 
     async def delete_topic(self, pool: str, topic_id: TopicId, *, retain: bool) -> None:
         """Brokers stop serving it; slices are deleted, or kept marked retained. Idempotent."""

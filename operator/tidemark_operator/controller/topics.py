@@ -263,7 +263,11 @@ async def _adopt(
 
 def _updating(pool: PoolController, topic: TopicState, deletion_policy: str | None) -> Decide:
     def decide(stored: PartitionSlice) -> PartitionSlice:
-        wanted = replace(stored.topic, config=dict(topic.config))
+        wanted = replace(
+            stored.topic,
+            config=dict(topic.config),
+            replication_factor=topic.replication_factor,
+        )
         policy = deletion_policy or stored.deletion_policy
         if wanted == stored.topic and policy == stored.deletion_policy:
             return stored

@@ -41,6 +41,8 @@ def partition(
     leader: str | None = None,
     eligible: str = "",
     replicas: tuple[int, ...] = (0, 1, 2),
+    adding: tuple[int, ...] = (),
+    removing: tuple[int, ...] = (),
     min_insync: int = 2,
     leader_epoch: int = 5,
     partition_epoch: int = 9,
@@ -56,6 +58,8 @@ def partition(
         eligible_leaders=members(eligible),
         partition_epoch=PartitionEpoch(partition_epoch),
         min_insync_replicas=min_insync,
+        adding_replicas=tuple(BrokerId(i) for i in adding),
+        removing_replicas=tuple(BrokerId(i) for i in removing),
     )
 
 

@@ -1,0 +1,57 @@
+"""Taking up and finishing moves of partitions between brokers (shell)."""
+
+from collections.abc import Mapping
+
+from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.partition_state import PartitionState
+
+from tidemark_operator.controller.broker_record import BrokerLifeState
+from tidemark_operator.controller.pool_controller import PoolController
+from tidemark_operator.controller.reassignment import CannotReassign, obstacle, reassigned
+from tidemark_operator.controller.slices import PartitionSlice
+
+Targets = Mapping[int, tuple[BrokerId, ...]]  # by partition
+
+
+async def reassign(pool: PoolController, topic_id: TopicId, targets: Targets) -> None:
+    """All of them, or CannotReassign before anything is written. Idempotent."""
+    async with pool.lock:
+        slices = pool.state.topic_slices(topic_id)
+        known = {state.partition: state for value in slices for state in value.partitions}
+        for number, target in sorted(targets.items()):
+            _check(pool, known.get(number), number, target)
+        for value in slices:
+            if not targets.keys().isdisjoint(value.numbers):
+                await pool.slice_store.change(value, lambda stored: _begun(pool, stored, targets))
+        await pool.settle()  # what is complete already completes
+
+
+def _check(
+    pool: PoolController, state: PartitionState | None, number: int, target: tuple[BrokerId, ...]
+) -> None:
+    if state is None:
+        raise CannotReassign(f"partition {number}: there is none of that number that can be read")
+    problem = obstacle(state, target)
+    gone = [b for b in target if not _is_known(pool, b)]
+    if gone:
+        problem = f"brokers {gone} are not registered: start them first"
+    if problem:
+        raise CannotReassign(f"partition {number}: {problem}")
+
+
+def _is_known(pool: PoolController, broker_id: BrokerId) -> bool:
+    record = pool.state.brokers.get(broker_id)
+    return record is not None and record.state is not BrokerLifeState.GONE
+
+
+def _begun(pool: PoolController, stored: PartitionSlice, targets: Targets) -> PartitionSlice:
+    standings = pool.state.standings()
+
+    def begun(state: PartitionState) -> PartitionState:
+        target = targets.get(state.partition)
+        # What is stored may have changed since it was checked: then the next pass looks again.
+        if target is None or obstacle(state, target):
+            return state
+        return reassigned(stored.topic, state, standings, target)
+
+    return stored.with_partitions(tuple(begun(state) for state in stored.partitions))
