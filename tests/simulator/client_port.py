@@ -70,8 +70,19 @@ class OffsetsAnswer(msgspec.Struct, frozen=True, tag="offsets-answer"):
     high_watermark: int
 
 
-Question = Metadata | Produce | Fetch | Offsets
-Reply = MetadataAnswer | ProduceAnswer | FetchAnswer | OffsetsAnswer
+class InitProducer(msgspec.Struct, frozen=True, tag="init-producer"):
+    producer_id: int  # -1: a new one; else its next epoch is wanted
+    producer_epoch: int
+
+
+class InitProducerAnswer(msgspec.Struct, frozen=True, tag="init-producer-answer"):
+    error: int
+    producer_id: int
+    producer_epoch: int
+
+
+Question = Metadata | Produce | Fetch | Offsets | InitProducer
+Reply = MetadataAnswer | ProduceAnswer | FetchAnswer | OffsetsAnswer | InitProducerAnswer
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True):
@@ -166,6 +177,7 @@ class _Connection(asyncio.Protocol):
         self._frames = Frames()
         self._transport: asyncio.Transport | None = None
         self._cancels: dict[int, Callable[[], None]] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -176,6 +188,8 @@ class _Connection(asyncio.Protocol):
         for cancel in self._cancels.values():
             cancel()
         self._cancels.clear()
+        for task in tuple(self._tasks):
+            task.cancel()
 
     def data_received(self, data: bytes) -> None:
         for frame in self._frames.feed(data):
@@ -189,6 +203,12 @@ class _Connection(asyncio.Protocol):
                     self._fetch(asked.number, asked.question)
                 case Offsets():
                     self._reply(asked.number, self._offsets(asked.question))
+                case InitProducer():
+                    task = asyncio.get_running_loop().create_task(
+                        self._init_producer(asked.number, asked.question)
+                    )
+                    self._tasks[task] = None
+                    task.add_done_callback(lambda done: self._tasks.pop(done))
 
     def _reply(self, number: int, reply: Reply) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -220,6 +240,13 @@ class _Connection(asyncio.Protocol):
     def _offsets(self, question: Offsets) -> OffsetsAnswer:
         found = self._partitions.offsets(question.topic, question.partition)
         return OffsetsAnswer(int(found.error), found.log_start_offset, found.high_watermark)
+
+    async def _init_producer(self, number: int, question: InitProducer) -> None:
+        found = await self._partitions.init_producer_id(
+            question.producer_id, question.producer_epoch
+        )
+        answer = InitProducerAnswer(int(found.error), found.producer_id, found.producer_epoch)
+        self._reply(number, answer)
 
     def _produce(self, number: int, question: Produce) -> None:
         has_returned = False

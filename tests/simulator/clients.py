@@ -58,6 +58,7 @@ class Surroundings:
     brokers: tuple[int, ...]
     address_of: Callable[[int], tuple[str, int]]  # (host, client port) as the API server has it
     now_us: Callable[[], int]
+    wall_ms: Callable[[], int]
     record: Callable[[Operation], None]
     next_value: Callable[[], int]
     is_over: Callable[[], bool]
@@ -200,7 +201,7 @@ class Producer:
         values = tuple(around.next_value() for _ in range(count))
         batch = build_batch(
             [NewRecord(None, b"%d" % value) for value in values],
-            timestamp_ms=around.now_us() // 1000,
+            timestamp_ms=around.wall_ms(),
         )
         invoked_us = around.now_us()
         outcome, base_offset, topic_id = await self._outcome(batch)

@@ -7,7 +7,7 @@ unclean election or one by the longest log nothing is known from the new leader'
 
 from bisect import bisect_left, bisect_right
 
-from tidemark_broker.storage.record_batch import CRC_START, BatchHeader
+from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, read_header
 
 from tests.simulator.violations import Violation
 
@@ -45,7 +45,7 @@ class CommittedLog:
 
     def compare(self, header: BatchHeader, batch: bytes, who: str) -> None:
         """Raises Violation unless this is what was committed there."""
-        if self.is_suspended(header.next_offset - 1):
+        if self.is_suspended(header.next_offset - 1) or header.base_offset >= self.end_offset:
             return
         known = self.batch_at(header.base_offset)
         if known is None:
@@ -68,9 +68,15 @@ class CommittedLog:
             return self._batches[index]
         return None
 
-    def acknowledge(self, base_offset: int, end_offset: int, sent: bytes, who: str) -> None:
-        """acks=all said so for a batch whose bytes, apart from those a leader writes, are these."""
+    def acknowledge(
+        self, base_offset: int, sent: bytes, who: str, *, is_readable: bool = True
+    ) -> None:
+        """acks=all said so for a batch whose bytes, apart from those a leader writes, are these.
+        `is_readable` False: the judge could not read all that is committed there."""
+        end_offset = base_offset + read_header(sent).last_offset_delta + 1
         if self.is_suspended(end_offset - 1):
+            return
+        if not is_readable and end_offset > self.end_offset:
             return
         if end_offset > self.end_offset:
             raise Violation(

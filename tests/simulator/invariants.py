@@ -6,7 +6,6 @@ the client ports at the instant it is said. It also counts what happened, for th
 """
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from tidemark_broker.replication.leader import PartitionLeader
@@ -32,33 +31,15 @@ EVENTS_BETWEEN_FULL_CHECKS = 100
 TopicPartition = tuple[TopicId, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Acknowledged:
-    who: str
-    key: TopicPartition
-    base_offset: int
-    batch: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    who: str
-    key: TopicPartition
-    data: bytes
-    high_watermark: int
-
-
 class Invariants:
     def __init__(self, world: WatchedWorld) -> None:
         self.coverage: Counter[str] = Counter()
         self._world = world
         self._committed: dict[TopicPartition, CommittedLog] = {}
-        self._audits: dict[int, dict[int, ReplicaAudit]] = {}  # process -> id(replica) -> audit
+        self._audits: dict[HostedReplica, ReplicaAudit] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}  # I11: epoch -> process
         self._controller_epochs: dict[int, int] = {}
         self._broker_epochs: dict[int, int] = {}
-        self._acknowledged: list[_Acknowledged] = []
-        self._shown: list[_Shown] = []
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
         self._judge = SliceJudge(world.is_lost)
         self._slices: dict[str, PartitionSlice] = {}
@@ -69,7 +50,7 @@ class Invariants:
         self._awaited_grants: dict[tuple[TopicPartition, int], None] = {}
         self.deleted: dict[str, None] = {}  # partitions of topics that are gone
 
-    # ---- told by client ports, within an event
+    # ---- told by client ports, within an event: the process may not outlive it
 
     def on_acknowledged(self, broker: Any, request: Produce, base_offset: int) -> None:
         replica = _replica_of(broker, request.topic, request.partition)
@@ -79,33 +60,66 @@ class Invariants:
             self.coverage[f"acknowledged, acks={request.acks}"] += 1
             return
         self.coverage["acknowledged, acks=all"] += 1
-        key = (replica.topic_id, replica.partition)
-        who = f"broker {broker.settings.broker_id}"
-        if replica.leader is not None:
-            self._check_enough_in_sync(who, replica, replica.leader)
-        self._acknowledged.append(_Acknowledged(who, key, base_offset, request.batch))
+        try:
+            if replica.leader is not None:
+                self._check_enough_in_sync(broker, replica, replica.leader)
+            audit = self._audit_of(broker, replica)
+            audit.look()
+            audit.committed.acknowledge(
+                base_offset, request.batch, audit.who, is_readable=audit.is_readable
+            )
+        except Violation as found:
+            self._said_wrongly = self._said_wrongly or found
 
     def _check_enough_in_sync(
-        self, who: str, replica: HostedReplica, leader: PartitionLeader
+        self, broker: Any, replica: HostedReplica, leader: PartitionLeader
     ) -> None:
         in_sync, needed = leader.state.in_sync_replicas, leader.state.min_insync_replicas
         if len(in_sync) < needed and not leader.settings.commits_by_isr_alone:
-            self._said_wrongly = self._said_wrongly or Violation(
+            raise Violation(
                 "I9",
-                f"{who} acknowledged in {replica.topic}-{replica.partition} with ISR {in_sync},"
-                f" min ISR {needed}",
+                f"broker {broker.settings.broker_id} acknowledged in {replica.topic}-"
+                f"{replica.partition} with ISR {in_sync}, min ISR {needed}",
             )
 
     def on_shown(self, broker: Any, request: Fetch, result: FetchResult) -> None:
-        if result.error is not ErrorCode.NONE or not result.data:
-            return
         replica = _replica_of(broker, request.topic, request.partition)
-        if replica is not None:
-            role = "leader" if replica.leader is not None else "follower"
-            self.coverage[f"read from {role}"] += 1
-            who = f"broker {broker.settings.broker_id} ({role})"
-            key = (replica.topic_id, replica.partition)
-            self._shown.append(_Shown(who, key, bytes(result.data), result.high_watermark))
+        if result.error is not ErrorCode.NONE or not result.data or replica is None:
+            return
+        role = "leader" if replica.leader is not None else "follower"
+        self.coverage[f"read from {role}"] += 1
+        try:
+            audit = self._audit_of(broker, replica)
+            audit.look()
+            self._check_shown(audit, bytes(result.data), result.high_watermark)
+        except Violation as found:
+            self._said_wrongly = self._said_wrongly or found
+
+    def _check_shown(self, audit: ReplicaAudit, data: bytes, high_watermark: int) -> None:
+        """I7: what a reader is shown was committed, and is what everybody is shown there."""
+        committed = audit.committed
+        position = 0
+        while position < len(data):
+            header = read_header(data, position)
+            batch = data[position : position + header.size_bytes]
+            position += header.size_bytes
+            if committed.is_suspended(header.last_offset) or is_damaged(header, batch):
+                continue
+            if not audit.is_readable and header.next_offset > committed.end_offset:
+                continue
+            known = committed.batch_at(header.base_offset)
+            if known is None or header.next_offset > high_watermark:
+                raise Violation(
+                    "I7",
+                    f"{audit.who} showed offset {header.base_offset} at watermark"
+                    f" {high_watermark}; committed ends at {committed.end_offset}",
+                )
+            if known[CRC_START:] != batch[CRC_START:]:
+                raise Violation(
+                    "I7",
+                    f"{audit.who} showed another record at offset {header.base_offset} than was"
+                    " committed there",
+                )
 
     # ---- after each event
 
@@ -117,8 +131,6 @@ class Invariants:
         self._look_at_store()
         for broker in self._world.touched_brokers():
             self._look_at_broker(broker)
-        if self._acknowledged or self._shown:
-            self._settle_what_was_said()
         if self._events % EVENTS_BETWEEN_FULL_CHECKS == 0:
             self.check_everything()
 
@@ -195,22 +207,22 @@ class Invariants:
 
     def _look_at_broker(self, broker: LiveBroker) -> None:
         self._check_epochs_of(broker)
-        audits = self._audits.setdefault(broker.process, {})
         for replica in broker.partitions.replicas:
-            audit = audits.get(id(replica))
-            if audit is None or audit.replica is not replica:
-                audit = self._new_audit(broker, replica)
-                audits[id(replica)] = audit
+            audit = self._audit_of(broker.broker, replica)
             has_changed = audit.look()
             if replica.leader is not None and has_changed:
                 self._look_at_leader(broker, replica, audit)
 
-    def _new_audit(self, broker: LiveBroker, replica: HostedReplica) -> ReplicaAudit:
-        key = (replica.topic_id, replica.partition)
-        name = f"{replica.topic}-{replica.partition}"
-        self._names.setdefault(key, name)
-        who = f"broker {broker.broker_id} (process {broker.process}) {name}"
-        return ReplicaAudit(who, replica, self._committed_of(key), self._world)
+    def _audit_of(self, broker: Any, replica: HostedReplica) -> ReplicaAudit:
+        audit = self._audits.get(replica)
+        if audit is None:
+            key = (replica.topic_id, replica.partition)
+            name = f"{replica.topic}-{replica.partition}"
+            self._names.setdefault(key, name)
+            who = f"broker {broker.settings.broker_id} ({broker.incarnation[:4]}) {name}"
+            audit = ReplicaAudit(who, replica, self._committed_of(key), self._world)
+            self._audits[replica] = audit
+        return audit
 
     def _check_epochs_of(self, broker: LiveBroker) -> None:
         metadata = broker.partitions.metadata
@@ -306,8 +318,8 @@ class Invariants:
         if broker.partitions.broker_epoch < member.broker_epoch:
             return  # not registered yet: what the entry proves is being judged
         replica = broker.partitions.hosted(*key)
-        audit = None if replica is None else self._audits.get(broker.process, {}).get(id(replica))
-        if audit is None or audit.replica is not replica:
+        audit = None if replica is None else self._audits.get(replica)
+        if audit is None:
             return
         kind = "in the ISR" if member in state.in_sync_replicas else "eligible"
         if self._world.is_lost(*key, member):
@@ -324,41 +336,6 @@ class Invariants:
             if other != broker.process:
                 raise Violation(
                     "I17", f"{volume} is open in processes {other} and {broker.process}"
-                )
-
-    # ---- what was said
-
-    def _settle_what_was_said(self) -> None:
-        for said in self._acknowledged:
-            end = said.base_offset + read_header(said.batch).last_offset_delta + 1
-            self._committed_of(said.key).acknowledge(said.base_offset, end, said.batch, said.who)
-        self._acknowledged.clear()
-        for shown in self._shown:
-            self._check_shown(shown)
-        self._shown.clear()
-
-    def _check_shown(self, shown: _Shown) -> None:
-        """I7: what a reader is shown was committed, and is what everybody is shown there."""
-        committed = self._committed_of(shown.key)
-        position = 0
-        while position < len(shown.data):
-            header = read_header(shown.data, position)
-            batch = shown.data[position : position + header.size_bytes]
-            position += header.size_bytes
-            if committed.is_suspended(header.last_offset) or is_damaged(header, batch):
-                continue
-            known = committed.batch_at(header.base_offset)
-            if known is None or header.next_offset > shown.high_watermark:
-                raise Violation(
-                    "I7",
-                    f"{self._names[shown.key]}: {shown.who} showed offset {header.base_offset} at"
-                    f" watermark {shown.high_watermark}; committed ends at {committed.end_offset}",
-                )
-            if known[CRC_START:] != batch[CRC_START:]:
-                raise Violation(
-                    "I7",
-                    f"{self._names[shown.key]}: {shown.who} showed another record at offset"
-                    f" {header.base_offset} than was committed there",
                 )
 
     def _committed_of(self, key: TopicPartition) -> CommittedLog:

@@ -36,6 +36,9 @@ class Mutant:
     name: str  # what is no longer done
     rule: str  # the guard of invariants.md, or the rule of safety.md
     patches: tuple[Patch, ...]
+    # Where the simulated faults cannot reach the guard: why, and the test that notices instead.
+    why_not_seen: str = ""
+    test: str = ""
 
 
 def always(value: object) -> Weaken:

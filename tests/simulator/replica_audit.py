@@ -25,6 +25,9 @@ class Files(Protocol):
     @property
     def has_flipped_bits(self) -> bool: ...
 
+    @property
+    def has_retention(self) -> bool: ...
+
 
 def is_damaged(header: BatchHeader, batch: bytes) -> bool:
     return crc32c(batch[CRC_START:]) != header.crc
@@ -98,6 +101,10 @@ class ReplicaAudit:
                 f"{self.who}: log start {log.log_start_offset}, high watermark {high_watermark},"
                 f" log end {log.log_end_offset}",
             )
+        if log.log_start_offset > 0 and not self._files.has_retention:
+            raise Violation(
+                "I6", f"{self.who}: the log starts at {log.log_start_offset}, nothing asked for it"
+            )
         if high_watermark < self._high_watermark and self.committed.suspended_from is None:
             raise Violation(
                 "I2",
@@ -119,7 +126,7 @@ class ReplicaAudit:
     def _is_prefix(self) -> bool:
         """The log only grew since the last look: our last batch is where it was."""
         segments = self.replica.log._segments
-        if segments[0].base_offset != self._first_offset or self._is_cut_short:
+        if segments[0].base_offset != self._first_offset:
             return False
         if not self._batches:
             return True
@@ -130,6 +137,8 @@ class ReplicaAudit:
             return True
         if segment.size_bytes < self._position:
             return False
+        if self._files.has_flipped_bits:
+            return True  # as far as can be told
         begin = self._position - len(last)
         return self._files.segment_bytes(segment)[begin : self._position] == last
 
@@ -204,6 +213,11 @@ class ReplicaAudit:
             if batch.is_intact:
                 self.committed.take(batch.header, batch.data, self.who)
             self._taken += 1
+
+    @property
+    def is_readable(self) -> bool:
+        """False: a flipped bit keeps the judge from reading on in this log."""
+        return not self._is_cut_short
 
     def check_holds_acknowledged(self, why: str) -> None:
         """I6: it must hold all that was acknowledged, as `why` says."""

@@ -16,8 +16,10 @@ from tidemark_cli.history import Kind, Operation, judge
 
 from tests.simulator.client_port import Fetch, Produce, serve_clients
 from tests.simulator.clients import Consumer, ConsumerPlan, Producer, ProducerPlan, Surroundings
+from tests.simulator.clock import EPOCH_US
 from tests.simulator.fault_plan import PlanShape, draw_plan
 from tests.simulator.faults import Fault, heal, schedule
+from tests.simulator.idempotent_client import IdempotentProducer
 from tests.simulator.invariants import Invariants
 from tests.simulator.promises import Bounds, Promises
 from tests.simulator.violations import Violation
@@ -64,6 +66,7 @@ class Shape:
     flush: str
     replica_lag_max_ms: int
     acks: tuple[int, ...]
+    idempotent: tuple[bool, ...]
 
     @staticmethod
     def of(seed: int) -> "Shape":
@@ -75,6 +78,7 @@ class Shape:
             flush=chance.choice(("Os", "Os", "Os", "Always")),
             replica_lag_max_ms=chance.choice((500, 1500, 1500, 5000)),
             acks=(-1, -1, chance.choice((-1, 0, 1))),
+            idempotent=(chance.random() < 0.5, chance.random() < 0.5, False),
         )
 
 
@@ -248,6 +252,7 @@ class Run:
             brokers=tuple(self.world.brokers),
             address_of=lambda broker: (self.world.brokers[broker].host, CLIENT_PORT),
             now_us=lambda: self.world.now_us,
+            wall_ms=lambda: (EPOCH_US + self.world.now_us) // 1000,
             record=self.history.append,
             next_value=self._next_value,
             is_over=lambda: self._is_over,
@@ -264,16 +269,17 @@ class Run:
     def _clients(self) -> Iterator[tuple[str, Any]]:
         chance = self.world.random
         around = self._around()
-        for number, kind in enumerate(self.shape.acks):
+        for number, acks in enumerate(self.shape.acks):
             plan = ProducerPlan(
                 name=f"producer-{number}",
                 topic="orders",
                 partition=number % 2,
-                acks=kind,
+                acks=acks,
                 pause_ms=chance.choice((30, 80, 150)),
                 timeout_ms=chance.choice((500, 1500, 3000)),
             )
-            yield plan.name, Producer(plan, around, chance).run
+            kind = IdempotentProducer if self.shape.idempotent[number] else Producer
+            yield plan.name, kind(plan, around, chance).run
         plan = ConsumerPlan("consumer-0", "orders", (0, 1), 100, follower_share=0.3)
         yield plan.name, Consumer(plan, around, chance).run
 

@@ -181,6 +181,12 @@ class WatchedWorld:
     def has_flipped_bits(self) -> bool:
         return self.world.coverage["fault flip_bit"] > 0
 
+    @property
+    def has_retention(self) -> bool:
+        """Some topic asks for records to go while a run lasts."""
+        names = ("retention.ms", "retention.bytes")
+        return any(name in wish.config for wish in self.world.topics for name in names)
+
     @staticmethod
     def segment_bytes(segment: Segment) -> bytearray:
         """What processes would read of the file, without reading it."""

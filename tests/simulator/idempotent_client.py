@@ -1,0 +1,149 @@
+"""An idempotent producer as Kafka has them: several batches in flight, each sent until it is in.
+
+Every batch carries (producer id, epoch, sequence) and is sent again, unchanged, as long as its
+outcome is unknown. When one is given up, the rest is waited for and the epoch is bumped (KIP-360),
+so that what may still arrive of it cannot be taken for something else.
+"""
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from tidemark_broker.storage.record_batch import NewRecord, build_batch
+from tidemark_cli.history import Kind, Operation, Outcome
+from tidemark_protocol.error_codes import ErrorCode
+
+from tests.simulator.client_port import (
+    InitProducer,
+    InitProducerAnswer,
+    Produce,
+    ProduceAnswer,
+)
+from tests.simulator.clients import (
+    PAUSE_SECONDS,
+    Links,
+    NoAnswer,
+    NotSent,
+    ProducerPlan,
+    Surroundings,
+    history_name,
+)
+
+MAX_IN_FLIGHT = 4
+GIVE_UP_SECONDS = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    outcome: Outcome
+    base_offset: int = -1
+    topic_id: str = ""
+
+
+class IdempotentProducer:
+    def __init__(self, plan: ProducerPlan, around: Surroundings, chance: random.Random) -> None:
+        self._plan = plan
+        self._around = around
+        self._chance = chance
+        self._links = Links(around, chance)
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._sequence = 0
+        self._in_flight: dict[asyncio.Task[None], None] = {}
+        self._has_given_up = True  # also before the first id
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        mean_seconds = self._plan.pause_ms / 1000
+        while not self._around.is_over():
+            if self._has_given_up:
+                await self._all_ended()
+                await self._begin_epoch()
+            elif len(self._in_flight) < MAX_IN_FLIGHT:
+                task = loop.create_task(self._send(*self._next_batch()))
+                self._in_flight[task] = None
+                task.add_done_callback(lambda done: self._in_flight.pop(done))
+            await asyncio.sleep(self._chance.expovariate(1 / mean_seconds))
+
+    async def _all_ended(self) -> None:
+        while self._in_flight:
+            await asyncio.wait(tuple(self._in_flight))
+
+    async def _begin_epoch(self) -> None:
+        """Of whichever broker answers; asked again until one does."""
+        question = InitProducer(self._producer_id, self._producer_epoch)
+        broker = self._chance.choice(self._around.brokers)
+        try:
+            connection = await self._links.to(broker)
+            reply = await connection.ask(question, timeout_ms=2000)
+        except (NotSent, NoAnswer):
+            self._links.drop(broker)
+            return
+        assert isinstance(reply, InitProducerAnswer)
+        if reply.error == ErrorCode.NONE:
+            self._producer_id, self._producer_epoch = reply.producer_id, reply.producer_epoch
+            self._sequence = 0
+            self._has_given_up = False
+
+    def _next_batch(self) -> tuple[tuple[int, ...], bytes]:
+        count = self._chance.randint(1, self._plan.max_records)
+        values = tuple(self._around.next_value() for _ in range(count))
+        batch = build_batch(
+            [NewRecord(None, b"%d" % value) for value in values],
+            timestamp_ms=self._around.wall_ms(),
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=self._sequence,
+        )
+        self._sequence += count
+        return values, batch
+
+    async def _send(self, values: tuple[int, ...], batch: bytes) -> None:
+        plan, around = self._plan, self._around
+        invoked_us = around.now_us()
+        ended = await self._until_known(batch)
+        if ended.outcome is not Outcome.OK:
+            self._has_given_up = True
+        is_told = ended.base_offset >= 0
+        around.record(
+            Operation(
+                process=plan.name,
+                kind=Kind.SEND,
+                outcome=ended.outcome,
+                partition=history_name(ended.topic_id, plan.partition),
+                values=values,
+                offsets=tuple(range(ended.base_offset, ended.base_offset + len(values)))
+                if is_told
+                else (),
+                invoked_us=invoked_us,
+                completed_us=around.now_us(),
+                acks=plan.acks,
+                is_idempotent=True,
+            )
+        )
+
+    async def _until_known(self, batch: bytes) -> _Ended:
+        plan = self._plan
+        question = Produce(plan.topic, plan.partition, plan.acks, plan.timeout_ms, batch)
+        give_up_us = self._around.now_us() + int(GIVE_UP_SECONDS * 1e6)
+        is_doubtful = False
+        while True:
+            broker = -1
+            try:
+                broker = await self._links.leader(plan.topic, plan.partition)
+                connection = await self._links.to(broker)
+                reply = await connection.ask(question, plan.timeout_ms + 500)
+            except NotSent:
+                pass
+            except NoAnswer:
+                self._links.drop(broker)
+                is_doubtful = True
+            else:
+                assert isinstance(reply, ProduceAnswer)
+                if reply.error == ErrorCode.NONE and reply.base_offset >= 0:
+                    return _Ended(Outcome.OK, reply.base_offset, reply.topic_id)
+                is_doubtful = is_doubtful or not reply.is_refused
+            self._links.forget_leader(plan.topic, plan.partition)
+            if self._around.now_us() >= give_up_us:
+                return _Ended(Outcome.INFO if is_doubtful else Outcome.FAIL)
+            await asyncio.sleep(PAUSE_SECONDS)
