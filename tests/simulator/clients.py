@@ -8,7 +8,7 @@ values are unique over the whole run.
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark_broker.storage.record_batch import (
     CorruptBatch,
@@ -59,6 +59,7 @@ class Surroundings:
     address_of: Callable[[int], tuple[str, int]]  # (host, client port) as the API server has it
     now_us: Callable[[], int]
     wall_ms: Callable[[], int]
+    began: Callable[[Operation], None]  # a send, with the outcome INFO
     record: Callable[[Operation], None]
     next_value: Callable[[], int]
     is_over: Callable[[], bool]
@@ -178,6 +179,36 @@ class ProducerPlan:
     pause_ms: int  # mean, between sends
     timeout_ms: int
     max_records: int = 3  # in one batch
+    is_idempotent: bool = False
+
+
+def send_of(plan: ProducerPlan, values: tuple[int, ...], now_us: int) -> Operation:
+    """As long as nothing is known of its outcome."""
+    return Operation(
+        process=plan.name,
+        kind=Kind.SEND,
+        outcome=Outcome.INFO,
+        partition=history_name("", plan.partition),
+        values=values,
+        offsets=(),
+        invoked_us=now_us,
+        completed_us=now_us,
+        acks=plan.acks,
+        is_idempotent=plan.is_idempotent,
+    )
+
+
+def ended(
+    send: Operation, outcome: Outcome, base_offset: int, topic_id: str, now_us: int
+) -> Operation:
+    end_offset = base_offset + len(send.values)
+    return replace(
+        send,
+        outcome=outcome,
+        partition=history_name(topic_id, int(send.partition.rpartition("/")[2])),
+        offsets=tuple(range(base_offset, end_offset)) if base_offset >= 0 else (),
+        completed_us=now_us,
+    )
 
 
 class Producer:
@@ -203,21 +234,10 @@ class Producer:
             [NewRecord(None, b"%d" % value) for value in values],
             timestamp_ms=around.wall_ms(),
         )
-        invoked_us = around.now_us()
+        send = send_of(plan, values, around.now_us())
+        around.began(send)
         outcome, base_offset, topic_id = await self._outcome(batch)
-        around.record(
-            Operation(
-                process=plan.name,
-                kind=Kind.SEND,
-                outcome=outcome,
-                partition=history_name(topic_id, plan.partition),
-                values=values,
-                offsets=tuple(range(base_offset, base_offset + count)) if base_offset >= 0 else (),
-                invoked_us=invoked_us,
-                completed_us=around.now_us(),
-                acks=plan.acks,
-            )
-        )
+        around.record(ended(send, outcome, base_offset, topic_id, around.now_us()))
 
     async def _outcome(self, batch: bytes) -> tuple[Outcome, int, str]:
         """Outcome, first offset (-1: not told), and the topic id ("": not told)."""

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 
 from tidemark_broker.storage.record_batch import NewRecord, build_batch
-from tidemark_cli.history import Kind, Operation, Outcome
+from tidemark_cli.history import Outcome
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.simulator.client_port import (
@@ -26,7 +26,8 @@ from tests.simulator.clients import (
     NotSent,
     ProducerPlan,
     Surroundings,
-    history_name,
+    ended,
+    send_of,
 )
 
 MAX_IN_FLIGHT = 4
@@ -99,27 +100,14 @@ class IdempotentProducer:
         return values, batch
 
     async def _send(self, values: tuple[int, ...], batch: bytes) -> None:
-        plan, around = self._plan, self._around
-        invoked_us = around.now_us()
-        ended = await self._until_known(batch)
-        if ended.outcome is not Outcome.OK:
+        around = self._around
+        send = send_of(self._plan, values, around.now_us())
+        around.began(send)
+        found = await self._until_known(batch)
+        if found.outcome is not Outcome.OK:
             self._has_given_up = True
-        is_told = ended.base_offset >= 0
         around.record(
-            Operation(
-                process=plan.name,
-                kind=Kind.SEND,
-                outcome=ended.outcome,
-                partition=history_name(ended.topic_id, plan.partition),
-                values=values,
-                offsets=tuple(range(ended.base_offset, ended.base_offset + len(values)))
-                if is_told
-                else (),
-                invoked_us=invoked_us,
-                completed_us=around.now_us(),
-                acks=plan.acks,
-                is_idempotent=True,
-            )
+            ended(send, found.outcome, found.base_offset, found.topic_id, around.now_us())
         )
 
     async def _until_known(self, batch: bytes) -> _Ended:

@@ -115,6 +115,7 @@ class Run:
         self.watched = WatchedWorld(self.world)
         self.invariants = self.ears.invariants = Invariants(self.watched)
         self.history: list[Operation] = []
+        self.open_sends: dict[tuple[int, ...], Operation] = {}  # whose outcome nobody knows yet
         self.on_event: Callable[[], None] | None = None
         self.events = 0
         self._began = time.process_time()
@@ -210,7 +211,9 @@ class Run:
                 raise Violation("L1", f"partition {partition} could not be read to its end")
 
     def _judge_history(self) -> None:
-        verdict = judge(_placed(self.history), self.invariants.suspensions())
+        verdict = judge(
+            _placed([*self.history, *self.open_sends.values()]), self.invariants.suspensions()
+        )
         for name, count in verdict.operations.items():
             self.invariants.coverage[f"client: {name}"] += count
         for anomaly in verdict.anomalies:
@@ -253,10 +256,19 @@ class Run:
             address_of=lambda broker: (self.world.brokers[broker].host, CLIENT_PORT),
             now_us=lambda: self.world.now_us,
             wall_ms=lambda: (EPOCH_US + self.world.now_us) // 1000,
-            record=self.history.append,
+            began=self._began_send,
+            record=self._record,
             next_value=self._next_value,
             is_over=lambda: self._is_over,
         )
+
+    def _began_send(self, send: Operation) -> None:
+        self.open_sends[send.values] = send
+
+    def _record(self, operation: Operation) -> None:
+        if operation.kind is Kind.SEND:
+            del self.open_sends[operation.values]
+        self.history.append(operation)
 
     def _next_value(self) -> int:
         self._values += 1
@@ -277,6 +289,7 @@ class Run:
                 acks=acks,
                 pause_ms=chance.choice((30, 80, 150)),
                 timeout_ms=chance.choice((500, 1500, 3000)),
+                is_idempotent=self.shape.idempotent[number],
             )
             kind = IdempotentProducer if self.shape.idempotent[number] else Producer
             yield plan.name, kind(plan, around, chance).run
