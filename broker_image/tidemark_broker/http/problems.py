@@ -86,6 +86,7 @@ KINDS: Mapping[ErrorCode, ProblemKind] = {
     ErrorCode.INVALID_REQUEST: ProblemKind(400, "Malformed request"),
     ErrorCode.INVALID_RECORD: ProblemKind(422, "Invalid record"),
     ErrorCode.INVALID_TIMESTAMP: ProblemKind(422, "Invalid timestamp"),
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: ProblemKind(422, "A codec that the topic cannot take"),
     ErrorCode.CORRUPT_MESSAGE: ProblemKind(500, "A record batch failed its check"),
     ErrorCode.KAFKA_STORAGE_ERROR: ProblemKind(500, "The log could not be used", Outcome.UNKNOWN),
     ErrorCode.NETWORK_EXCEPTION: ProblemKind(502, "The leader did not answer", Outcome.UNKNOWN),

@@ -15,6 +15,7 @@ from tidemark_broker.replication.producer_state import (
     judge_batch,
     malformed_producer,
 )
+from tidemark_broker.runtime.compacted_topics import compaction_refusal
 from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_failure
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
 from tidemark_broker.runtime.results import ProduceResult
@@ -71,6 +72,9 @@ class ProducePath:
         batches = _checked_batches(data, replica.max_batch_bytes)
         if isinstance(batches, ProduceResult):
             answer(done, batches)
+            return
+        if replica.log.settings.compacts and (refusal := compaction_refusal(batches)) is not None:
+            answer(done, refusal)
             return
         now_ms = self._clock()
         written = self._write_once(replica, batches, now_ms, done)

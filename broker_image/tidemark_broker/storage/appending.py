@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
+from tidemark_broker.storage.batch_rewriting import is_empty_run, run_from
 from tidemark_broker.storage.disk import Buffer
 from tidemark_broker.storage.errors import CorruptBatch, InvalidBatch, OffsetGap
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID, NotedBatch, noted_batch
-from tidemark_broker.storage.record_batch import LENGTH_END, PREFIX, Batch
+from tidemark_broker.storage.record_batch import LENGTH_END, PREFIX, Batch, read_header
 
 
 class PlacedBytes(NamedTuple):
@@ -64,6 +65,19 @@ def prepare_as_leader(
         placed.append(PlacedBytes(size_bytes, Offset(offset - 1), header.max_timestamp_ms))
         total_bytes += size_bytes
     return PreparedAppend(buffers, total_bytes, placed, (), producer_batches)
+
+
+def within_reach(
+    data: memoryview, batches: Sequence[Batch], log_end_offset: Offset
+) -> tuple[memoryview, Sequence[Batch]]:
+    """What a leader sent, without what this log has already of an empty run: compaction on the
+    leader may have joined offsets on both sides of this log's end."""
+    header, batch = batches[0]
+    if not (is_empty_run(header) and header.base_offset < log_end_offset <= header.last_offset):
+        return data, batches
+    run = run_from(header, log_end_offset)
+    joined = memoryview(run + bytes(data[len(batch) :]))
+    return joined, (Batch(read_header(run), joined[: len(run)]), *batches[1:])
 
 
 def prepare_as_follower(

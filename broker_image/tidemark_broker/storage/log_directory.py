@@ -226,6 +226,7 @@ class LogDirectory:
         recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
         high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         log_starts = self._read_offsets(checkpoints.LOG_STARTS)
+        cleaned_to = self._read_offsets(checkpoints.CLEANED_TO)
         is_clean = self._proofs.has_clean_stop
         for name in self._disk.list_names(self.path):
             match = _LOG_NAME.match(name)
@@ -250,6 +251,7 @@ class LogDirectory:
                 recovery_point=None if is_clean else recovery_points.get(at, Offset(0)),
                 log_start_offset=log_starts.get(at, Offset(0)),
             )
+            log.cleaned_to = min(cleaned_to.get(at, Offset(0)), log.log_end_offset)
             self.logs[topic_id, partition] = log
             high_watermark = max(high_watermarks.get(at, Offset(0)), log.log_start_offset)
             self.high_watermarks[topic_id, partition] = high_watermark
@@ -340,6 +342,7 @@ class LogDirectory:
             checkpoints.HIGH_WATERMARKS,
             checkpoints.RECOVERY_POINTS,
             checkpoints.LOG_STARTS,
+            checkpoints.CLEANED_TO,
         ):
             offsets = self._read_offsets(name)
             if offsets.pop((topic, partition), None) is not None:
@@ -417,11 +420,13 @@ class LogDirectory:
             logs = list(self.logs.values())
             recovery_points = {(log.topic, log.partition): log.recovery_point for log in logs}
             log_starts = {(log.topic, log.partition): log.log_start_offset for log in logs}
+            cleaned_to = {(log.topic, log.partition): log.cleaned_to for log in logs}
 
             def write() -> None:
                 for name, offsets in (
                     (checkpoints.RECOVERY_POINTS, recovery_points),
                     (checkpoints.LOG_STARTS, log_starts),
+                    (checkpoints.CLEANED_TO, cleaned_to),
                 ):
                     self._write(name, checkpoints.encode_offsets(offsets))
 

@@ -17,7 +17,9 @@ from tidemark_broker.storage.appending import (
     PreparedAppend,
     prepare_as_follower,
     prepare_as_leader,
+    within_reach,
 )
+from tidemark_broker.storage.compaction import CompactionPlan, Rewritten, plan_compaction
 from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.durability import Durability
 from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS, EpochCheckpoint
@@ -35,6 +37,7 @@ from tidemark_broker.storage.recovery import RecoveryReport, load_segments
 from tidemark_broker.storage.retention import retained_start
 from tidemark_broker.storage.segment import Segment
 from tidemark_broker.storage.settings import LogSettings
+from tidemark_broker.storage.swapping import Swaps
 from tidemark_broker.storage.timestamps import first_record_from
 
 __all__ = ["AppendedRange", "LogSettings", "PartitionLog"]
@@ -73,6 +76,8 @@ class PartitionLog:
         self._failure = ""
         self._is_removed = False
         self._reader = LogReader()
+        self.swaps = Swaps(disk, directory)
+        self.cleaned_to = _FIRST_OFFSET  # below it every record was compacted once
         try:
             self._load(recovery_point, log_start_offset)
         except OSError as error:
@@ -199,10 +204,11 @@ class PartitionLog:
         All or nothing. Raises CorruptBatch, OffsetGap (nothing written), DiskFull, StorageFailed.
         """
         self._ensure_writable()
-        batches = split_batches(data, max_batch_bytes=len(data))
+        batches: Sequence[Batch] = split_batches(data, max_batch_bytes=len(data))
         if not batches:
             return None
         first_offset = self.log_end_offset
+        data, batches = within_reach(data, batches, first_offset)
         epochs = self._checkpoint.epochs
         append = prepare_as_follower(
             data,
@@ -363,6 +369,7 @@ class PartitionLog:
         if count == 0 or (count == len(self._segments) == 1 and self._active.size_bytes == 0):
             return 0
         try:
+            self.swaps.void()
             if count == len(self._segments):
                 self._begin_segment()
             for segment in self._segments[:count]:
@@ -375,6 +382,37 @@ class PartitionLog:
         except OSError as error:
             raise self._failed_by(error, "delete segments") from error
         return count
+
+    # Compaction
+
+    def plan_compaction(self, *, high_watermark: Offset, now_ms: int) -> CompactionPlan | None:
+        """None: not due by its settings. `now_ms` is wall clock. Raises StorageFailed."""
+        try:
+            return plan_compaction(
+                self._segments,
+                self.settings,
+                first_dirty_offset=max(self.cleaned_to, self._base_offsets[0]),
+                high_watermark=high_watermark,
+                now_ms=now_ms,
+            )
+        except OSError as error:
+            raise self._broken_by(error, "plan a compaction") from error
+
+    def take_in(self, rewritten: Rewritten) -> None:
+        """Its file is committed (`Swaps.commit`): it takes the place of what it replaces. On the
+        loop, a few renames. Raises StorageFailed."""
+        first = self._segments.index(rewritten.replaced[0])
+        end = first + len(rewritten.replaced)
+        assert tuple(self._segments[first:end]) == rewritten.replaced
+        try:
+            for segment in rewritten.replaced:
+                segment.retire()
+            self.swaps.complete(rewritten.segment.path)
+        except OSError as error:
+            raise self._broken_by(error, "take in a compacted segment") from error
+        self._segments[first:end] = [rewritten.segment]
+        self._base_offsets[first:end] = [rewritten.segment.base_offset]
+        self._reader.forget_places()
 
     # Truncating
 
@@ -416,8 +454,8 @@ class PartitionLog:
         """Drops everything; the log is empty and begins at `offset`. Records removed."""
         self._ensure_writable()
         removed = self.log_end_offset - self.log_start_offset
-        self._forget_from(_FIRST_OFFSET)
         try:
+            self._forget_from(_FIRST_OFFSET)
             for segment in reversed(self._segments):
                 segment.retire()
             self._segments = [self._create_segment(offset)]
@@ -432,8 +470,11 @@ class PartitionLog:
         return removed
 
     def _forget_from(self, offset: Offset) -> None:
+        """Before anything is cut. Raises OSError."""
         self._durability.note_truncating()
+        self.swaps.void()
         self._reader.forget_from(offset)
+        self.cleaned_to = min(self.cleaned_to, offset)
 
     def _write_epochs_if_possible(self) -> None:
         if self._checkpoint.write_if_possible():

@@ -75,6 +75,10 @@ class LogReader:
             next_offset = header.next_offset
         return next_offset
 
+    def forget_places(self) -> None:
+        """Segments were replaced: positions are other ones now, or corrupt batches are gone."""
+        self._hints.clear()
+
     def forget_from(self, offset: Offset) -> None:
         """The log was cut there. Hints point into files, so all of them go."""
         self._hints.clear()

@@ -47,6 +47,7 @@ LENGTH_END = 12  # the length field counts what follows it
 CRC_START = 21
 MAGIC = 2
 COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 MAX_COMPRESSION = 4
@@ -54,9 +55,9 @@ MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024  # against a small batch that unpacks 
 MAX_INT64 = 2**63 - 1
 
 PREFIX = Struct(">qii")  # base offset, length, leader epoch: all that a leader rewrites
-_HEADER = Struct(">qiibIhiqqqhii")
-_CRC_AT = Struct(">I")
-assert _HEADER.size == HEADER_BYTES
+HEADER = Struct(">qiibIhiqqqhii")
+CRC_AT = Struct(">I")
+assert HEADER.size == HEADER_BYTES
 
 
 class BatchHeader(NamedTuple):
@@ -142,7 +143,7 @@ def read_header(view: bytes | memoryview, position: int = 0) -> BatchHeader:
         base_offset, length, leader_epoch, magic, crc, attributes, last_offset_delta,
         base_timestamp_ms, max_timestamp_ms, producer_id, producer_epoch, base_sequence,
         record_count,
-    ) = _HEADER.unpack_from(view, position)  # fmt: skip
+    ) = HEADER.unpack_from(view, position)  # fmt: skip
     if magic != MAGIC:
         raise CorruptBatch(position, f"magic {MAGIC}", f"magic {magic}")
     if length < HEADER_BYTES - LENGTH_END:
@@ -220,25 +221,25 @@ def build_batch(
             key, value, headers = record
         else:
             key, value, headers = record.key, record.value, record.headers
-        payload = _encode_record(delta, key, value, headers)
-        body += _varint(len(payload))
-        body += payload
+        body += encode_record(delta, 0, key, value, headers)
     last_delta = len(records) - 1
-    _HEADER.pack_into(
+    HEADER.pack_into(
         body, 0, 0, len(body) - LENGTH_END, -1, MAGIC, 0, 0, last_delta, timestamp_ms, timestamp_ms,
         producer_id, producer_epoch, base_sequence, len(records),
     )  # fmt: skip
-    _CRC_AT.pack_into(body, CRC_START - 4, crc32c(memoryview(body)[CRC_START:]))
+    CRC_AT.pack_into(body, CRC_START - 4, crc32c(memoryview(body)[CRC_START:]))
     return bytes(body)
 
 
-def _encode_record(
-    delta: int,
+def encode_record(
+    offset_delta: int,
+    timestamp_delta_ms: int,
     key: bytes | None,
     value: bytes | None,
     headers: Sequence[tuple[str, bytes | None]],
 ) -> bytes:
-    parts = [b"\x00\x00", _varint(delta)]  # attributes, timestamp delta 0
+    """With its length before it."""
+    parts = [b"\x00", _varint(timestamp_delta_ms), _varint(offset_delta)]  # no attributes
     for field in (key, value):
         if field is None:
             parts.append(b"\x01")  # varint -1
@@ -252,7 +253,8 @@ def _encode_record(
             parts.append(b"\x01")
         else:
             parts += (_varint(len(field)), field)
-    return b"".join(parts)
+    payload = b"".join(parts)
+    return _varint(len(payload)) + payload
 
 
 def _varint(value: int) -> bytes:
@@ -330,9 +332,12 @@ class _RecordReader:
         headers = tuple(self._header() for _ in range(self._header_count()))
         if self.position != start + size:
             raise CorruptBatch(start, f"a record of {size} bytes", f"{self.position - start}")
+        timestamp_ms = header.base_timestamp_ms + timestamp_delta
+        if header.attributes & LOG_APPEND_TIME:
+            timestamp_ms = header.max_timestamp_ms
         return Record(
             Offset(header.base_offset + offset_delta),
-            header.base_timestamp_ms + timestamp_delta,
+            timestamp_ms,
             key,
             value,
             headers,

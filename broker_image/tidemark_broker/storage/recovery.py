@@ -21,8 +21,8 @@ from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.errors import CorruptBatch, CutBatch
 from tidemark_broker.storage.leader_epochs import LeaderEpochs
 from tidemark_broker.storage.record_batch import BatchHeader
-from tidemark_broker.storage.segment import Segment, log_path
-from tidemark_broker.storage.swapping import CLEANED_SUFFIX, finish_swaps, remove_segment_files
+from tidemark_broker.storage.segment import CLEANED_SUFFIX, Segment, log_path
+from tidemark_broker.storage.swapping import finish_swaps, remove_segment_files
 
 _SEGMENT_NAME = re.compile(r"^(\d{20})\.log$")
 _LEFTOVER_SUFFIXES = (".deleted", ".tmp", CLEANED_SUFFIX)

@@ -25,6 +25,7 @@ from tidemark_broker.storage.record_batch import (
 SCAN_BYTES = 1024 * 1024
 WALK_BYTES = 16 * 1024  # a walk over headers starts near its goal: see index_interval_bytes
 NO_TIMESTAMP = -1
+CLEANED_SUFFIX = ".cleaned"  # written by compaction, not valid before it is renamed
 
 
 class PlacedBatch(NamedTuple):
@@ -115,6 +116,17 @@ class Segment:
         segment.file.truncate(0)
         segment.remove_index_files()
         return segment
+
+    @classmethod
+    def create_cleaned(
+        cls, disk: Disk, directory: Path, base_offset: Offset, *, index_interval_bytes: int
+    ) -> tuple["Segment", Path]:
+        """For compaction: not in its place yet, but in a file of the returned name."""
+        segment = cls(disk, directory, base_offset, index_interval_bytes=index_interval_bytes)
+        path = segment.path.with_name(f"{segment.path.name}{CLEANED_SUFFIX}")
+        segment.file = disk.open(path, create=True)
+        segment.file.truncate(0)
+        return segment, path
 
     @classmethod
     def open(

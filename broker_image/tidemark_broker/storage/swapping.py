@@ -7,6 +7,7 @@ are known from the file: compaction leaves no holes, so a swap holds exactly the
 replaces. Kafka uses the same names (LogSegments, `.cleaned`, `.swap`).
 """
 
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,9 +17,59 @@ from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.errors import CorruptBatch
 from tidemark_broker.storage.segment import log_path, scan_batches
 
-CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 _LOG_SWAP = ".log" + SWAP_SUFFIX
+
+
+class Swaps:
+    """Between the worker that compacts one log and the loop, which may cut it any time.
+
+    What a pass has written counts only while the log is as it was when the pass began: every cut
+    calls `void`, and a swap that is committed already is taken back then, durably, before the cut.
+    """
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._cuts = 0
+        self._committed: Path | None = None
+
+    def begin(self) -> int:
+        """What `commit` and `is_valid` are asked with later."""
+        return self._cuts
+
+    def commit(self, cleaned: Path, begun: int) -> bool:
+        """In the worker; `cleaned` is written and synced. False if the log was cut. From True on a
+        restart completes the swap. Raises OSError."""
+        with self._lock:
+            if not self.is_valid(begun):
+                self._disk.remove(cleaned)
+                return False
+            swap = cleaned.with_suffix(SWAP_SUFFIX)
+            self._disk.rename(cleaned, swap)
+            self._committed = swap
+            self._disk.sync_directory(self._directory)
+            return True
+
+    def is_valid(self, begun: int) -> bool:
+        return begun == self._cuts
+
+    def complete(self, path: Path) -> None:
+        """On the loop: what was replaced is renamed away; the new file gets its name `path`."""
+        with self._lock:
+            assert self._committed is not None, f"no swap for {path} was committed"
+            self._disk.rename(self._committed, path)
+            self._committed = None
+
+    def void(self) -> None:
+        """Before segments are cut or deleted. Raises OSError."""
+        with self._lock:
+            self._cuts += 1
+            if self._committed is not None:
+                self._disk.remove(self._committed)
+                self._disk.sync_directory(self._directory)
+                self._committed = None
 
 
 def remove_segment_files(disk: Disk, directory: Path, base_offset: Offset) -> None:

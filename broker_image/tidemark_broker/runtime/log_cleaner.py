@@ -1,0 +1,121 @@
+"""Compaction of this broker's logs: one at a time, the dirtiest first, in small steps.
+
+A step is a few milliseconds of a worker, and the pause after it keeps the whole at a slow pace: the
+worker shares the interpreter with the loop. The loop takes finished segments in, by a few renames.
+Leaders and followers compact alike, each below its own high watermark (Kafka: LogCleaner).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from tidemark_broker.runtime.hosted_replica import HostedReplica
+from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.storage.compaction import Compaction, CompactionPlan, Rewritten, Worked
+from tidemark_broker.storage.disk import Disk
+from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
+from tidemark_broker.storage.errors import CorruptBatch, StorageError
+
+INTERVAL_SECONDS = 15.0  # Kafka: log.cleaner.backoff.ms
+BYTES_PER_SECOND = 8 * 1024 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+class LogCleaner:
+    def __init__(
+        self,
+        partitions: Partitions,
+        disk: Disk,
+        wall_clock_s: Callable[[], float],
+        *,
+        is_corrupt: Callable[[HostedReplica, CorruptBatch], None],
+    ) -> None:
+        """`is_corrupt`: a pass met a batch that is not what it should be."""
+        self._partitions = partitions
+        self._disk = disk
+        self._wall_clock_s = wall_clock_s
+        self._is_corrupt = is_corrupt
+
+    async def run(self, interval_seconds: float = INTERVAL_SECONDS) -> None:
+        """Until cancelled, or until the disk failed."""
+        while not self._partitions.is_stopped:
+            await asyncio.sleep(interval_seconds)
+            await self.pass_once()
+
+    async def pass_once(self) -> int:
+        """Every log that is due, once. How many were."""
+        due = [
+            (plan.dirty_ratio, number, replica)
+            for number, replica in enumerate(self._partitions.replicas)
+            if (plan := self._plan(replica)) is not None
+        ]
+        for _, _, replica in sorted(due, reverse=True):
+            plan = self._plan(replica)  # time has passed
+            if plan is not None and not self._partitions.is_stopped:
+                await self._compact(replica, plan)
+        return len(due)
+
+    def _plan(self, replica: HostedReplica) -> CompactionPlan | None:
+        if replica.log.failure:
+            return None
+        try:
+            return replica.log.plan_compaction(
+                high_watermark=replica.high_watermark, now_ms=self._now_ms()
+            )
+        except StorageError as error:
+            self._partitions.fail_storage(error)
+            return None
+
+    def _now_ms(self) -> int:
+        return int(self._wall_clock_s() * 1000)
+
+    async def _compact(self, replica: HostedReplica, plan: CompactionPlan) -> None:
+        log = replica.log
+        begun = log.swaps.begin()
+        compaction = Compaction(
+            self._disk, log.directory, plan, log.settings, now_ms=self._now_ms()
+        )
+        steps = compaction.steps()
+        try:
+            while (step := await asyncio.to_thread(_next_of, steps)) is not None:
+                match step:
+                    case Worked(size_bytes):
+                        await asyncio.sleep(size_bytes / BYTES_PER_SECOND)
+                    case Rewritten():
+                        if not await asyncio.to_thread(log.swaps.commit, step.path, begun):
+                            return
+                        if not log.swaps.is_valid(begun):
+                            return  # cut while the commit was on its way here
+                        log.take_in(step)
+                if log.failure or not log.swaps.is_valid(begun):
+                    return  # a cut left other segments than the plan's; the next pass sees them
+        except CorruptBatch as error:
+            if log.swaps.is_valid(begun):  # else a cut was met half-way
+                self._is_corrupt(replica, error)
+            return
+        except (StorageError, OSError) as error:
+            self._on_error(replica, error)
+            return
+        log.cleaned_to = compaction.cleaned_to
+        _log.info(
+            "log compacted",
+            extra={
+                "topic": replica.topic,
+                "partition": replica.partition,
+                "removed_records": compaction.removed_records,
+                "cleaned_to": compaction.cleaned_to,
+            },
+        )
+
+    def _on_error(self, replica: HostedReplica, error: Exception) -> None:
+        if replica.log.failure and isinstance(error, OSError):
+            return  # the log was removed under our hands
+        if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
+            _log.warning("compaction waits for space", extra={"error": str(error)})
+            return
+        self._partitions.fail_storage(error)
+
+
+def _next_of(steps: Iterator[Worked | Rewritten]) -> Worked | Rewritten | None:
+    return next(steps, None)

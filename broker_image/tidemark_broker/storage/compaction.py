@@ -1,0 +1,370 @@
+"""Compaction: of each key only the last record stays, offsets and order as they were (I4).
+
+A pass reads the part that was never compacted and notes the last offset of each key, as many keys
+as its memory allows; then it rewrites segments from the log's start, group by group, dropping
+records that a noted one outdates. The caller limits it to sealed segments below the high watermark.
+
+A tombstone (a key without a value) stays until its delete horizon, which is set by the pass that
+removes all older records of its key, and only by that one (KIP-534). Batches in codecs that cannot
+be opened here stay as they are; behind one, tombstones stay for ever, as it may hold older records
+of any key. The last batch of each producer id stays, if need be without records (KIP-98).
+
+It runs in a worker in small steps: `steps` yields after each, and hands out finished segments for
+the loop to take in. Nothing here touches a file that counts.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from tidemark_protocol.ids import NO_EPOCH, LeaderEpoch, Offset
+
+from tidemark_broker.storage.batch_rewriting import (
+    MAX_OFFSET_DELTA,
+    batch_of_rest,
+    batch_without_records,
+    delete_horizon_ms,
+    empty_run,
+    is_empty_run,
+)
+from tidemark_broker.storage.disk import Disk
+from tidemark_broker.storage.errors import UnsupportedCompression
+from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
+from tidemark_broker.storage.record_batch import BatchHeader, Record, check_crc, read_records
+from tidemark_broker.storage.segment import Segment, scan_batches
+from tidemark_broker.storage.settings import MAX_SEGMENT_BYTES, LogSettings
+
+STEP_BYTES = 64 * 1024  # a few milliseconds of a worker, which the loop shares its lock with
+MAX_KEYS = 200_000  # of one pass: about 40 MB
+WRITE_BYTES = 1024 * 1024
+
+
+class LastOffsets:
+    """The last offset of each key, in bounded memory: keys by a hash of 16 bytes, as in Kafka."""
+
+    def __init__(self, max_keys: int) -> None:
+        self._offsets: dict[bytes, Offset] = {}
+        self._max_keys = max_keys
+
+    @property
+    def is_full(self) -> bool:
+        """Asked between batches: one batch is always noted whole, so that a pass gets on."""
+        return len(self._offsets) >= self._max_keys
+
+    def note(self, key: bytes, offset: Offset) -> None:
+        self._offsets[blake2b(key, digest_size=16).digest()] = offset
+
+    def last(self, key: bytes) -> Offset | None:
+        return self._offsets.get(blake2b(key, digest_size=16).digest())
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """What a pass may touch: whole segments from the log's start on, none of them active."""
+
+    segments: tuple[Segment, ...]
+    first_dirty_offset: Offset
+    clean_bytes: int
+    dirty_bytes: int
+
+    @property
+    def dirty_ratio(self) -> float:
+        return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes)
+
+
+def plan_compaction(
+    segments: Sequence[Segment],
+    settings: LogSettings,
+    *,
+    first_dirty_offset: Offset,
+    high_watermark: Offset,
+    now_ms: int,
+) -> CompactionPlan | None:
+    """None: nothing to do yet. `segments`: all of the log, the active one last. Raises OSError."""
+    if not settings.compacts:
+        return None
+    cleanable: list[Segment] = []
+    clean_bytes = dirty_bytes = 0
+    for segment in segments[:-1]:
+        is_dirty = segment.next_offset > first_dirty_offset
+        if not may_compact(segment, high_watermark):
+            break
+        if is_dirty and now_ms - segment.newest_ms() < settings.min_compaction_lag_ms:
+            break
+        cleanable.append(segment)
+        dirty_bytes += segment.size_bytes if is_dirty else 0
+        clean_bytes += 0 if is_dirty else segment.size_bytes
+    if dirty_bytes == 0:
+        return None
+    plan = CompactionPlan(tuple(cleanable), first_dirty_offset, clean_bytes, dirty_bytes)
+    return plan if plan.dirty_ratio >= settings.min_cleanable_dirty_ratio else None
+
+
+def may_compact(segment: Segment, high_watermark: Offset) -> bool:
+    """What is not committed may yet be cut off, and then an outdated record was the last one."""
+    return segment.next_offset <= high_watermark
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A whole new segment in the place of some old ones; its file is written and synced."""
+
+    replaced: tuple[Segment, ...]
+    segment: Segment
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """So many bytes were read since the last step."""
+
+    size_bytes: int
+
+
+class Compaction:
+    """One pass over one log."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        plan: CompactionPlan,
+        settings: LogSettings,
+        *,
+        now_ms: int,
+        max_keys: int = MAX_KEYS,
+    ) -> None:
+        self.cleaned_to = plan.first_dirty_offset  # final once `steps` is exhausted
+        self.removed_records = 0
+        self._disk = disk
+        self._directory = directory
+        self._plan = plan
+        self._settings = settings
+        self._now_ms = now_ms
+        self._last_offsets = LastOffsets(max_keys)
+        self._last_of_producer: dict[int, Offset] = {}
+        self._has_closed_batch = False  # one whose records cannot be opened was met
+
+    def steps(self) -> Iterator[Worked | Rewritten]:
+        """Each `next` is a few milliseconds of work. Raises CorruptBatch, OSError."""
+        yield from self._note_keys()
+        yield from self._rewrite()
+
+    # What stays
+
+    def _note_keys(self) -> Iterator[Worked]:
+        cleaned_to = first_dirty_offset = self._plan.first_dirty_offset
+        for segment in self._plan.segments:
+            worked = 0
+            for position, header in _batches(segment):
+                if header.producer_id >= 0:
+                    self._last_of_producer[header.producer_id] = header.base_offset
+                is_clean = header.next_offset <= first_dirty_offset
+                is_next = header.base_offset <= cleaned_to  # nothing was left out before it
+                if not is_clean and is_next and not self._last_offsets.is_full:
+                    self._note_batch(segment, position, header)
+                    cleaned_to = header.next_offset
+                worked += header.size_bytes
+                if worked >= STEP_BYTES:
+                    yield Worked(worked)
+                    worked = 0
+            yield Worked(worked)
+        self.cleaned_to = cleaned_to
+
+    def _note_batch(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        for record in _records(segment, position, header) or ():
+            if record.key is not None:
+                self._last_offsets.note(record.key, record.offset)
+
+    def _stays(self, record: Record, horizon_ms: int | None) -> bool:
+        if record.key is None:
+            return True  # from before the topic was compacted: nothing outdates it
+        if self._is_outdated(record):
+            return False
+        is_tombstone = record.value is None
+        return not (is_tombstone and self._is_tombstone_over(horizon_ms))
+
+    def _is_outdated(self, record: Record) -> bool:
+        assert record.key is not None
+        last = self._last_offsets.last(record.key)
+        return last is not None and last > record.offset
+
+    def _is_tombstone_over(self, horizon_ms: int | None) -> bool:
+        return horizon_ms is not None and horizon_ms < self._now_ms and not self._has_closed_batch
+
+    def _new_horizon_ms(self, header: BatchHeader, records: Sequence[Record]) -> int | None:
+        """For tombstones that this pass noted: it removes all that they outdate."""
+        if delete_horizon_ms(header) is not None or header.next_offset > self.cleaned_to:
+            return None
+        if any(
+            record.value is None
+            and record.key is not None
+            and self._last_offsets.last(record.key) == record.offset
+            for record in records
+        ):
+            return self._now_ms + self._settings.delete_retention_ms
+        return None
+
+    # Rewriting
+
+    def _rewrite(self) -> Iterator[Worked | Rewritten]:
+        """Neighbours share a new segment while what is left of them fits into one."""
+        group: list[Segment] = []
+        writer: CleanedSegment | None = None
+        for segment in self._plan.segments:
+            if segment.base_offset >= self.cleaned_to:
+                break
+            if writer is not None and not self._has_room(writer, segment):
+                yield from self._finish(group, writer)
+                group, writer = [], None
+            writer = writer or CleanedSegment(
+                self._disk,
+                self._directory,
+                segment.base_offset,
+                index_interval_bytes=self._settings.index_interval_bytes,
+            )
+            group.append(segment)
+            yield from self._rewrite_segment(segment, writer)
+        if writer is not None:
+            yield from self._finish(group, writer)
+
+    def _has_room(self, writer: "CleanedSegment", segment: Segment) -> bool:
+        limit_bytes = min(self._settings.segment_bytes, MAX_SEGMENT_BYTES * 3 // 4)
+        return (
+            writer.size_bytes + segment.size_bytes <= limit_bytes
+            and segment.next_offset - 1 - writer.segment.base_offset <= MAX_RELATIVE_OFFSET
+        )
+
+    def _rewrite_segment(self, segment: Segment, writer: "CleanedSegment") -> Iterator[Worked]:
+        worked = 0
+        for position, header in _batches(segment):
+            self._rewrite_batch(segment, position, header, writer)
+            worked += header.size_bytes
+            if worked >= STEP_BYTES:
+                yield Worked(worked)
+                worked = 0
+        yield Worked(worked)
+
+    def _finish(self, group: list[Segment], writer: "CleanedSegment") -> Iterator[Rewritten]:
+        writer.finish(group[-1].next_offset)
+        if writer.differs or len(group) > 1:
+            yield Rewritten(tuple(group), writer.segment, writer.path)
+        else:
+            self._disk.remove(writer.path)
+
+    def _rewrite_batch(
+        self, segment: Segment, position: int, header: BatchHeader, writer: "CleanedSegment"
+    ) -> None:
+        if is_empty_run(header):
+            writer.leave_out(header)
+            return
+        records = _records(segment, position, header)
+        if records is None:
+            self._has_closed_batch = True
+            writer.keep(header, segment.file.read_at(position, header.size_bytes))
+            return
+        rest = [r for r in records if self._stays(r, delete_horizon_ms(header))]
+        self.removed_records += len(records) - len(rest)
+        horizon_ms = self._new_horizon_ms(header, rest)
+        if rest and len(rest) == len(records) and horizon_ms is None:
+            writer.keep(header, segment.file.read_at(position, header.size_bytes))
+        elif rest:
+            writer.change(header, batch_of_rest(header, rest, horizon_ms=horizon_ms))
+        elif self._is_last_of_producer(header):
+            writer.change(header, batch_without_records(header))
+        else:
+            writer.leave_out(header)
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        """Its sequences must be found again after a restart (I8)."""
+        return self._last_of_producer.get(header.producer_id) == header.base_offset
+
+
+class CleanedSegment:
+    """The new file of one group. Removed batches become runs, so there are no holes (I4)."""
+
+    def __init__(
+        self, disk: Disk, directory: Path, base_offset: Offset, *, index_interval_bytes: int
+    ) -> None:
+        self.differs = False
+        self.segment, self.path = Segment.create_cleaned(
+            disk, directory, base_offset, index_interval_bytes=index_interval_bytes
+        )
+        self._buffers: list[bytes] = []
+        self._buffered_bytes = 0
+        self._run_from = base_offset
+        self._run_epoch = LeaderEpoch(NO_EPOCH)
+        self._next_offset = base_offset  # of the run; equal to `_run_from` if there is none
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segment.size_bytes + self._buffered_bytes
+
+    def keep(self, header: BatchHeader, data: bytes) -> None:
+        self._end_run()
+        self._put(data, header.last_offset, header.max_timestamp_ms)
+        self._run_from = self._next_offset = header.next_offset
+
+    def change(self, header: BatchHeader, data: bytes) -> None:
+        self.differs = True
+        self.keep(header, data)
+
+    def leave_out(self, header: BatchHeader) -> None:
+        is_new_epoch = header.partition_leader_epoch != self._run_epoch
+        is_too_long = header.last_offset - self._run_from > MAX_OFFSET_DELTA
+        if is_new_epoch or is_too_long:
+            self._end_run()
+        # A run that stood alone before and stands alone now is no difference.
+        is_joined = self._next_offset > self._run_from
+        self.differs = self.differs or is_joined or not is_empty_run(header)
+        self._run_epoch = header.partition_leader_epoch
+        self._next_offset = header.next_offset
+
+    def finish(self, end_offset: Offset) -> None:
+        """All of it on the disk, the name excepted. Raises OSError."""
+        self._end_run()
+        assert self._run_from == end_offset, f"ends at {self._run_from}, not at {end_offset}"  # I4
+        self._write_out()
+        self.segment.file.sync()
+
+    def _end_run(self) -> None:
+        if self._next_offset > self._run_from:
+            last_offset = Offset(self._next_offset - 1)
+            self._put(empty_run(self._run_from, last_offset, self._run_epoch), last_offset, -1)
+            self._run_from = self._next_offset
+
+    def _put(self, data: bytes, last_offset: Offset, max_timestamp_ms: int) -> None:
+        position = self.size_bytes
+        if position + len(data) > MAX_SEGMENT_BYTES:
+            raise OSError(f"{self.path} would outgrow {MAX_SEGMENT_BYTES} bytes")
+        self.segment.note_batch(position, len(data), last_offset, max_timestamp_ms)
+        self._buffers.append(data)
+        self._buffered_bytes += len(data)
+        if self._buffered_bytes >= WRITE_BYTES:
+            self._write_out()
+
+    def _write_out(self) -> None:
+        self.segment.write([b"".join(self._buffers)], self._buffered_bytes)
+        self.segment.size_bytes += self._buffered_bytes
+        self._buffers, self._buffered_bytes = [], 0
+
+
+def _batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
+    return scan_batches(
+        segment.file,
+        start=0,
+        end=segment.size_bytes,
+        expected_offset=segment.base_offset,
+        verify_crc=False,
+    )
+
+
+def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record] | None:
+    """None if they cannot be opened here. Never of a corrupt batch (I10): raises CorruptBatch."""
+    data = memoryview(segment.file.read_at(position, header.size_bytes))
+    check_crc(header, data, position)
+    try:
+        return list(read_records(data))
+    except UnsupportedCompression:
+        return None
