@@ -25,6 +25,7 @@ class BrokerHttp:
                 pool=broker.settings.pool,
                 incarnation=broker.incarnation,
                 is_ready=broker.is_ready,
+                crc_failures=broker.partitions.crc_failures,
             )
         )
 

@@ -27,6 +27,7 @@ from tidemark_broker.runtime.disk_probe import DiskProbe
 from tidemark_broker.runtime.environment import BrokerEnvironment
 from tidemark_broker.runtime.flusher import GroupFlusher
 from tidemark_broker.runtime.kafka_listener import KafkaListener
+from tidemark_broker.runtime.log_cleaner import LogCleaner
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.registration import registration_request
 from tidemark_broker.runtime.replica_fetcher import ReplicaFetchers
@@ -192,6 +193,8 @@ class Broker:
         self._start_background(self._probe.run(), "disk-probe")
         self._start_background(self._flusher.run(), "flusher")
         self._start_background(run_ticks(partitions, self._probe), "tick")
+        cleaner = LogCleaner(partitions, self._environment.disk, self._environment.wall_clock_s)
+        self._start_background(cleaner.run(), "log-cleaner")
         self._start_background(
             checkpointing.run_high_watermarks(settings.high_watermark_checkpoint_seconds),
             "high-watermarks",

@@ -19,7 +19,7 @@ from tidemark_broker.runtime.hosted_replica import BrokerLife, HostedReplica, is
 from tidemark_broker.runtime.produce_purgatory import answer
 from tidemark_broker.runtime.results import Consumer, FetchResult
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
-from tidemark_broker.storage.errors import OffsetOutOfRange, StorageError
+from tidemark_broker.storage.errors import CorruptBatch, OffsetOutOfRange, StorageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class ReadRequest:
 
 class ConsumerRead:
     __slots__ = (
+        "_damaged",
         "_done",
         "_key",
         "_life",
@@ -51,6 +52,7 @@ class ConsumerRead:
         key: int,
         done: Callable[[FetchResult], None],
         storage_failed: Callable[[Exception], None],
+        damaged: Callable[[CorruptBatch], None],
     ) -> None:
         self._replica = replica
         self._request = request
@@ -58,6 +60,7 @@ class ConsumerRead:
         self._key = key
         self._done = done
         self._storage_failed = storage_failed
+        self._damaged = damaged
         self._timer: Timer | None = None
 
     def start(self, scheduler: Scheduler, max_wait_ms: int) -> Callable[[], None]:
@@ -136,6 +139,9 @@ class ConsumerRead:
                 )
             except OffsetOutOfRange as found:
                 error, message = ErrorCode.OFFSET_OUT_OF_RANGE, str(found)
+            except CorruptBatch as found:
+                error, message = ErrorCode.CORRUPT_MESSAGE, str(found)
+                self._damaged(found)
             except (StorageError, OSError) as found:
                 error, message = ErrorCode.KAFKA_STORAGE_ERROR, str(found)
                 if is_storage_failure(found):

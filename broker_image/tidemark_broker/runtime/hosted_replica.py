@@ -28,6 +28,7 @@ from tidemark_broker.replication.effects import (
 from tidemark_broker.replication.follower import FollowerFetch, PartitionFollower
 from tidemark_broker.replication.leader import LeaderGrant, LeaderSettings, PartitionLeader
 from tidemark_broker.runtime.produce_purgatory import ProducePurgatory
+from tidemark_broker.runtime.replica_damage import Damage, proves_nothing
 from tidemark_broker.runtime.results import FollowerSnapshot, PartitionSnapshot
 from tidemark_broker.storage.errors import CorruptBatch, DiskFull, OffsetGap, StorageFailed
 from tidemark_broker.storage.partition_log import PartitionLog
@@ -70,6 +71,7 @@ class HostedReplica:
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
         self.produces = ProducePurgatory()
+        self.damage: Damage | None = None  # a corrupt batch was met on our disk
         self.readers: dict[int, Callable[[], None]] = {}  # parked consumer reads, by arrival
         self.next_tick_ms = 0
         self._next_expiry_ms = 0
@@ -284,11 +286,28 @@ class HostedReplica:
         follower = self.follower
         if follower is None:
             return None
+        if self.damage is not None and self.damage.sound_from is None:
+            return None  # first `cut_damage`
         if self._settings.flushes_always and self._durable_end_offset < self.log.log_end_offset:
             # S11: the fetch offset is our acknowledgement, so it must be a durable end.
             self._events.flush_needed(self)
             return None
         return follower.next_fetch(self.log, now_ms)
+
+    def cut_damage(self) -> bool:
+        """True if what is damaged was cut off now: not before this replica proves nothing any more.
+        Raises StorageFailed."""
+        damage, state, follower = self.damage, self.state, self.follower
+        if damage is None or damage.sound_from is not None or state is None or follower is None:
+            return False
+        if not proves_nothing(state, damage.broker_id):
+            return False
+        damage.sound_from, damage.cut_in_epoch = self.high_watermark, self.leader_epoch
+        removed = self.log.truncate_before_damage(damage.offset)
+        follower.on_truncated(removed_records=removed, log_end_offset=self.log.log_end_offset)
+        self._durable_end_offset = Offset(-1)
+        self._events.truncated(self)
+        return True
 
     def on_leader_answer(
         self, fetch: FollowerFetch, answer: LeaderAnswer, records: memoryview, now_ms: int

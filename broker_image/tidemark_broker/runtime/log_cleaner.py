@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterator
 
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.partitions import Partitions
-from tidemark_broker.storage.compaction import Compaction, CompactionPlan, Rewritten, Worked
+from tidemark_broker.storage.compaction import (
+    Compaction,
+    CompactionPlan,
+    Rewritten,
+    Worked,
+    plan_compaction,
+)
 from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
 from tidemark_broker.storage.errors import CorruptBatch, StorageError
@@ -28,14 +34,10 @@ class LogCleaner:
         partitions: Partitions,
         disk: Disk,
         wall_clock_s: Callable[[], float],
-        *,
-        is_corrupt: Callable[[HostedReplica, CorruptBatch], None],
     ) -> None:
-        """`is_corrupt`: a pass met a batch that is not what it should be."""
         self._partitions = partitions
         self._disk = disk
         self._wall_clock_s = wall_clock_s
-        self._is_corrupt = is_corrupt
 
     async def run(self, interval_seconds: float = INTERVAL_SECONDS) -> None:
         """Until cancelled, or until the disk failed."""
@@ -60,10 +62,14 @@ class LogCleaner:
         if replica.log.failure:
             return None
         try:
-            return replica.log.plan_compaction(
-                high_watermark=replica.high_watermark, now_ms=self._now_ms()
+            return plan_compaction(
+                replica.log.segments,
+                replica.log.settings,
+                first_dirty_offset=replica.log.cleaned_to,
+                high_watermark=replica.high_watermark,
+                now_ms=self._now_ms(),
             )
-        except StorageError as error:
+        except OSError as error:
             self._partitions.fail_storage(error)
             return None
 
@@ -92,7 +98,9 @@ class LogCleaner:
                     return  # a cut left other segments than the plan's; the next pass sees them
         except CorruptBatch as error:
             if log.swaps.is_valid(begun):  # else a cut was met half-way
-                self._is_corrupt(replica, error)
+                self._partitions.note_damage(
+                    replica, compaction.reached_offset, error, "compaction"
+                )
             return
         except (StorageError, OSError) as error:
             self._on_error(replica, error)

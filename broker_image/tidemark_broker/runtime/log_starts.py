@@ -15,6 +15,7 @@ from tidemark_protocol.ids import Offset
 
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.storage.errors import DiskFull
+from tidemark_broker.storage.retention import retained_start
 
 UP_TO_HIGH_WATERMARK = Offset(-1)
 
@@ -29,13 +30,19 @@ class RaisedStarts:
 
 
 def raise_log_starts(replicas: Iterable[HostedReplica], wall_ms: int) -> RaisedStarts:
-    """By retention. Raises StorageFailed."""
+    """By retention. Raises OSError."""
     starts = []
     for replica in replicas:
         log = replica.log
         if log.failure:
             continue
-        start = log.retained_start(high_watermark=replica.high_watermark, now_ms=wall_ms)
+        start = retained_start(
+            log.segments,
+            log.settings,
+            log_start_offset=log.log_start_offset,
+            high_watermark=replica.high_watermark,
+            now_ms=wall_ms,
+        )
         if log.raise_log_start(start):
             _log.info(
                 "log start raised by retention",

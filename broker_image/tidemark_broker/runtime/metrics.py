@@ -171,9 +171,9 @@ def escape(text: str) -> str:
 
 
 class CrcFailures:
-    """Batches that failed their CRC, by where it was noticed: produce, fetch, replica, recovery."""
+    """Batches that failed their CRC, by where that was noticed."""
 
-    PLACES = ("produce", "fetch", "replica", "recovery")
+    PLACES = ("produce", "fetch", "replica", "recovery", "compaction")
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys(self.PLACES, 0)

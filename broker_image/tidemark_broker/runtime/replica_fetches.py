@@ -17,7 +17,7 @@ from tidemark_broker.replication.effects import DivergingEpoch, RejectFetch, Rep
 from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_failure
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer, monotonic_ms
-from tidemark_broker.storage.errors import StorageError
+from tidemark_broker.storage.errors import CorruptBatch, StorageError
 from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, PartitionAnswer, TopicAnswer
 
 MAX_WAIT_MS = 500
@@ -252,6 +252,9 @@ class ReplicaFetches:
                 max_bytes=min(budget, asked.max_bytes),
                 end_offset=log.log_end_offset,
             )
+        except CorruptBatch as error:
+            self._partitions.note_damage(replica, fetch.fetch_offset, error, "replica")
+            return PartitionAnswer(asked.partition, ErrorCode.CORRUPT_MESSAGE), None
         except (StorageError, OSError) as error:
             if is_storage_failure(error):
                 self._partitions.fail_storage(error)

@@ -84,6 +84,7 @@ def plan_compaction(
     """None: nothing to do yet. `segments`: all of the log, the active one last. Raises OSError."""
     if not settings.compacts:
         return None
+    first_dirty_offset = max(first_dirty_offset, segments[0].base_offset)
     cleanable: list[Segment] = []
     clean_bytes = dirty_bytes = 0
     for segment in segments[:-1]:
@@ -137,6 +138,7 @@ class Compaction:
     ) -> None:
         self.cleaned_to = plan.first_dirty_offset  # final once `steps` is exhausted
         self.removed_records = 0
+        self.reached_offset = plan.segments[0].base_offset  # where it is, for a corrupt batch
         self._disk = disk
         self._directory = directory
         self._plan = plan
@@ -157,7 +159,7 @@ class Compaction:
         cleaned_to = first_dirty_offset = self._plan.first_dirty_offset
         for segment in self._plan.segments:
             worked = 0
-            for position, header in _batches(segment):
+            for position, header in self._batches(segment):
                 if header.producer_id >= 0:
                     self._last_of_producer[header.producer_id] = header.base_offset
                 is_clean = header.next_offset <= first_dirty_offset
@@ -171,6 +173,12 @@ class Compaction:
                     worked = 0
             yield Worked(worked)
         self.cleaned_to = cleaned_to
+
+    def _batches(self, segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
+        for position, header in _batches(segment):
+            self.reached_offset = header.base_offset
+            yield position, header
+            self.reached_offset = header.next_offset
 
     def _note_batch(self, segment: Segment, position: int, header: BatchHeader) -> None:
         for record in _records(segment, position, header) or ():
@@ -238,7 +246,7 @@ class Compaction:
 
     def _rewrite_segment(self, segment: Segment, writer: "CleanedSegment") -> Iterator[Worked]:
         worked = 0
-        for position, header in _batches(segment):
+        for position, header in self._batches(segment):
             self._rewrite_batch(segment, position, header, writer)
             worked += header.size_bytes
             if worked >= STEP_BYTES:

@@ -19,23 +19,24 @@ from tidemark_broker.storage.appending import (
     prepare_as_leader,
     within_reach,
 )
-from tidemark_broker.storage.compaction import CompactionPlan, Rewritten, plan_compaction
+from tidemark_broker.storage.compaction import Rewritten
 from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.durability import Durability
-from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS, EpochCheckpoint
+from tidemark_broker.storage.epoch_checkpoint import EpochCheckpoint
 from tidemark_broker.storage.errors import (
     DiskFull,
     OffsetOutOfRange,
     StorageFailed,
 )
+from tidemark_broker.storage.failing import LogFailure
 from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
 from tidemark_broker.storage.log_producers import LogProducers
 from tidemark_broker.storage.producer_states import ProducerStates
 from tidemark_broker.storage.reading import LogReader
 from tidemark_broker.storage.record_batch import Batch, split_batches
 from tidemark_broker.storage.recovery import RecoveryReport, load_segments
-from tidemark_broker.storage.retention import retained_start
 from tidemark_broker.storage.segment import Segment
+from tidemark_broker.storage.segment_list import SegmentList
 from tidemark_broker.storage.settings import LogSettings
 from tidemark_broker.storage.swapping import Swaps
 from tidemark_broker.storage.timestamps import first_record_from
@@ -73,7 +74,7 @@ class PartitionLog:
         self.directory = directory
         self.settings = settings
         self._disk = disk
-        self._failure = ""
+        self._failing = LogFailure(directory)
         self._is_removed = False
         self._reader = LogReader()
         self.swaps = Swaps(disk, directory)
@@ -81,7 +82,7 @@ class PartitionLog:
         try:
             self._load(recovery_point, log_start_offset)
         except OSError as error:
-            raise self._failed_by(error, "open") from error
+            raise self._failing.failed_by(error, "open") from error
 
     def _load(self, recovery_point: Offset | None, log_start_offset: Offset) -> None:
         self._checkpoint = EpochCheckpoint(self._disk, self.directory)
@@ -94,12 +95,11 @@ class PartitionLog:
             log_start_offset=log_start_offset,
             index_interval_bytes=self.settings.index_interval_bytes,
         )
-        self._segments = loaded.segments
-        self._base_offsets = [segment.base_offset for segment in self._segments]
+        self._segments = SegmentList(self._disk, self.directory, loaded.segments)
         self.recovery: RecoveryReport = loaded.report
-        self.log_end_offset = self._active.next_offset
+        self.log_end_offset = self._segments.active.next_offset
         self.log_start_offset = Offset(
-            min(max(log_start_offset, self._base_offsets[0]), self.log_end_offset)
+            min(max(log_start_offset, self._segments[0].base_offset), self.log_end_offset)
         )
         synced_to = self.log_end_offset if recovery_point is None else recovery_point
         self._durability = Durability(
@@ -113,12 +113,13 @@ class PartitionLog:
     # What is known
 
     @property
-    def _active(self) -> Segment:
-        return self._segments[-1]
+    def segments(self) -> Sequence[Segment]:
+        """In order, the active one last. To look at."""
+        return self._segments
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self._segments)
+        return self._segments.size_bytes
 
     @property
     def recovery_point(self) -> Offset:
@@ -141,7 +142,7 @@ class PartitionLog:
     @property
     def failure(self) -> str:
         """Why this log refuses writes; empty while it takes them."""
-        return self._failure
+        return self._failing.reason
 
     def end_offset_for(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset] | None:
         return self._checkpoint.epochs.end_offset_for(epoch, self.log_end_offset)
@@ -156,7 +157,7 @@ class PartitionLog:
 
         Raises ValueError if it would contradict batches in the log (I5), DiskFull, StorageFailed.
         """
-        self._ensure_writable()
+        self._failing.ensure_writable()
         known_start = self.epoch_start_offset(epoch)
         is_possible = (
             epoch > self.latest_epoch and start_offset == self.log_end_offset
@@ -174,7 +175,7 @@ class PartitionLog:
             self._write_epochs()
         except OSError as error:
             self._checkpoint.restore(before)
-            raise self._failed_by(error, "write leader epochs") from error
+            raise self._failing.failed_by(error, "write leader epochs") from error
 
     def _write_epochs(self) -> None:
         if not self._checkpoint.is_written and self._checkpoint.write():
@@ -190,7 +191,7 @@ class PartitionLog:
         Raises InvalidBatch (nothing written), DiskFull, StorageFailed; ValueError as
         `assign_epoch` does, and if there is no batch.
         """
-        self._ensure_writable()
+        self._failing.ensure_writable()
         first_offset = self.log_end_offset
         append = prepare_as_leader(batches, log_end_offset=first_offset, leader_epoch=leader_epoch)
         if leader_epoch != self.latest_epoch:
@@ -203,7 +204,7 @@ class PartitionLog:
 
         All or nothing. Raises CorruptBatch, OffsetGap (nothing written), DiskFull, StorageFailed.
         """
-        self._ensure_writable()
+        self._failing.ensure_writable()
         batches: Sequence[Batch] = split_batches(data, max_batch_bytes=len(data))
         if not batches:
             return None
@@ -232,12 +233,12 @@ class PartitionLog:
             self._write_epochs()  # before their batches: recovery counts on it
             segment = self._segment_for(append)
         except OSError as error:
-            raise self._failed_by(error, "prepare an append") from error
+            raise self._failing.failed_by(error, "prepare an append") from error
         try:
             position = segment.write(append.buffers, append.size_bytes)
         except OSError as error:
             self._take_back(segment)
-            raise self._failed_by(error, "append") from error
+            raise self._failing.failed_by(error, "append") from error
         for size_bytes, last_offset, max_timestamp_ms in append.batches:
             segment.note_batch(position, size_bytes, last_offset, max_timestamp_ms)
             position += size_bytes
@@ -251,11 +252,11 @@ class PartitionLog:
         try:
             segment.file.truncate(segment.size_bytes)
         except OSError as error:
-            self._failure = f"could not cut a failed append off {segment.path}: {error}"
+            self._failing.note(f"could not cut a failed append off {segment.path}: {error}")
 
     def _segment_for(self, append: PreparedAppend) -> Segment:
         """The active segment, or a new one where Kafka would roll. Raises OSError."""
-        active = self._active
+        active = self._segments.active
         if active.size_bytes == 0:
             return active
         _, last_offset, max_timestamp_ms = append.batches[-1]
@@ -268,24 +269,15 @@ class PartitionLog:
         return self._roll() if is_too_large or is_too_old or is_too_long else active
 
     def _roll(self) -> Segment:
-        self._active.write_indexes()
+        self._segments.active.write_indexes()
         return self._begin_segment()
 
     def _begin_segment(self) -> Segment:
-        segment = self._create_segment(self.log_end_offset)
-        self._segments.append(segment)
-        self._base_offsets.append(segment.base_offset)
-        self._producers.write_snapshot(self._segments)
-        return segment
-
-    def _create_segment(self, base_offset: Offset) -> Segment:
-        segment = Segment.create(
-            self._disk,
-            self.directory,
-            base_offset,
-            index_interval_bytes=self.settings.index_interval_bytes,
+        segment = self._segments.begin(
+            self.log_end_offset, index_interval_bytes=self.settings.index_interval_bytes
         )
         self._durability.note_files_created()
+        self._producers.write_snapshot(self._segments)
         return segment
 
     # Reading
@@ -293,33 +285,23 @@ class PartitionLog:
     def read(self, offset: Offset, *, max_bytes: int, end_offset: Offset) -> bytes:
         """Whole batches of one segment, from the one that holds `offset`, all below `end_offset`.
 
-        The first comes whole even if larger than `max_bytes`. Headers are checked (magic, lengths,
-        offsets, epochs), the CRC is not: readers do that. Raises OffsetOutOfRange, CorruptBatch,
-        StorageFailed.
+        The first comes whole even if larger than `max_bytes`. All of them are sound (I10). Raises
+        OffsetOutOfRange, CorruptBatch, StorageFailed.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
         if offset >= min(end_offset, self.log_end_offset):
             return b""
-        segment = self._segments[bisect_right(self._base_offsets, offset) - 1]
         try:
             return self._reader.read(
-                segment,
+                self._segments.holding(offset),
                 offset,
                 max_bytes=max_bytes,
                 end_offset=end_offset,
                 epochs=self._checkpoint.epochs,
             )
         except OSError as error:
-            raise self._broken_by(error, "read") from error
-
-    def verify(self, offset: Offset, *, max_bytes: int, end_offset: Offset) -> Offset:
-        """Checks the CRC of what `read` would return; the offset after it.
-
-        Raises CorruptBatch, and from then on that batch is never read again (I10).
-        """
-        data = memoryview(self.read(offset, max_bytes=max_bytes, end_offset=end_offset))
-        return self._reader.verify(data, offset)
+            raise self._failing.broken_by(error, "read") from error
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
         """(offset, timestamp) of the first record not earlier; None if all are.
@@ -332,24 +314,9 @@ class PartitionLog:
                 self._segments, timestamp_ms, log_start_offset=self.log_start_offset
             )
         except OSError as error:
-            raise self._broken_by(error, "look up a timestamp") from error
+            raise self._failing.broken_by(error, "look up a timestamp") from error
 
     # Retention
-
-    def retained_start(self, *, high_watermark: Offset, now_ms: int) -> Offset:
-        """Where the log should start by its settings; `now_ms` is wall clock. Raises
-        StorageFailed."""
-        try:
-            return retained_start(
-                self._segments,
-                self.settings,
-                log_start_offset=self.log_start_offset,
-                high_watermark=high_watermark,
-                now_ms=now_ms,
-                newest_ms=lambda segment: segment.newest_ms(),
-            )
-        except OSError as error:
-            raise self._broken_by(error, "look at the age of segments") from error
 
     def raise_log_start(self, offset: Offset) -> bool:
         """What lies below is not served any more; True if that is news. The caller knows that it is
@@ -364,55 +331,38 @@ class PartitionLog:
         """Segments that end at or below a log start that is checkpointed: a crash in between finds
         there that a missing beginning is no damage. Segments deleted. Raises DiskFull,
         StorageFailed."""
-        self._ensure_writable()
+        self._failing.ensure_writable()
         count = bisect_right([s.next_offset for s in self._segments], durable_start_offset)
-        if count == 0 or (count == len(self._segments) == 1 and self._active.size_bytes == 0):
+        if count == 0 or (
+            count == len(self._segments) == 1 and self._segments.active.size_bytes == 0
+        ):
             return 0
         try:
             self.swaps.void()
             if count == len(self._segments):
                 self._begin_segment()
-            for segment in self._segments[:count]:
-                segment.retire()
-            del self._segments[:count], self._base_offsets[:count]
+            self._segments.drop_first(count)
             self._producers.drop_snapshots(self._segments)
-            self._checkpoint.epochs.truncate_from_start(self._base_offsets[0])
+            self._checkpoint.epochs.truncate_from_start(self._segments[0].base_offset)
             self._checkpoint.is_written = False
             self._write_epochs_if_possible()
         except OSError as error:
-            raise self._failed_by(error, "delete segments") from error
+            raise self._failing.failed_by(error, "delete segments") from error
         return count
 
     # Compaction
 
-    def plan_compaction(self, *, high_watermark: Offset, now_ms: int) -> CompactionPlan | None:
-        """None: not due by its settings. `now_ms` is wall clock. Raises StorageFailed."""
-        try:
-            return plan_compaction(
-                self._segments,
-                self.settings,
-                first_dirty_offset=max(self.cleaned_to, self._base_offsets[0]),
-                high_watermark=high_watermark,
-                now_ms=now_ms,
-            )
-        except OSError as error:
-            raise self._broken_by(error, "plan a compaction") from error
-
     def take_in(self, rewritten: Rewritten) -> None:
         """Its file is committed (`Swaps.commit`): it takes the place of what it replaces. On the
         loop, a few renames. Raises StorageFailed."""
-        first = self._segments.index(rewritten.replaced[0])
-        end = first + len(rewritten.replaced)
-        assert tuple(self._segments[first:end]) == rewritten.replaced
+        self._segments.replace(rewritten.replaced, rewritten.segment)
+        self._reader.forget_places()
         try:
             for segment in rewritten.replaced:
                 segment.retire()
             self.swaps.complete(rewritten.segment.path)
         except OSError as error:
-            raise self._broken_by(error, "take in a compacted segment") from error
-        self._segments[first:end] = [rewritten.segment]
-        self._base_offsets[first:end] = [rewritten.segment.base_offset]
-        self._reader.forget_places()
+            raise self._failing.broken_by(error, "take in a compacted segment") from error
 
     # Truncating
 
@@ -422,7 +372,7 @@ class PartitionLog:
         A batch is never split, so the log may end below `offset`. Checkpoint the recovery points
         soon after. Raises CorruptBatch (nothing changed), StorageFailed.
         """
-        self._ensure_writable()
+        self._failing.ensure_writable()
         if offset < self.log_start_offset:
             return self.truncate_fully_and_start_at(offset)
         old_end_offset = self.log_end_offset
@@ -432,19 +382,39 @@ class PartitionLog:
             self._checkpoint.truncate_from_end(min(offset, self.log_end_offset))
             self._write_epochs_if_possible()
         except OSError as error:
-            raise self._broken_by(error, "truncate") from error
+            raise self._failing.broken_by(error, "truncate") from error
+        return old_end_offset - self.log_end_offset
+
+    def truncate_before_damage(self, offset: Offset) -> int:
+        """Cuts where the last sound batch before `offset` ends, whatever an index says. Records
+        removed. Raises StorageFailed."""
+        self._failing.ensure_writable()
+        old_end_offset = self.log_end_offset
+        try:
+            segment = self._segments.holding(offset)
+            position, sound_end = segment.sound_part(offset)
+            if sound_end < self.log_start_offset:
+                return self.truncate_fully_and_start_at(self.log_start_offset)
+            self._cut(segment, position, sound_end)
+            self._checkpoint.truncate_from_end(sound_end)
+            self._write_epochs_if_possible()
+        except OSError as error:
+            raise self._failing.broken_by(error, "truncate") from error
         return old_end_offset - self.log_end_offset
 
     def _cut_segments(self, offset: Offset) -> None:
-        keep = bisect_right(self._base_offsets, offset)
-        segment = self._segments[keep - 1]
-        found = segment.find(offset) if offset < segment.next_offset else None
-        self._forget_from(offset)
-        for later in reversed(self._segments[keep:]):
-            later.retire()
-        del self._segments[keep:], self._base_offsets[keep:]
-        if found is not None:
-            segment.truncate(found.position, found.header.base_offset)
+        segment = self._segments.holding(offset)
+        if offset < segment.next_offset:
+            found = segment.find(offset)
+            self._cut(segment, found.position, found.header.base_offset)
+        else:
+            self._cut(segment, segment.size_bytes, segment.next_offset)
+
+    def _cut(self, segment: Segment, position: int, next_offset: Offset) -> None:
+        self._forget_from(next_offset)
+        self._segments.drop_behind(segment.base_offset)
+        if position < segment.size_bytes:
+            segment.truncate(position, next_offset)
         self.log_end_offset = segment.next_offset
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         self._durability.note_truncated(self.log_end_offset)
@@ -452,19 +422,19 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: Offset) -> int:
         """Drops everything; the log is empty and begins at `offset`. Records removed."""
-        self._ensure_writable()
+        self._failing.ensure_writable()
         removed = self.log_end_offset - self.log_start_offset
         try:
             self._forget_from(_FIRST_OFFSET)
-            for segment in reversed(self._segments):
-                segment.retire()
-            self._segments = [self._create_segment(offset)]
-            self._base_offsets = [offset]
+            self._segments.restart_at(
+                offset, index_interval_bytes=self.settings.index_interval_bytes
+            )
+            self._durability.note_files_created()
             self._checkpoint.truncate_from_end(_FIRST_OFFSET)
             self._write_epochs_if_possible()
             self._producers.forget_all()
         except OSError as error:
-            raise self._broken_by(error, "truncate") from error
+            raise self._failing.broken_by(error, "truncate") from error
         self.log_start_offset = self.log_end_offset = offset
         self._durability.note_truncated(offset)
         return removed
@@ -473,7 +443,7 @@ class PartitionLog:
         """Before anything is cut. Raises OSError."""
         self._durability.note_truncating()
         self.swaps.void()
-        self._reader.forget_from(offset)
+        self._reader.forget_places()
         self.cleaned_to = min(self.cleaned_to, offset)
 
     def _write_epochs_if_possible(self) -> None:
@@ -490,7 +460,7 @@ class PartitionLog:
         """
         if self._is_removed:
             return
-        self._ensure_writable()
+        self._failing.ensure_writable()
         epochs_path = self._checkpoint.path if self._checkpoint.exists else None
         try:
             if self._producers.sync():
@@ -499,42 +469,24 @@ class PartitionLog:
         except OSError as error:
             if self._is_removed:
                 return  # renamed away under us
-            raise self._broken_by(error, "flush") from error
+            raise self._failing.broken_by(error, "flush") from error
 
     def close(self) -> None:
         """Index files and epochs written, everything synced: what a clean stop needs.
 
         Raises DiskFull, StorageFailed; the log counts as not cleanly closed then.
         """
-        self._ensure_writable()
+        self._failing.ensure_writable()
         try:
             self._write_epochs()
-            self._active.write_indexes()
+            self._segments.active.write_indexes()
             self._producers.write_snapshot(self._segments)
         except OSError as error:
-            raise self._failed_by(error, "close") from error
+            raise self._failing.failed_by(error, "close") from error
         self.flush()
-        self._failure = "it is closed"
+        self._failing.note("it is closed")
 
     def note_removed(self) -> None:
         """Its directory is being renamed away: no more writes, and a flush may find nothing."""
         self._is_removed = True
-        self._failure = self._failure or "it was removed"
-
-    # Failing
-
-    def _ensure_writable(self) -> None:
-        if self._failure:
-            raise StorageFailed(
-                f"{self.topic}-{self.partition} in {self.directory} takes no more writes: "
-                f"{self._failure}"
-            )
-
-    def _failed_by(self, error: OSError, action: str) -> DiskFull | StorageFailed:
-        if error.errno in DISK_FULL_ERRORS and not self._failure:
-            return DiskFull(f"cannot {action} in {self.directory}: {error}; nothing was written")
-        return self._broken_by(error, action)
-
-    def _broken_by(self, error: OSError, action: str) -> StorageFailed:
-        self._failure = self._failure or f"could not {action}: {error}"
-        return StorageFailed(f"cannot {action} in {self.directory}: {error}")
+        self._failing.note("it was removed")

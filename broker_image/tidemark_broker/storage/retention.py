@@ -1,18 +1,16 @@
-"""How much of a log's beginning may go: whole segments, by age and by size. Pure.
+"""How much of a log's beginning may go: whole segments, by age and by size.
 
 Kafka's rules (UnifiedLog.deleteOldSegments): only from the front, never a segment that reaches past
 the high watermark, by the newest timestamp that a segment holds, and by size only while what stays
 is at least the limit. The caller moves the log start first, makes it durable, then deletes files.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from tidemark_protocol.ids import Offset
 
 from tidemark_broker.storage.segment import Segment
 from tidemark_broker.storage.settings import NO_LIMIT, LogSettings
-
-NewestMs = Callable[[Segment], int]
 
 
 def retained_start(
@@ -22,11 +20,10 @@ def retained_start(
     log_start_offset: Offset,
     high_watermark: Offset,
     now_ms: int,
-    newest_ms: NewestMs,
 ) -> Offset:
     """Where the log should start: at the end of the last segment that may go, or where it does.
 
-    `newest_ms`: the age of a segment, wall clock, in milliseconds since 1970.
+    `now_ms` is wall clock. Raises OSError, where a file's age is asked for.
     """
     live = [segment for segment in segments if segment.next_offset > log_start_offset]
     start = log_start_offset
@@ -36,7 +33,7 @@ def retained_start(
         if not is_committed(segment, high_watermark) or not settings.deletes:
             break
         if not (
-            is_too_old(settings, now_ms - newest_ms(segment))
+            is_too_old(settings, now_ms - segment.newest_ms())
             or is_beyond_size(settings, size_bytes)
         ):
             break

@@ -276,6 +276,26 @@ class Segment:
                 return placed
         raise CorruptBatch(self.size_bytes, f"a batch with offset {offset}", "the segment's end")
 
+    def sound_part(self, offset: Offset) -> tuple[int, Offset]:
+        """(position, offset after) of the last batch before `offset` of which all before it, and
+        itself, pass their CRC. Reads all of that; indexes are not asked."""
+        position, next_offset = 0, self.base_offset
+        try:
+            for placed in scan_batches(
+                self.file,
+                start=0,
+                end=self.size_bytes,
+                expected_offset=self.base_offset,
+                verify_crc=True,
+            ):
+                if placed.header.last_offset >= offset:
+                    break
+                position = placed.position + placed.header.size_bytes
+                next_offset = placed.header.next_offset
+        except CorruptBatch:
+            pass  # what comes from there on is not sound
+        return position, next_offset
+
     def _rebuild_offset_index(self) -> None:
         """Changes nothing if the segment itself is corrupt: raises CorruptBatch then."""
         fresh = Segment(

@@ -2,7 +2,12 @@
 
 from pathlib import Path
 
-from tidemark_broker.storage.compaction import Compaction, Rewritten
+from tidemark_broker.storage.compaction import (
+    Compaction,
+    CompactionPlan,
+    Rewritten,
+    plan_compaction,
+)
 from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.record_batch import (
@@ -47,6 +52,16 @@ def seal(log: PartitionLog) -> None:
     log._roll()
 
 
+def plan_of(log: PartitionLog, high_watermark: Offset, now_ms: int) -> CompactionPlan | None:
+    return plan_compaction(
+        log.segments,
+        log.settings,
+        first_dirty_offset=log.cleaned_to,
+        high_watermark=high_watermark,
+        now_ms=now_ms,
+    )
+
+
 def compact(
     log: PartitionLog,
     disk: Disk,
@@ -55,10 +70,7 @@ def compact(
     now_ms: int = NOW_MS,
     max_keys: int = 1000,
 ) -> Compaction | None:
-    plan = log.plan_compaction(
-        high_watermark=log.log_end_offset if high_watermark is None else high_watermark,
-        now_ms=now_ms,
-    )
+    plan = plan_of(log, log.log_end_offset if high_watermark is None else high_watermark, now_ms)
     if plan is None:
         return None
     begun = log.swaps.begin()

@@ -18,11 +18,12 @@ from tests.unit.storage.compacted_logs import (
     files_of,
     keyed_batch,
     pairs_of,
+    plan_of,
     put,
     records_of,
     seal,
 )
-from tests.unit.storage.small_logs import ALL, TOPIC_ID, append, headers_of, open_log, read_all
+from tests.unit.storage.small_logs import ALL, append, headers_of, open_log, read_all
 
 DISK = OsDisk()
 
@@ -266,7 +267,7 @@ def test_a_log_that_is_cut_meanwhile_does_not_take_the_swap(tmp_path):
         put(log, ("a", f"{number}"))
     seal(log)
     put(log, ("b", "1"))
-    plan = log.plan_compaction(high_watermark=6, now_ms=NOW_MS)
+    plan = plan_of(log, 6, NOW_MS)
     begun = log.swaps.begin()
     steps = Compaction(DISK, tmp_path, plan, log.settings, now_ms=NOW_MS).steps()
     rewritten = next(step for step in steps if isinstance(step, Rewritten))
@@ -382,4 +383,3 @@ def test_a_damaged_swap_is_dropped_while_the_old_file_is_there(tmp_path):
     (tmp_path / "00000000000000000000.log.swap").write_bytes(b"garbage" * 20)
     again = open_log(tmp_path, recovery_point=None, settings=COMPACTED)
     assert pairs_of(again) == [(0, "a", "1")]
-    assert TOPIC_ID == again.topic_id

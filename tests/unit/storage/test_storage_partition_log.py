@@ -252,7 +252,7 @@ def test_an_epoch_that_contradicts_the_log_is_our_own_mistake(tmp_path, epoch, s
         log.assign_epoch(epoch, start_offset)
 
 
-def test_verify_finds_a_flipped_bit_and_that_batch_is_never_read_again(tmp_path):
+def test_a_batch_that_fails_its_crc_is_never_served(tmp_path):  # I10
     log = open_log(tmp_path / "log")
     for value in (b"a", b"b", b"c"):
         append(log, value)
@@ -260,12 +260,27 @@ def test_verify_finds_a_flipped_bit_and_that_batch_is_never_read_again(tmp_path)
     data = bytearray(path.read_bytes())
     data[BATCH_BYTES * 2 - 1] ^= 1
     path.write_bytes(data)
-    assert log.verify(0, max_bytes=BATCH_BYTES, end_offset=ALL) == 1
-    with pytest.raises(CorruptBatch):
-        log.verify(1, max_bytes=999, end_offset=ALL)
-    assert [h.base_offset for h in headers_of(log.read(0, max_bytes=999, end_offset=ALL))] == [0]
+    assert len(log.read(0, max_bytes=999, end_offset=ALL)) == BATCH_BYTES
     with pytest.raises(CorruptBatch):
         log.read(1, max_bytes=999, end_offset=ALL)
+    assert len(log.read(2, max_bytes=999, end_offset=ALL)) == BATCH_BYTES
+
+
+def test_damage_is_cut_off_with_all_behind_it(tmp_path):
+    log = open_log(tmp_path / "log", settings=LogSettings(segment_bytes=3 * BATCH_BYTES))
+    for value in (b"a", b"b", b"c", b"d", b"e"):
+        append(log, value)
+    path = log.directory / f"{0:020d}.log"
+    for damaged_at in (BATCH_BYTES * 2 - 1, BATCH_BYTES + 8):  # a record; a length field
+        data = bytearray(path.read_bytes())
+        data[damaged_at] ^= 1
+        path.write_bytes(data)
+        assert log.truncate_before_damage(1) in (3, 4)
+        assert values_of(log) == [(0, b"a")]
+        for value in (b"B", b"C", b"D"):
+            append(log, value)
+    log.truncate_to(1)
+    assert values_of(open_log(log.directory, settings=log.settings)) == [(0, b"a")]
 
 
 def test_an_index_that_lies_is_rebuilt_when_a_read_finds_out(tmp_path):

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 from tidemark_broker.storage.errors import OffsetOutOfRange
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
+from tidemark_broker.storage.retention import retained_start
 
 from tests.unit.storage.faulty_disk import FaultyDisk
 from tests.unit.storage.small_logs import ALL, TOPIC_ID, append, open_log, values_of
@@ -18,14 +19,22 @@ def log_of_six(path, settings=SMALL, disk=None) -> PartitionLog:
     log = open_log(path, disk, settings=settings)
     for number in range(6):
         append(log, b"%d" % number, timestamp_ms=1000 * (number + 1))
-    assert [segment.base_offset for segment in log._segments] == [0, 2, 4]
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
     return log
 
 
 def retain(log: PartitionLog, *, now_ms: int, high_watermark: int | None = None) -> int:
     """As a broker does it: raise, (checkpoint,) delete. Segments deleted."""
     watermark = log.log_end_offset if high_watermark is None else high_watermark
-    log.raise_log_start(log.retained_start(high_watermark=watermark, now_ms=now_ms))
+    log.raise_log_start(
+        retained_start(
+            log.segments,
+            log.settings,
+            log_start_offset=log.log_start_offset,
+            high_watermark=watermark,
+            now_ms=now_ms,
+        )
+    )
     return log.delete_segments_below(log.log_start_offset)
 
 
@@ -82,7 +91,7 @@ def test_without_delete_in_the_policy_or_limits_nothing_goes(tmp_path):
 def test_records_without_timestamps_are_as_old_as_their_file(tmp_path):
     log = open_log(tmp_path, settings=SMALL)
     append(log, b"a", timestamp_ms=-1)
-    written_ms = int(log._segments[0].path.stat().st_ctime * 1000)
+    written_ms = int(log.segments[0].path.stat().st_ctime * 1000)
     assert retain(log, now_ms=written_ms + 900) == 0
     assert retain(log, now_ms=written_ms + 2000) == 1
 

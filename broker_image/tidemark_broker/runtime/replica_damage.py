@@ -1,0 +1,44 @@
+"""A replica whose disk holds a corrupt batch: reported, and rebuilt once it proves nothing.
+
+The batch is never served (I10). While somebody else can lead, the replica is reported failed: the
+controller takes it out of every set (S9) and moves leadership. Only when the applied state names it
+in none does it cut its log before the batch and fetch the rest anew. It stays reported until it
+holds all that it held below its high watermark: a fetch that it sent before the cut may still be
+under way, and must not bring it back into the ISR with less. For the high watermark (I2) this is a
+re-creation. A replica that is alone goes on with everything but that batch: dropping the only copy
+would lose what is sound.
+"""
+
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
+from tidemark_protocol.partition_state import PartitionState
+
+
+@dataclass(slots=True)
+class Damage:
+    broker_id: BrokerId
+    offset: Offset  # a batch that holds it, or one before it, is corrupt
+    reason: str
+    sound_from: Offset | None = None  # cut: it is over once the log ends here again
+    cut_in_epoch: LeaderEpoch = LeaderEpoch(-1)
+
+    def is_over(self, log_end_offset: Offset, leader_epoch: LeaderEpoch) -> bool:
+        """In a later leader epoch no fetch of before the cut counts any more."""
+        if self.sound_from is None:
+            return False
+        return log_end_offset >= self.sound_from or leader_epoch > self.cut_in_epoch
+
+
+def proves_nothing(state: PartitionState, broker_id: BrokerId) -> bool:
+    """I6: named neither in sync nor eligible, under whatever epoch."""
+    members = (*state.in_sync_replicas, *state.eligible_leaders)
+    return all(member.broker_id != broker_id for member in members)
+
+
+def is_alone(state: PartitionState | None, broker_id: BrokerId) -> bool:
+    """Nobody else could lead."""
+    if state is None:
+        return True
+    members = (*state.in_sync_replicas, *state.eligible_leaders)
+    return all(member.broker_id == broker_id for member in members)

@@ -1,0 +1,88 @@
+"""The segments of one log in the order of their offsets, without gaps; the last one is active.
+
+It keeps the list and the files of the same mind, and decides nothing: what may be cut, dropped or
+replaced the log says.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import overload
+
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.storage.disk import Disk
+from tidemark_broker.storage.segment import Segment
+
+
+class SegmentList(Sequence[Segment]):
+    def __init__(self, disk: Disk, directory: Path, segments: Sequence[Segment]) -> None:
+        """`segments`: at least one."""
+        self._disk = disk
+        self._directory = directory
+        self._segments = list(segments)
+        self._base_offsets = [segment.base_offset for segment in segments]
+
+    @overload
+    def __getitem__(self, index: int) -> Segment: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Segment]: ...
+    def __getitem__(self, index: int | slice) -> Segment | list[Segment]:
+        return self._segments[index]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def active(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def holding(self, offset: Offset) -> Segment:
+        """The one whose range `offset` lies in, or past all of them the active one."""
+        return self._segments[bisect_right(self._base_offsets, offset) - 1]
+
+    def begin(self, base_offset: Offset, *, index_interval_bytes: int) -> Segment:
+        """A new active one. Raises OSError, then nothing changed."""
+        segment = Segment.create(
+            self._disk, self._directory, base_offset, index_interval_bytes=index_interval_bytes
+        )
+        self._segments.append(segment)
+        self._base_offsets.append(base_offset)
+        return segment
+
+    def drop_behind(self, offset: Offset) -> None:
+        """All that begin after `offset`, the last one first. Raises OSError."""
+        keep = bisect_right(self._base_offsets, offset)
+        for later in reversed(self._segments[keep:]):
+            later.retire()
+        del self._segments[keep:], self._base_offsets[keep:]
+
+    def drop_first(self, count: int) -> None:
+        """The oldest `count`, the oldest first. Raises OSError."""
+        for segment in self._segments[:count]:
+            segment.retire()
+        del self._segments[:count], self._base_offsets[:count]
+
+    def restart_at(self, base_offset: Offset, *, index_interval_bytes: int) -> None:
+        """Nothing but a new, empty one. Raises OSError."""
+        for segment in reversed(self._segments):
+            segment.retire()
+        self._segments.clear()
+        self._base_offsets.clear()
+        self.begin(base_offset, index_interval_bytes=index_interval_bytes)
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """In memory; `old` are neighbours and `new` has exactly their offsets."""
+        first = self._segments.index(old[0])
+        end = first + len(old)
+        assert self._segments[first:end] == list(old)
+        assert (new.base_offset, new.next_offset) == (old[0].base_offset, old[-1].next_offset)
+        self._segments[first:end] = [new]
+        self._base_offsets[first:end] = [new.base_offset]

@@ -1,0 +1,156 @@
+"""Compaction by a broker: what is due, in steps, beside a log that goes on; what it refuses."""
+
+import asyncio
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+from tidemark_broker.runtime.log_cleaner import LogCleaner
+from tidemark_broker.storage import checkpoints
+from tidemark_broker.storage.disk import OsDisk
+from tidemark_broker.storage.record_batch import HEADER_BYTES
+from tidemark_protocol.error_codes import ErrorCode
+
+from tests.unit.runtime.in_process_pool import KEY, TOPIC, InProcessPool, a_batch
+from tests.unit.storage.compacted_logs import keyed_batch, pairs_of
+from tests.unit.storage.faulty_disk import FaultyDisk
+
+NOW_S = 1_700_000_000.0
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[InProcessPool]:
+    pool = InProcessPool(tmp_path, brokers=(1, 2))
+    pool.topic = replace(
+        pool.topic,
+        config={
+            "cleanup.policy": "compact",
+            "segment.bytes": "16384",
+            "min.cleanable.dirty.ratio": "0",
+        },
+    )
+    pool.lead(1, in_sync=[1, 2])
+    yield pool
+    for number in tuple(pool.brokers):
+        pool.kill(number)
+
+
+def put(pool: InProcessPool, key: str, value: str) -> None:
+    data = bytes(keyed_batch((key, value)).data)
+    (result,) = pool.brokers[1].produce_bytes(data, acks=1)
+    assert result.error is ErrorCode.NONE
+    pool.replicate(2)
+
+
+def fill(pool: InProcessPool) -> None:
+    """Three keys, twelve records of 5000 bytes: four segments."""
+    for number in range(12):
+        put(pool, f"key-{number % 3}", f"{number:05d}" * 1000)
+    pool.replicate(2, rounds=2)
+
+
+def clean(pool: InProcessPool, number: int, disk: OsDisk | None = None) -> int:
+    cleaner = LogCleaner(pool.brokers[number].partitions, disk or OsDisk(), lambda: NOW_S)
+    return asyncio.run(cleaner.pass_once())
+
+
+def offsets(pool: InProcessPool, number: int) -> list[int]:
+    return [offset for offset, _, _ in pairs_of(pool.brokers[number].replica().log)]
+
+
+def test_leader_and_follower_compact_each_for_itself(pool: InProcessPool) -> None:
+    fill(pool)
+    assert clean(pool, 1) == 1
+    after = offsets(pool, 1)
+    assert len(after) < 12
+    assert offsets(pool, 2) == list(range(12))
+    assert clean(pool, 2) == 1
+    assert offsets(pool, 2) == after
+    assert pool.brokers[1].log_bytes()[:61] == pool.brokers[2].log_bytes()[:61]
+    put(pool, "key-0", "next")
+    pool.replicate(2, rounds=2)
+    assert pairs_of(pool.brokers[2].replica().log)[-1] == (12, "key-0", "next")
+    assert clean(pool, 1) == 0
+
+
+def test_how_far_it_came_is_known_after_a_restart(pool: InProcessPool) -> None:
+    fill(pool)
+    clean(pool, 1)
+    cleaned_to = pool.brokers[1].replica().log.cleaned_to
+    pool.brokers[1].directory.checkpoint_recovery_points()
+    pool.kill(1)
+    text = (pool.path / "broker-1" / checkpoints.CLEANED_TO).read_bytes()
+    assert checkpoints.decode_offsets(text) == {(TOPIC, 0): cleaned_to}
+    assert pool.start(1).replica().log.cleaned_to == cleaned_to > 0
+
+
+def test_only_what_is_committed_is_compacted(pool: InProcessPool) -> None:
+    for number in range(12):
+        data = bytes(keyed_batch(("key", f"{number:05d}" * 1000)).data)
+        pool.brokers[1].produce_bytes(data, acks=1)
+    assert pool.brokers[1].replica().high_watermark == 0
+    assert clean(pool, 1) == 0
+
+
+def test_a_full_disk_only_delays_it(pool: InProcessPool) -> None:
+    fill(pool)
+    disk = FaultyDisk()
+    disk.space_bytes = 100
+    clean(pool, 1, disk)
+    assert pool.brokers[1].storage_errors == []
+    assert offsets(pool, 1) == list(range(12))
+    assert clean(pool, 1) == 1
+    assert len(offsets(pool, 1)) < 12
+
+
+def test_a_failing_disk_ends_serving(pool: InProcessPool) -> None:  # S8
+    fill(pool)
+    disk = FaultyDisk()
+    disk.failing["sync"] = 5
+    clean(pool, 1, disk)
+    assert len(pool.brokers[1].storage_errors) == 1
+
+
+def test_damage_that_it_meets_is_reported(pool: InProcessPool) -> None:  # I10
+    fill(pool)
+    path = pool.brokers[1].replica().log.segments[0].path
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    with path.open("r+b") as file:
+        file.write(data)
+    clean(pool, 1)
+    replica = pool.brokers[1].replica()
+    assert replica.damage is not None
+    assert replica.damage.offset == 2
+    assert KEY in pool.brokers[1].partitions.failed_replicas
+
+
+def test_records_without_a_key_are_refused(pool: InProcessPool) -> None:
+    (refused,) = pool.brokers[1].produce_bytes(a_batch("no key"), acks=1)
+    assert refused.error is ErrorCode.INVALID_RECORD
+    assert "no key" in refused.message
+    assert pool.brokers[1].replica().log.log_end_offset == 0
+
+
+def compressed(codec: int, body: bytes) -> bytes:
+    plain = keyed_batch(("key", "value")).data
+    data = bytearray(plain[:HEADER_BYTES]) + body
+    data[8:12] = (len(data) - 12).to_bytes(4, "big")
+    data[22] |= codec
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    return bytes(data)
+
+
+def test_codecs_that_cannot_be_opened_are_refused_and_gzip_is_not(pool: InProcessPool) -> None:
+    (refused,) = pool.brokers[1].produce_bytes(compressed(4, b"zstd"), acks=1)
+    assert refused.error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert "none or gzip" in refused.message
+    packer = zlib.compressobj(wbits=31)
+    body = packer.compress(keyed_batch(("key", "value")).data[HEADER_BYTES:]) + packer.flush()
+    (taken,) = pool.brokers[1].produce_bytes(compressed(1, body), acks=1)
+    assert taken.error is ErrorCode.NONE
+    (broken,) = pool.brokers[1].produce_bytes(compressed(1, b"not gzip"), acks=1)
+    assert broken.error is ErrorCode.INVALID_RECORD

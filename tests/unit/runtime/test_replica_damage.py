@@ -1,0 +1,139 @@
+"""A corrupt batch on a replica's disk: never served, reported, cut when it may be, fetched anew."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId, PartitionEpoch
+
+from tests.unit.runtime.in_process_pool import KEY, InProcessBroker, InProcessPool
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[InProcessPool]:
+    pool = InProcessPool(tmp_path, brokers=(1, 2, 3))
+    pool.lead(1, in_sync=[1, 2, 3])
+    for number in range(5):
+        pool.brokers[1].produce(f"{number}", acks=1)
+    pool.replicate(2, 3, rounds=3)
+    assert pool.brokers[1].replica().high_watermark == 5
+    yield pool
+    for number in tuple(pool.brokers):
+        pool.kill(number)
+
+
+def flip_a_bit(broker: InProcessBroker, offset: int) -> None:
+    """In the last byte of the batch of one record at `offset`."""
+    log = broker.replica().log
+    path = log.segments[0].path
+    data = bytearray(path.read_bytes())
+    data[len(data) // 5 * (offset + 1) - 1] ^= 1
+    with path.open("r+b") as file:
+        file.write(data)
+
+
+def drop(pool: InProcessPool, number: int, *, leader: int) -> None:
+    """What the controller does with a replica that is reported failed."""
+    members = tuple(m for m in pool.state.in_sync_replicas if m.broker_id != number)
+    pool.state = replace(
+        pool.state,
+        in_sync_replicas=members,
+        partition_epoch=PartitionEpoch(pool.state.partition_epoch + 1),
+    )
+    if leader != pool.state.leader:
+        pool.lead(leader, in_sync=[member.broker_id for member in members])
+    else:
+        pool.push()
+
+
+def failures(broker: InProcessBroker) -> str:
+    return "".join(broker.partitions.crc_failures.render())
+
+
+def test_a_leader_does_not_serve_it_and_reports_itself(pool: InProcessPool) -> None:  # I10
+    leader = pool.brokers[1]
+    flip_a_bit(leader, 2)
+    good = leader.read(0)[0]
+    assert (good.error, leader.partitions.failed_replicas) == (ErrorCode.NONE, {})
+    bad = leader.read(2)[0]
+    assert (bad.error, bad.data) == (ErrorCode.CORRUPT_MESSAGE, b"")
+    assert KEY in leader.partitions.failed_replicas
+    assert 'where="fetch"} 1' in failures(leader)
+    assert leader.storage_errors == []
+    assert leader.read(3)[0].error is ErrorCode.NONE
+
+
+def test_a_follower_is_not_sent_it(pool: InProcessPool) -> None:
+    leader = pool.brokers[1]
+    pool.kill(3)
+    pool.path.joinpath("broker-3").rename(pool.path / "lost")
+    pool.start(3)
+    flip_a_bit(leader, 2)
+    drop(pool, 3, leader=1)
+    pool.replicate(3, rounds=3)
+    assert pool.brokers[3].replica().log.log_end_offset == 2
+    assert KEY in leader.partitions.failed_replicas
+    assert 'where="replica"} 1' in failures(leader)
+
+
+def test_once_it_proves_nothing_it_is_cut_and_fetched_anew(pool: InProcessPool) -> None:
+    damaged = pool.brokers[1]
+    flip_a_bit(damaged, 2)
+    damaged.read(2)
+    damaged.partitions.on_tick()
+    assert damaged.replica().log.log_end_offset == 5, "it is in the ISR"
+    drop(pool, 1, leader=2)
+    damaged.partitions.on_tick()
+    log = damaged.replica().log
+    assert log.log_end_offset == 2
+    assert damaged.replica().high_watermark == 2  # I1: re-created
+    assert KEY in damaged.partitions.failed_replicas
+    pool.replicate(1, rounds=2)
+    damaged.partitions.on_tick()
+    assert damaged.log_bytes() == pool.brokers[2].log_bytes()
+    assert damaged.partitions.failed_replicas == {}
+
+
+def test_a_follower_that_is_still_in_sync_keeps_what_it_has(pool: InProcessPool) -> None:  # I6
+    """The controller has not heard yet: what it holds counts."""
+    damaged = pool.brokers[1]
+    flip_a_bit(damaged, 2)
+    damaged.read(2)
+    pool.lead(2)
+    assert pool.state.in_sync_ids == {1, 2, 3}
+    damaged.partitions.on_tick()
+    assert damaged.replica().log.log_end_offset == 5
+    assert damaged.replica().next_fetch(pool.time.now_ms) is None
+    assert KEY in damaged.partitions.failed_replicas
+
+
+def test_it_is_reported_until_all_that_it_held_is_there_again(pool: InProcessPool) -> None:
+    damaged = pool.brokers[1]
+    flip_a_bit(damaged, 0)
+    damaged.read(0)
+    drop(pool, 1, leader=2)
+    damaged.partitions.on_tick()
+    assert damaged.replica().log.log_end_offset == 0
+    sent = pool.send_fetch(1)
+    assert sent is not None
+    pool.push()
+    assert KEY in damaged.partitions.failed_replicas
+    sent.apply(pool.time.now_ms)
+    damaged.partitions.on_tick()
+    assert damaged.replica().log.log_end_offset == 5
+    assert damaged.partitions.failed_replicas == {}
+
+
+def test_one_that_is_alone_goes_on_with_all_but_that_batch(pool: InProcessPool) -> None:
+    leader = pool.brokers[1]
+    flip_a_bit(leader, 2)
+    pool.lead(1, in_sync=[1])
+    assert leader.read(2)[0].error is ErrorCode.CORRUPT_MESSAGE
+    assert leader.partitions.failed_replicas == {}
+    assert leader.read(3)[0].error is ErrorCode.NONE
+    assert leader.produce("more", acks=1)[0].error is ErrorCode.NONE
+    pool.lead(1, in_sync=[1, 2])
+    assert KEY in leader.partitions.failed_replicas  # now somebody else can lead
+    assert BrokerId(1) in pool.state.in_sync_ids
