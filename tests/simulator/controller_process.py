@@ -1,11 +1,9 @@
 """An operator of the simulated cluster: ControllerService, its Lease, and the wishes for topics.
 
-Production code but for the reconcilers: what Topic objects would ask for stands in
-`World.topics`, and a small loop here brings the controller to it while this one leads.
+Production code but for the reconcilers; what Topic objects would ask for: topic_wishes.py.
 """
 
 import asyncio
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -13,54 +11,25 @@ from uuid import UUID
 import msgspec
 from tidemark_operator.controller.api import broker_calls
 from tidemark_operator.controller.clock import MonotonicClock
-from tidemark_operator.controller.placement import TooFewBrokers, place
 from tidemark_operator.controller.probe import ProbeVerdict
 from tidemark_operator.controller.service import (
     ControllerService,
     ControllerSettings,
-    NoLiveReplica,
-    NotLeading,
-    SliceMissing,
-    TopicUnknown,
 )
 from tidemark_operator.lease import ControllerLease, LeaseSettings
-from tidemark_operator.stores.object_store import StoreError
 from tidemark_protocol.controller_messages import Endpoints
-from tidemark_protocol.ids import TopicId
-from tidemark_protocol.partition_state import TopicState
 
 from tests.simulator.broker_process import HEALTH_PATH
 from tests.simulator.clock import MachineClock
 from tests.simulator.messages import MessageServer, RequestFailed, request
 from tests.simulator.processes import Machine, SimulatedProcess
+from tests.simulator.topic_wishes import keep_topics
 
 if TYPE_CHECKING:
     from tests.simulator.world import World
 
 CONTROLLER_PORT = 8070
-RECONCILE_SECONDS = 0.2
 TERMINATED_AFTER_US = 500_000  # until the kubelet has said so
-
-
-@dataclass
-class TopicWish:
-    """A Topic object: what its user wants, and what its status remembers."""
-
-    topic: str
-    topic_id: TopicId
-    partitions: int
-    replication_factor: int
-    commit_rule: str = "MinInsync"
-    flush: str = "Os"
-    config: dict[str, str] = field(default_factory=dict)
-    is_deleted: bool = False
-    is_retained: bool = False  # deleted with deletionPolicy Retain, until applied again
-    had_slices: bool = False
-    is_gone: bool = False  # deleted, and the controller said so
-
-    @property
-    def is_wanted(self) -> bool:
-        return not (self.is_deleted or self.is_retained)
 
 
 class LeaseClock:
@@ -165,67 +134,8 @@ class ControllerSlot:
         asyncio.get_running_loop().add_signal_handler(15, stop.set)
         async with asyncio.TaskGroup() as tasks:
             leading = tasks.create_task(lease.run(), name="lease")
-            topics = tasks.create_task(self._reconcile(service), name="reconcile")
+            topics = tasks.create_task(keep_topics(world, self.name, service), name="topics")
             await stop.wait()
             leading.cancel()
             topics.cancel()
         return 0
-
-    async def _reconcile(self, service: ControllerService) -> None:
-        while True:
-            await asyncio.sleep(RECONCILE_SECONDS)
-            for wish in tuple(self._world.topics):
-                if not service.is_leading:
-                    break
-                try:
-                    await self._bring_about(service, wish)
-                except (NotLeading, StoreError, NoLiveReplica, TooFewBrokers, TopicUnknown):
-                    continue  # tried again
-                except SliceMissing as error:
-                    self._world.note(self.name, f"topic {wish.topic}: {error}")
-
-    async def _bring_about(self, service: ControllerService, wish: TopicWish) -> None:
-        pool = self._world.pool
-        if wish.is_deleted:
-            if not wish.is_gone:
-                await service.delete_topic(pool, wish.topic_id, retain=False)
-                wish.is_gone = True
-                self._world.note(self.name, f"topic {wish.topic} deleted ({wish.topic_id})")
-            return
-        if pool not in service.pools():
-            return
-        wanted = TopicState(
-            wish.topic,
-            wish.topic_id,
-            wish.partitions,
-            wish.replication_factor,
-            wish.commit_rule,
-            wish.flush,
-            dict(wish.config),
-        )
-        view = service.topic(pool, wish.topic_id)
-        ids = [broker.broker_id for broker in service.brokers(pool)]
-        if wish.is_retained:
-            if view is not None and not view.is_retained:
-                await service.delete_topic(pool, wish.topic_id, retain=True)
-                self._world.note(self.name, f"topic {wish.topic} retained")
-        elif view is None or view.is_retained:
-            await service.create_topic(
-                pool,
-                wanted,
-                place(wish.partitions, wish.replication_factor, ids),
-                had_slices=wish.had_slices,
-                deletion_policy="Delete",
-            )
-            wish.had_slices = True
-            self._world.note(self.name, f"topic {wish.topic} created ({wish.topic_id})")
-        elif view.topic.partition_count < wish.partitions:
-            present = view.topic.partition_count
-            assignments = place(
-                wish.partitions - present, wish.replication_factor, ids, first_partition=present
-            )
-            await service.add_partitions(pool, wish.topic_id, assignments)
-            self._world.note(self.name, f"topic {wish.topic} has {wish.partitions} partitions")
-        elif view.topic.config != wanted.config:
-            await service.update_topic(pool, wanted)
-            self._world.note(self.name, f"topic {wish.topic} configured: {wanted.config}")

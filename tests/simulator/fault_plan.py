@@ -135,6 +135,7 @@ KINDS: dict[str, Arguments] = {
     ),
     "recreate_topic": lambda d: (d.topic,),
     "grow_topic": lambda d: (d.topic,),
+    "move_partition": lambda d: (d.topic, d.chance.randrange(4), d.broker),
     "retain_topic": lambda d: (d.topic, d.us(200, 4_000)),
 }
 

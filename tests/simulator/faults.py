@@ -356,6 +356,16 @@ def grow_topic(world: World, topic: str) -> None:
 
 
 @fault
+def move_partition(world: World, topic: str, number: int, first_broker: int) -> None:
+    """To the brokers from that one on: to others, or only in another order of preference."""
+    ids = tuple(world.brokers)
+    for wish in world.topics:
+        if wish.topic == topic and wish.is_wanted:
+            target = [ids[(first_broker + n) % len(ids)] for n in range(wish.replication_factor)]
+            wish.moves[number % wish.partitions] = tuple(target)
+
+
+@fault
 def retain_topic(world: World, topic: str, for_us: int) -> None:
     """The Topic object is deleted with deletionPolicy Retain, and applied again later."""
     for wish in world.topics:

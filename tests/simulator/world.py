@@ -20,13 +20,14 @@ from uuid import UUID
 from tidemark_protocol.ids import BrokerId, TopicId
 
 from tests.simulator.broker_process import BrokerSlot
-from tests.simulator.controller_process import TERMINATED_AFTER_US, ControllerSlot, TopicWish
+from tests.simulator.controller_process import TERMINATED_AFTER_US, ControllerSlot
 from tests.simulator.loop import SimulatedLoop
 from tests.simulator.messages import MessageFaults
 from tests.simulator.network import Network
 from tests.simulator.processes import Machine, SimulatedProcess, Surroundings
 from tests.simulator.store import SimulatedStore
 from tests.simulator.timeline import Timeline
+from tests.simulator.topic_wishes import TopicWish
 
 NAMESPACE = "sim"
 POOL = f"{NAMESPACE}/default"

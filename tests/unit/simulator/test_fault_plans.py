@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulator.fault_plan import KINDS, MISTAKES, Draw, PlanShape, draw_plan
 from tests.simulator.faults import ACTS, Fault, heal, schedule
-from tests.simulator.world import World
+from tests.simulator.world import World, WorldOptions
 from tests.unit.simulator.test_simulated_world import ends, produce, started
 
 SHAPE = PlanShape(brokers=3, controllers=2)
@@ -60,3 +60,18 @@ def test_a_run_with_every_mistake_ends_with_brokers_that_serve(seed: int) -> Non
         world.run_for(15_000)
         assert all(broker.partitions is not None for broker in world.brokers.values())
         assert world.crashes == []
+
+
+def test_a_partition_moves_to_other_brokers_and_its_records_with_it() -> None:
+    with World(3, WorldOptions(brokers=4)) as world:
+        world.start()
+        world.create_topic("orders", partitions=1, replication_factor=2)
+        world.run_for(2_000)
+        produce(world, "a")
+        world.run_for(100)
+        before = ends(world)
+        first = next(number for number in range(4) if not {number, (number + 1) % 4} & set(before))
+        schedule(world, (Fault(world.now_us, "move_partition", ("orders", 0, first)),))
+        world.run_for(5_000)
+        assert ends(world) == {first: (1, 1), (first + 1) % 4: (1, 1)}
+        assert world.topics[0].moves == {}

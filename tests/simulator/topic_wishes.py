@@ -1,0 +1,140 @@
+"""What users want of topics, and the loop of a leading operator that brings it about.
+
+It stands for Topic objects and the reconcilers, which are not simulated: level-triggered, one step
+at a time, everything tried again.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidemark_operator.controller.placement import TooFewBrokers, place
+from tidemark_operator.controller.reassignment import CannotReassign
+from tidemark_operator.controller.service import (
+    ControllerService,
+    NoLiveReplica,
+    NotLeading,
+    SliceMissing,
+    TopicUnknown,
+    TopicView,
+)
+from tidemark_operator.stores.object_store import StoreError
+from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.partition_state import TopicState
+
+if TYPE_CHECKING:
+    from tests.simulator.world import World
+
+LOOK_SECONDS = 0.2
+
+
+@dataclass
+class TopicWish:
+    """A Topic object: what its user wants, and what its status remembers."""
+
+    topic: str
+    topic_id: TopicId
+    partitions: int
+    replication_factor: int
+    commit_rule: str = "MinInsync"
+    flush: str = "Os"
+    config: dict[str, str] = field(default_factory=dict)
+    moves: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)  # until they are done
+    is_deleted: bool = False
+    is_retained: bool = False  # deleted with deletionPolicy Retain, until applied again
+    had_slices: bool = False
+    is_gone: bool = False  # deleted, and the controller said so
+
+    @property
+    def is_wanted(self) -> bool:
+        return not (self.is_deleted or self.is_retained)
+
+    @property
+    def state(self) -> TopicState:
+        return TopicState(
+            self.topic,
+            self.topic_id,
+            self.partitions,
+            self.replication_factor,
+            self.commit_rule,
+            self.flush,
+            dict(self.config),
+        )
+
+
+async def keep_topics(world: "World", who: str, service: ControllerService) -> None:
+    """Until cancelled."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        for wish in tuple(world.topics):
+            if not service.is_leading:
+                break
+            try:
+                done = await _step(service, world.pool, wish)
+            except (NotLeading, StoreError, NoLiveReplica, TooFewBrokers, TopicUnknown):
+                continue  # tried again
+            except (SliceMissing, CannotReassign) as error:
+                done = f"{type(error).__name__}: {error}"
+            if done:
+                world.note(who, f"topic {wish.topic} {wish.topic_id}: {done}")
+
+
+async def _step(service: ControllerService, pool: str, wish: TopicWish) -> str:
+    """The next one; what it was."""
+    if wish.is_gone or pool not in service.pools():
+        return ""
+    view = service.topic(pool, wish.topic_id)
+    if wish.is_deleted:
+        await service.delete_topic(pool, wish.topic_id, retain=False)
+        wish.is_gone = True
+        return "deleted"
+    if wish.is_retained:
+        if view is None or view.is_retained:
+            return ""
+        await service.delete_topic(pool, wish.topic_id, retain=True)
+        return "retained"
+    if view is None or view.is_retained:
+        return await _create(service, pool, wish)
+    if view.topic.partition_count < wish.partitions:
+        return await _grow(service, pool, wish, view.topic.partition_count)
+    if view.topic.config != wish.config:
+        await service.update_topic(pool, wish.state)
+        return f"configured: {wish.config}"
+    return await _move(service, pool, wish, view)
+
+
+def _broker_ids(service: ControllerService, pool: str) -> list[BrokerId]:
+    return [broker.broker_id for broker in service.brokers(pool)]
+
+
+async def _create(service: ControllerService, pool: str, wish: TopicWish) -> str:
+    ids = _broker_ids(service, pool)
+    assignments = place(wish.partitions, wish.replication_factor, ids)
+    await service.create_topic(
+        pool, wish.state, assignments, had_slices=wish.had_slices, deletion_policy="Delete"
+    )
+    wish.had_slices = True
+    return "created"
+
+
+async def _grow(service: ControllerService, pool: str, wish: TopicWish, present: int) -> str:
+    added = wish.partitions - present
+    ids = _broker_ids(service, pool)
+    assignments = place(added, wish.replication_factor, ids, first_partition=present)
+    await service.add_partitions(pool, wish.topic_id, assignments)
+    return f"has {wish.partitions} partitions"
+
+
+async def _move(service: ControllerService, pool: str, wish: TopicWish, view: TopicView) -> str:
+    for state in view.partitions:
+        is_settled = not (state.adding_replicas or state.removing_replicas)
+        if is_settled and wish.moves.get(state.partition) == state.replicas:
+            del wish.moves[state.partition]
+            return f"partition {state.partition} moved to {list(state.replicas)}"
+    if wish.moves:
+        try:
+            await service.reassign(pool, wish.topic_id, dict(wish.moves))
+        except CannotReassign:
+            wish.moves.clear()  # a user reads the condition and lets it be
+            raise
+    return ""
