@@ -79,16 +79,21 @@ class Machine:
         """A process starts: it opens the volume, and has not spoken to the controller yet."""
         self.lives += 1
         self.path.parent.mkdir(exist_ok=True)
-        settings = BrokerSettings(
+        incarnation = f"{self.path.name}-{self.lives}"
+        return Process(self.rig, self.settings(), incarnation, disk or OsDisk())
+
+    def settings(self) -> BrokerSettings:
+        return BrokerSettings(
             self.broker_id,
             POOL,
             self.path,
             (CONTROLLER,),
+            listen_host="127.0.0.1",
+            kafka_port=0,
             claim_uid=self.claim_uid,
             pod_uid=self.pod_uid,
             boot_id=self.boot_id,
         )
-        return Process(self.rig, settings, f"{self.path.name}-{self.lives}", disk or OsDisk())
 
     async def start(self) -> "Process":
         """Opened, registered, active."""

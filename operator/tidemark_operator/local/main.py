@@ -97,7 +97,8 @@ class LocalCluster:
             self._address,
             leader=self._leading,
             clock=LeaseSystemClock(),
-            settings=LeaseSettings(NAMESPACE),
+            # There is nobody else to let lead for a term.
+            settings=LeaseSettings(NAMESPACE, sit_out_ms=0),
         )
 
     async def run(self) -> int:
