@@ -129,6 +129,28 @@ def test_one_silent_broker_of_three_is_no_doubt() -> None:
     run(scenario)
 
 
+def test_a_new_controller_gives_a_full_session_also_to_the_one_that_finds_it_last() -> None:
+    """Not the guard saves it: the two others are heard at once."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        await rig.service.step_down()
+        rig.clock.ms += 60_000
+        rig.service = rig.another_controller()
+        await rig.service.load(ControllerEpoch(2))
+        for broker in rig.brokers:
+            broker.controller_epoch, broker.version = ControllerEpoch(-1), -1
+        await rig.brokers[0].catch_up()
+        await rig.brokers[1].catch_up()
+        await rig.advance(2900, *rig.brokers[:2])
+        assert [view.state for view in rig.service.brokers("shop/default")] == ["Active"] * 3
+        await rig.advance(200, *rig.brokers[:2])
+        assert [view.state for view in rig.service.brokers("shop/default")][2] == "Fenced"
+
+    run(scenario)
+
+
 def test_one_that_is_heard_again_before_the_lease_is_given_away_ends_the_doubt() -> None:
     async def scenario() -> None:
         operators = await two_operators()
