@@ -177,6 +177,7 @@ class MetadataPush:
     is_full: bool
     brokers: tuple[BrokerState, ...]  # always all brokers of the pool
     topics: tuple[TopicPush, ...]
+    move_bytes_per_second: int = 0  # per broker, for replicas that are being added; 0: unlimited
 
 
 @dataclass(frozen=True, slots=True)

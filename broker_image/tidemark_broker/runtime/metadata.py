@@ -40,6 +40,7 @@ class MetadataCache:
         self.topics_by_id: dict[TopicId, TopicState] = {}
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.brokers: Mapping[BrokerId, BrokerState] = {}
+        self.move_bytes_per_second = 0
         self._held: dict[TopicPartition, HeldEpoch] = {}
 
     def partition(self, topic: str, partition: int) -> PartitionState | None:
@@ -66,6 +67,7 @@ class MetadataCache:
         if version < (self.controller_epoch, self.image_version):
             return MetadataChanges(is_dropped=True)  # S25
         self.controller_epoch, self.image_version = push.controller_epoch, push.image_version
+        self.move_bytes_per_second = push.move_bytes_per_second
         brokers = {broker.broker_id: broker for broker in push.brokers}
         brokers_changed = brokers != self.brokers
         if brokers_changed:

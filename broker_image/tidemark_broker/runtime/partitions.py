@@ -17,6 +17,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, Offset, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
+from tidemark_broker.replication.join_throttle import JoinThrottle
 from tidemark_broker.runtime.consumer_reads import ConsumerRead, ReadRequest
 from tidemark_broker.runtime.hosted_replica import (
     BrokerLife,
@@ -102,6 +103,7 @@ class Partitions:
         self.is_stopped = False
         self.failed_replicas: dict[TopicPartition, str] = {}  # roles not taken, damaged logs
         self.crc_failures = CrcFailures()
+        self.join_throttle = JoinThrottle()
         self.broker_id = broker_id
         self.producer_ids = ProducerIds()
         self._broker_epoch = BrokerEpoch(-1)
@@ -285,6 +287,7 @@ class Partitions:
         if changes.is_dropped or self.is_stopped:
             return changes
         now_ms = self._clock()
+        self.join_throttle.set_rate(self.metadata.move_bytes_per_second, now_ms)
         for topic_id in changes.deleted:
             for key in [key for key in self._hosted.by_id if key[0] == topic_id]:
                 self._remove(key, "topic deleted")  # an explicit entry says so (S12)
@@ -361,6 +364,15 @@ class Partitions:
             self.failed_replicas.pop(key, None)
         elif not is_alone(replica.state, self.broker_id):
             self.failed_replicas[key] = damage.reason
+
+    def is_joining(self, replica: HostedReplica) -> bool:
+        """It is being moved here and not in sync yet: only such a one is ever slowed down."""
+        state = replica.state
+        return (
+            state is not None
+            and self.broker_id in state.adding_replicas
+            and self.broker_id not in state.in_sync_ids
+        )
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
         return {key: replica.high_watermark for key, replica in self._hosted.by_id.items()}

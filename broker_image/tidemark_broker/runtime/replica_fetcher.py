@@ -117,10 +117,20 @@ class LeaderConnection(asyncio.Protocol):
         fetches: dict[Key, tuple[HostedReplica, FollowerFetch]] = {}
         topics: dict[TopicId, list[FetchPartition]] = {}
         wake_at_ms: int | None = None
+        throttle = self._partitions.join_throttle
+        may_join_bytes = throttle.allowance_bytes(now_ms, at_most=FETCH_MAX_BYTES)
         for replica in self._rotated():
             follower = replica.follower
             if follower is None or follower.leader != self._leader_id:
                 continue
+            max_bytes = PARTITION_MAX_BYTES
+            if self._partitions.is_joining(replica):
+                max_bytes = min(max_bytes, may_join_bytes)
+                if max_bytes == 0:
+                    later_ms = throttle.wake_at_ms(now_ms)
+                    wake_at_ms = min(wake_at_ms or later_ms, later_ms)
+                    continue
+                may_join_bytes -= max_bytes
             fetch = replica.next_fetch(now_ms)
             if fetch is None:
                 if follower.wake_at_ms > now_ms:
@@ -134,7 +144,7 @@ class LeaderConnection(asyncio.Protocol):
                     fetch.fetch_offset,
                     fetch.last_fetched_epoch,
                     replica.log.log_start_offset,
-                    PARTITION_MAX_BYTES,
+                    max_bytes,
                 )
             )
         if wake_at_ms is not None:
@@ -186,6 +196,8 @@ class LeaderConnection(asyncio.Protocol):
         self, replica: HostedReplica, fetch: FollowerFetch, answer: PartitionAnswer, now_ms: int
     ) -> None:
         """One partition's trouble does not stop the others."""
+        if self._partitions.is_joining(replica):
+            self._partitions.join_throttle.spend(len(answer.records), now_ms)
         diverging = answer.diverging_epoch
         if diverging is not None:
             _log.info(

@@ -28,6 +28,7 @@ class MetadataImage:
         self.version = 1
         self._deleted_kept = deleted_kept
         self._brokers: tuple[BrokerState, ...] = ()
+        self._move_bytes_per_second = 0
         self._topics: dict[TopicId, _Topic] = {}
         self._deleted: dict[TopicId, tuple[TopicState, int]] = {}
         self._finished: dict[TopicId, None] = {}
@@ -35,6 +36,11 @@ class MetadataImage:
     def set_brokers(self, brokers: tuple[BrokerState, ...]) -> None:
         if brokers != self._brokers:
             self._brokers = brokers
+            self.version += 1
+
+    def set_move_rate(self, bytes_per_second: int) -> None:
+        if bytes_per_second != self._move_bytes_per_second:
+            self._move_bytes_per_second = bytes_per_second
             self.version += 1
 
     def set_partitions(
@@ -104,5 +110,10 @@ class MetadataImage:
             if partitions or topic.version > since:
                 topics.append(TopicPush(topic.state, partitions, is_retained=topic.is_retained))
         return MetadataPush(
-            self.controller_epoch, self.version, is_full, self._brokers, tuple(topics)
+            self.controller_epoch,
+            self.version,
+            is_full,
+            self._brokers,
+            tuple(topics),
+            self._move_bytes_per_second,
         )

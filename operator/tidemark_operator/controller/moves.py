@@ -1,6 +1,7 @@
 """Taking up and finishing moves of partitions between brokers (shell)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
@@ -24,6 +25,27 @@ async def reassign(pool: PoolController, topic_id: TopicId, targets: Targets) ->
             if not targets.keys().isdisjoint(value.numbers):
                 await pool.slice_store.change(value, lambda stored: _begun(pool, stored, targets))
         await pool.settle()  # what is complete already completes
+
+
+async def retire(pool: PoolController, broker_id: BrokerId) -> None:
+    """A broker that was emptied and whose process is gone. Only a registration brings it back."""
+    async with pool.lock:
+        record = pool.state.brokers.get(broker_id)
+        if record is None or record.state is BrokerLifeState.GONE:
+            return
+        if record.is_live or _is_named(pool, broker_id):
+            return  # its session ends soon, or a topic was placed there meanwhile
+        await pool.save_broker(replace(record, state=BrokerLifeState.GONE))
+        pool.image.set_brokers(pool.state.broker_states())
+    pool.tell_brokers()
+
+
+def _is_named(pool: PoolController, broker_id: BrokerId) -> bool:
+    return any(
+        broker_id in state.replicas
+        for value in pool.state.slices.values()
+        for state in value.partitions
+    )
 
 
 def _check(

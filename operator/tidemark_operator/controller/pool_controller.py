@@ -113,7 +113,7 @@ class PoolController:
         """Unfences: first the record, then elections that may choose it."""
         async with self.lock:
             record = self.current(broker_id, broker_epoch)
-            if record is None or record.is_live:
+            if record is None or record.is_live or record.state is BrokerLifeState.GONE:
                 return
             await self.save_broker(replace(record, state=BrokerLifeState.ACTIVE))
             self.sessions.contact(broker_id, self._now_ms())
@@ -389,6 +389,10 @@ class PoolController:
             "broker_epoch": record.broker_epoch,
             "controller_epoch": self.state.controller_epoch,
         }
+
+    def set_move_rate(self, bytes_per_second: int) -> None:
+        self.image.set_move_rate(bytes_per_second)
+        self._on_image()
 
     def tell_brokers(self) -> None:
         self._on_image()

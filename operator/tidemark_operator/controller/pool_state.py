@@ -390,6 +390,7 @@ class PoolState:
                 rack=record.rack,
             )
             for broker_id, record in sorted(self.brokers.items())
+            if record.state is not BrokerLifeState.GONE
         )
 
     def broker_views(self) -> tuple[BrokerView, ...]:

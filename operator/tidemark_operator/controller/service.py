@@ -364,6 +364,15 @@ class ControllerService:
         decisions = self._pool(pool, self._check_leading()).decisions
         await self._decide_for_reconciler(moves.reassign(decisions, topic_id, targets))
 
+    async def set_move_rate(self, pool: str, bytes_per_second: int) -> None:
+        """For replicas that are being added, per broker; 0: unlimited."""
+        self._pool(pool, self._check_leading()).decisions.set_move_rate(bytes_per_second)
+
+    async def retire_broker(self, pool: str, broker_id: BrokerId) -> None:
+        """Records it as Gone, if it is fenced and no slice names it; else nothing. Idempotent."""
+        decisions = self._pool(pool, self._check_leading()).decisions
+        await self._decide_for_reconciler(moves.retire(decisions, broker_id))
+
     async def delete_topic(self, pool: str, topic_id: TopicId, *, retain: bool) -> None:
         """Brokers stop serving it; slices are deleted, or kept marked retained. Idempotent."""
         decisions = self._pool(pool, self._check_leading()).decisions

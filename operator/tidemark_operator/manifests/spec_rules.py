@@ -21,7 +21,22 @@ def topic_faults(topic: Object) -> Iterator[str]:
     fault = elect_fault(topic["metadata"].get("annotations") or {})
     if fault is not None:
         yield fault  # the API server does not read annotations: a condition says it there
+    yield from _placement_faults(spec)
     yield from config_faults(spec.get("config", {}), spec["replicationFactor"])
+
+
+def _placement_faults(spec: Object) -> Iterator[str]:
+    placement = spec.get("placement", [])
+    numbers = [entry["partition"] for entry in placement]
+    if any(number >= spec["partitions"] for number in numbers):
+        yield "placement names a partition that there is not"
+    if any(len(entry["replicas"]) != spec["replicationFactor"] for entry in placement):
+        yield "placement must name as many brokers for a partition as replicationFactor says"
+    # The API server says these two in its own words (list types map and set).
+    if len(set(numbers)) != len(numbers):
+        yield "placement names a partition twice"
+    if any(len(set(entry["replicas"])) != len(entry["replicas"]) for entry in placement):
+        yield "placement names a broker twice for one partition"
 
 
 def topic_change_faults(topic: Object, old: Object) -> Iterator[str]:
@@ -30,8 +45,6 @@ def topic_change_faults(topic: Object, old: Object) -> Iterator[str]:
         yield "topicName cannot be changed; make another Topic"
     if spec["partitions"] < old_spec["partitions"]:
         yield "partitions never shrink"
-    if spec["replicationFactor"] != old_spec["replicationFactor"]:
-        yield "replicationFactor cannot be changed yet"
     if spec["brokerPool"] != old_spec["brokerPool"]:
         yield "brokerPool cannot be changed; make another Topic and copy"
     for name in ("commitRule", "flush"):
@@ -54,7 +67,5 @@ def pool_faults(pool: Object) -> Iterator[str]:
 
 def pool_change_faults(pool: Object, old: Object) -> Iterator[str]:
     spec, old_spec = pool["spec"], old["spec"]
-    if spec["replicas"] < old_spec["replicas"]:
-        yield "replicas cannot shrink yet, as the brokers that would go hold data"
     if spec["storage"] != old_spec["storage"]:
         yield "storage cannot be changed yet; make another BrokerPool"

@@ -6,7 +6,7 @@ Reading applies nothing and refuses nothing: defaults and rules are the business
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidemark_protocol.ids import TopicId
+from tidemark_protocol.ids import BrokerId, TopicId
 
 from tidemark_operator.controller.last_resorts import Choice
 from tidemark_operator.manifests.elect_annotation import annotated_choices
@@ -32,6 +32,7 @@ class TopicSpec:
     flush: str
     deletion_policy: str  # Retain | Delete
     config: dict[str, str] = field(default_factory=dict)  # effective: defaults filled in
+    placement: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)  # by partition
     choices: tuple[Choice, ...] = ()  # leaders named by a human, where nobody may lead
 
     @property
@@ -57,6 +58,8 @@ class PoolSpec:
     storage_size: str
     storage_class: str | None
     deletion_policy: str  # of the claims: Retain | Delete
+    drain: frozenset[BrokerId] = frozenset()  # to be emptied
+    move_bytes_per_second: int = 0  # per broker, for replicas that are being added; 0: unlimited
     resources: dict[str, Any] = field(default_factory=dict)
     pod_template: dict[str, Any] = field(default_factory=dict)
     rack_key: str = ""  # the node label that names the rack; "": brokers say it themselves
@@ -83,6 +86,10 @@ def topic_spec(topic: Object) -> TopicSpec:
         flush=spec["flush"],
         deletion_policy=spec["deletionPolicy"],
         config=dict(spec["config"]),
+        placement={
+            entry["partition"]: tuple(BrokerId(number) for number in entry["replicas"])
+            for entry in spec.get("placement", [])
+        },
         choices=annotated_choices(metadata.get("annotations") or {}),
     )
 
@@ -101,6 +108,8 @@ def pool_spec(pool: Object) -> PoolSpec:
         storage_size=spec["storage"]["size"],
         storage_class=spec["storage"].get("className"),
         deletion_policy=spec["deletionPolicy"],
+        drain=frozenset(BrokerId(number) for number in spec["drain"]),
+        move_bytes_per_second=spec["moveBytesPerSecond"],
         resources=spec.get("resources", {}),
         pod_template=spec.get("podTemplate", {}),
         rack_key=spec.get("rackKey", ""),

@@ -11,6 +11,7 @@ from tidemark_operator.reconcile.plan_topic import (
     CreateTopic,
     DeleteTopic,
     MakePool,
+    Reassign,
     RecordTopicId,
     TopicAction,
     UpdateTopic,
@@ -55,6 +56,8 @@ class TopicApplier:
                 await self._controller.delete_topic(pool, topic_id, retain=retain)
             case ChooseLeaders(topic_id, choices):
                 await self._controller.choose_leaders(pool, topic_id, choices)
+            case Reassign(topic_id, targets):
+                await self._controller.reassign(pool, topic_id, targets)
             case RecordTopicId():
                 raise AssertionError("RecordTopicId is a status write")
             case _:

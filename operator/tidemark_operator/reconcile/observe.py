@@ -4,6 +4,7 @@ That a Topic is gone is believed only of a live read that finds no such object, 
 UID, never of a list or an event (S12). Lists serve only to find a claim that forbids something.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tidemark_protocol.ids import BrokerId, TopicId
@@ -11,6 +12,7 @@ from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.manifests.schemas import apply_defaults, effective, validate
 from tidemark_operator.manifests.specs import PoolSpec, TopicSpec, pool_spec, topic_spec
+from tidemark_operator.reconcile.plan_moves import any_misplaced
 from tidemark_operator.reconcile.plan_topic import FormerTopic, ObservedTopic
 from tidemark_operator.reconcile.slices import KeptTopic, claims_topic, kept_topics
 from tidemark_operator.stores.object_store import (
@@ -46,6 +48,7 @@ class TopicObserver:
     def __init__(self, store: ObjectStore, controller: ControllerService) -> None:
         self._store = store
         self._controller = controller
+        self.leaving: dict[str, frozenset[BrokerId]] = {}  # by pool, as its last pass saw it
 
     async def observe(self, spec: TopicSpec, topic: Object) -> ObservedTopic:
         recorded = topic.get("status", {}).get("topicId")
@@ -61,7 +64,9 @@ class TopicObserver:
         )
         serves = view is not None and not view.is_retained
         if view is not None and serves and spec.partitions <= view.topic.partition_count:
-            return observed  # the steady state costs no further reads
+            if not any_misplaced(spec, view, self.leaving.get(spec.pool, frozenset())):
+                return observed  # the steady state costs no further reads
+            return await self._with_pool(observed)
         observed = await self._with_pool(observed)
         return observed if view is not None else await self._with_rivals(observed, topic_id)
 
@@ -77,6 +82,7 @@ class TopicObserver:
             active_brokers=frozenset(broker.broker_id for broker in brokers if broker.is_active),
             racks={broker.broker_id: broker.rack for broker in brokers},
             pool_has_racks=bool(pool["spec"].get("rackKey")),
+            leaving=leaving_brokers(pool, (broker.broker_id for broker in brokers)),
         )
 
     async def _with_rivals(self, observed: ObservedTopic, topic_id: TopicId) -> ObservedTopic:
@@ -145,6 +151,13 @@ def _is_namesake(topic: Object, spec: TopicSpec) -> bool:
         and other.get("brokerPool", "default") == spec.pool_name
         and other.get("topicName", topic["metadata"]["name"]) == spec.topic_name
     )
+
+
+def leaving_brokers(pool: Object, known: Iterable[BrokerId]) -> frozenset[BrokerId]:
+    """Those that the BrokerPool wants emptied: named in spec.drain, or above spec.replicas."""
+    spec = apply_defaults(pool)["spec"]
+    drained = {BrokerId(int(number)) for number in spec["drain"]}
+    return frozenset(drained | {each for each in known if each >= spec["replicas"]})
 
 
 def active_broker_ids(controller: ControllerService, pool: str) -> frozenset[BrokerId]:

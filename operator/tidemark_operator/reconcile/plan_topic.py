@@ -6,16 +6,23 @@ adopted data look like that of a deleted Topic. On any doubt: a condition, no ac
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import TopicState
 
 from tidemark_operator.controller.last_resorts import Choice, is_chosen
 from tidemark_operator.controller.placement import place
+from tidemark_operator.controller.reassignment import is_moving, original_of
 from tidemark_operator.controller.views import TopicView
 from tidemark_operator.manifests.specs import DEFAULT_POOL, TopicSpec
 from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.reconcile.plan_moves import (
+    Places,
+    any_misplaced,
+    moving_conditions,
+    wanted_moves,
+)
 
 Assignments = tuple[tuple[BrokerId, ...], ...]
 
@@ -41,6 +48,13 @@ class ObservedTopic:
     active_brokers: frozenset[BrokerId] = frozenset()
     racks: Mapping[BrokerId, str] = field(default_factory=dict)  # of brokers that ever registered
     pool_has_racks: bool = False
+    leaving: frozenset[BrokerId] = frozenset()  # brokers that are to be emptied
+
+    @property
+    def usable_brokers(self) -> tuple[BrokerId, ...]:
+        """That replicas are placed on; of the manifest, whether alive or not."""
+        numbers = map(BrokerId, range(self.pool_replicas or 0))
+        return tuple(number for number in numbers if number not in self.leaving)
 
     @property
     def topic_id(self) -> TopicId:
@@ -87,6 +101,12 @@ class ChooseLeaders:
     choices: tuple[Choice, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Reassign:
+    topic_id: TopicId
+    targets: dict[int, tuple[BrokerId, ...]]  # by partition
+
+
 TopicAction = (
     MakePool
     | RecordTopicId
@@ -95,6 +115,7 @@ TopicAction = (
     | UpdateTopic
     | DeleteTopic
     | ChooseLeaders
+    | Reassign
 )
 
 
@@ -160,13 +181,13 @@ def _plan_placement(observed: ObservedTopic) -> TopicPlan:
             f"there is no BrokerPool {spec.pool_name} in namespace {spec.namespace}: make it, or "
             f'make the Topic with brokerPool "{DEFAULT_POOL}", which comes by itself',
         )
-    too_few = _too_few_brokers(spec, observed.pool_replicas)
+    too_few = _too_few_brokers(spec, len(observed.usable_brokers))
     if too_few is not None:
         return too_few
     waiting = _waiting_for_racks(observed, observed.pool_replicas)
     if waiting is not None:
         return waiting
-    assignments = _assignments(observed, observed.pool_replicas, first=0)
+    assignments = _assignments(observed, first=0)
     waiting = _waiting(spec, assignments, observed.active_brokers)
     if waiting is not None:
         return waiting
@@ -186,8 +207,11 @@ def _plan_adoption(observed: ObservedTopic, retained: TopicState) -> TopicPlan:
         return mismatch
     if observed.pool_replicas is None:
         return _plan_placement(observed)  # the pool first
+    too_few = _too_few_brokers(spec, len(observed.usable_brokers))
+    if too_few is not None:
+        return too_few
     state = topic_state(spec, retained.topic_id)
-    assignments = _assignments(observed, observed.pool_replicas, first=0)
+    assignments = _assignments(observed, first=0)
     return _doing(
         CreateTopic(state, assignments, had_slices=True), "Adopting", "retained data is adopted"
     )
@@ -210,10 +234,40 @@ def _plan_existing(observed: ObservedTopic, view: TopicView) -> TopicPlan:
         return TopicPlan(ChooseLeaders(view.topic.topic_id, choices), ready_conditions(view))
     if spec.partitions > view.topic.partition_count:
         return _plan_growth(observed, view)
-    wanted = topic_state(spec, view.topic.topic_id)
+    wanted = _wanted_state(spec, view)
     if wanted != view.topic or view.deletion_policy != spec.deletion_policy:
         return TopicPlan(UpdateTopic(wanted), ready_conditions(view))
-    return TopicPlan(None, ready_conditions(view))
+    return _plan_moves(observed, view)
+
+
+def _wanted_state(spec: TopicSpec, view: TopicView) -> TopicState:
+    """More replicas count (for min ISR) once they are there, fewer before they go."""
+    wanted = topic_state(spec, view.topic.topic_id)
+    stored = view.topic.replication_factor
+    if spec.replication_factor > stored and any(
+        is_moving(state) or len(state.replicas) < spec.replication_factor
+        for state in view.partitions
+    ):
+        return replace(wanted, replication_factor=stored)
+    return wanted
+
+
+def _plan_moves(observed: ObservedTopic, view: TopicView) -> TopicPlan:
+    spec, conditions = observed.spec, ready_conditions(view)
+    if observed.pool_replicas is None:
+        return TopicPlan(None, conditions)  # everything is where it should be
+    if len(observed.usable_brokers) < spec.replication_factor:
+        too_few = _too_few_brokers(spec, len(observed.usable_brokers))
+        assert too_few is not None
+        stuck = replace(too_few.conditions[0], type="Placed")
+        return TopicPlan(None, (*conditions, stuck), is_waiting=True)
+    places = Places(
+        observed.usable_brokers, observed.leaving, observed.active_brokers, observed.racks
+    )
+    moves = wanted_moves(spec, view, places)
+    if moves:
+        return TopicPlan(Reassign(view.topic.topic_id, moves), conditions)
+    return TopicPlan(None, conditions, is_waiting=any_misplaced(spec, view, observed.leaving))
 
 
 def _new_choices(spec: TopicSpec, view: TopicView) -> tuple[Choice, ...]:
@@ -240,7 +294,7 @@ def _plan_growth(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     if waiting is not None:
         return waiting
     first = view.topic.partition_count
-    assignments = _assignments(observed, observed.pool_replicas, first=first)
+    assignments = _assignments(observed, first=first)
     waiting = _waiting(spec, assignments, observed.active_brokers)
     if waiting is not None:
         return waiting
@@ -266,7 +320,7 @@ def _ready_conditions(view: TopicView) -> Iterator[Condition]:
     behind = [
         state.partition
         for state in view.partitions
-        if len(state.in_sync_replicas) < len(state.replicas)
+        if not state.in_sync_ids.issuperset(original_of(state))
     ]
     if behind:
         yield Condition(
@@ -274,6 +328,7 @@ def _ready_conditions(view: TopicView) -> Iterator[Condition]:
         )
     else:
         yield Condition("FullyReplicated", True, "AllInSync", "every replica is in sync")
+    yield from moving_conditions(view)
     if view.notices:
         yield Condition("Attention", True, "SeeMessage", "; ".join(view.notices))
 
@@ -295,14 +350,13 @@ def _too_few_brokers(spec: TopicSpec, pool_replicas: int) -> TopicPlan | None:
     )
 
 
-def _assignments(observed: ObservedTopic, pool_replicas: int, *, first: int) -> Assignments:
+def _assignments(observed: ObservedTopic, *, first: int) -> Assignments:
     """Of partitions `first` and above. Over broker ids, not over those alive: the same always."""
     spec = observed.spec
-    broker_ids = tuple(BrokerId(number) for number in range(pool_replicas))
     return place(
         spec.partitions - first,
         spec.replication_factor,
-        broker_ids,
+        observed.usable_brokers,
         first_partition=first,
         racks=observed.racks,
     )
@@ -350,13 +404,19 @@ def _retained_mismatch(spec: TopicSpec, retained: TopicState) -> TopicPlan | Non
             f"the retained data of {spec.topic_name} has {retained.partition_count} partitions, "
             f"and partitions never shrink: set partitions to {retained.partition_count}",
         )
+    if spec.replication_factor != retained.replication_factor:
+        found = retained.replication_factor
+        return _not_ready(
+            "RetainedDataDiffers",
+            f"the retained data of {spec.topic_name} has replicationFactor {found}: make the Topic "
+            f"with replicationFactor {found}, and change it once it is Ready",
+        )
     return _fixed_mismatch(spec, retained)
 
 
 def _fixed_mismatch(spec: TopicSpec, stored: TopicState) -> TopicPlan | None:
     """What cannot change differs: the Topic was made anew with other values over its data."""
     fields = (
-        ("replicationFactor", spec.replication_factor, stored.replication_factor),
         ("commitRule", spec.commit_rule, stored.commit_rule),
         ("flush", spec.flush, stored.flush),
         ("topicName", spec.topic_name, stored.topic),

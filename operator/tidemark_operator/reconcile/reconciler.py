@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.ids import TopicId
 
+from tidemark_operator.controller.reassignment import CannotReassign
 from tidemark_operator.controller.service import (
     Change,
     ControllerService,
@@ -31,9 +32,12 @@ from tidemark_operator.reconcile.observe import (
     InvalidManifest,
     TopicObserver,
     active_broker_ids,
+    leaving_brokers,
     read_pool,
     read_topic,
 )
+from tidemark_operator.reconcile.plan_drain import Drain, plan_drain
+from tidemark_operator.reconcile.plan_moves import replica_counts
 from tidemark_operator.reconcile.plan_pool import plan_pool, pool_conditions
 from tidemark_operator.reconcile.plan_roll import Roll, plan_roll, roll_condition
 from tidemark_operator.reconcile.plan_topic import (
@@ -185,13 +189,46 @@ class Reconciler:
             wait_ms = await self._statuses.write(BROKER_POOL, pool, {}, [refused])
             return wait_ms or self._settings.waiting_interval_ms
         self._wake_waiting(spec.pool)
+        self._note_leaving(spec, pool)
+        await self._controller.set_move_rate(spec.pool, spec.move_bytes_per_second)
+        drain = await self._drain(spec, observed)
         active = active_broker_ids(self._controller, spec.pool)
         roll = plan_roll(spec, observed, active, self._controller.topics(spec.pool))
         if roll.stop is not None:
             log.info("pool action", extra={"pool": spec.pool, "action": repr(roll.stop)})
             await self._runtime.apply(spec, roll.stop)
-        wait_ms = await self._write_pool_status(spec, observed, pool, roll, active)
-        return wait_ms if roll.is_over else self._settings.roll_interval_ms
+        conditions = (
+            *pool_conditions(spec, observed, active),
+            roll_condition(roll),
+            *drain.conditions,
+        )
+        wait_ms = await self._write_pool_status(spec, observed, pool, roll, conditions)
+        return wait_ms if roll.is_over and drain.is_over else self._settings.roll_interval_ms
+
+    async def _drain(self, spec: PoolSpec, observed: ObservedPool) -> Drain:
+        drain = plan_drain(
+            spec,
+            observed,
+            self._controller.brokers(spec.pool),
+            replica_counts(self._controller.topics(spec.pool)),
+        )
+        for action in drain.actions:
+            log.info("pool action", extra={"pool": spec.pool, "action": repr(action)})
+            await self._runtime.apply(spec, action)
+        for broker_id in drain.retire:
+            await self._controller.retire_broker(spec.pool, broker_id)
+        return drain
+
+    def _note_leaving(self, spec: PoolSpec, pool: Object) -> None:
+        """Topics look at their places again when other brokers are to be emptied."""
+        known = (broker.broker_id for broker in self._controller.brokers(spec.pool))
+        leaving = leaving_brokers(pool, known)
+        if leaving == self._observer.leaving.get(spec.pool, frozenset()):
+            return
+        self._observer.leaving[spec.pool] = leaving
+        for view in self._controller.topics(spec.pool):
+            if not view.is_retained:
+                self._add(WorkKey(TOPIC.kind, spec.namespace, view.object_name))
 
     async def _write_pool_status(
         self,
@@ -199,16 +236,15 @@ class Reconciler:
         observed: ObservedPool,
         pool: Object,
         roll: Roll,
-        active: frozenset[BrokerId],
+        conditions: tuple[Condition, ...],
     ) -> int | None:
         running = sum(broker.process is not BrokerProcess.ABSENT for broker in observed.brokers)
         fields = {
             "replicas": running,
-            "activeBrokers": len(active),
+            "activeBrokers": len(active_broker_ids(self._controller, spec.pool)),
             "updatedBrokers": spec.replicas - len(roll.outdated),
             "selector": ",".join(f"{k}={v}" for k, v in sorted(pool_selector(spec.name).items())),
         }
-        conditions = (*pool_conditions(spec, observed, active), roll_condition(roll))
         return await self._statuses.write(BROKER_POOL, pool, fields, conditions)
 
     # Topics
@@ -238,7 +274,8 @@ class Reconciler:
             failed = await self._apply(spec, plan, topic)
             if failed is not None:
                 self._waiting[key] = spec.pool
-                wait_ms = await self._statuses.write(TOPIC, topic, {}, [failed])
+                others = () if failed.type == "Ready" else plan.conditions
+                wait_ms = await self._statuses.write(TOPIC, topic, {}, [*others, failed])
                 return wait_ms or self._settings.waiting_interval_ms
         return self._settings.waiting_interval_ms
 
@@ -254,6 +291,8 @@ class Reconciler:
             await self._applier.apply(spec, action)
         except (SliceMissing, TopicUnknown) as error:
             return Condition("Ready", False, "SliceMissing", str(error))
+        except CannotReassign as error:  # it changed since it was looked at
+            return Condition("Placed", False, "Waiting", str(error))
         except NoLiveReplica as error:
             return Condition("Ready", False, "WaitingForBrokers", str(error))
         except AlreadyExists as error:

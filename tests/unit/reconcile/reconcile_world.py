@@ -105,6 +105,25 @@ class KeepingController:
     def topics(self, pool: str) -> tuple[TopicView, ...]:
         return tuple(self.views.values())
 
+    async def set_move_rate(self, pool: str, bytes_per_second: int) -> None:
+        self.move_rate = bytes_per_second
+
+    async def retire_broker(self, pool: str, broker_id: BrokerId) -> None:
+        self.calls.append(f"retire {broker_id}")
+
+    async def reassign(
+        self, pool: str, topic_id: TopicId, targets: Mapping[int, tuple[BrokerId, ...]]
+    ) -> None:
+        self.calls.append(f"reassign {dict(targets)}")
+        view = self.views[topic_id]
+        self.views[topic_id] = replace(
+            view,
+            partitions=tuple(
+                replace(state, replicas=targets.get(state.partition, state.replicas))
+                for state in view.partitions
+            ),
+        )
+
     async def look_for_slices(self, pool: str, topic_id: TopicId) -> None:
         return None
 

@@ -1,0 +1,88 @@
+"""What is due for brokers that are to be emptied, or to go because replicas was lowered. Pure.
+
+Moving their replicas is the Topics' business (`plan_moves`). Here: a broker above `replicas` is
+kept running for as long as it holds a replica, stopped once it holds none, and then recorded as
+Gone. There is no time-out after which it goes anyway: nobody stops a broker that holds data. Its
+claim stays (I20).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.controller.views import BrokerView
+from tidemark_operator.manifests.specs import PoolSpec
+from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.runtimes.broker_runtime import (
+    BrokerProcess,
+    ObservedBroker,
+    ObservedPool,
+    PoolAction,
+    StartBroker,
+    StopBroker,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    actions: tuple[PoolAction, ...] = ()
+    retire: tuple[BrokerId, ...] = ()  # to be recorded as Gone
+    conditions: tuple[Condition, ...] = ()
+    is_over: bool = True
+
+
+def plan_drain(
+    spec: PoolSpec,
+    observed: ObservedPool,
+    brokers: Iterable[BrokerView],
+    replica_counts: Mapping[BrokerId, int] | None,
+) -> Drain:
+    """`replica_counts`: of all topics of the pool, None while some state is not known."""
+    known = {view.broker_id: view for view in brokers if view.state != "Gone"}
+    running = {broker.broker_id: broker for broker in observed.brokers}
+    surplus = sorted(b for b in {*known, *running} if b >= spec.replicas)
+    actions: list[PoolAction] = []
+    retire = []
+    for broker_id in surplus:
+        broker = running.get(broker_id)
+        if may_go(broker_id, replica_counts):
+            if broker is not None and broker.process is not BrokerProcess.ABSENT:
+                actions.append(StopBroker(broker_id, broker.instance))
+            elif broker_id in known:
+                retire.append(broker_id)
+        elif broker is not None:
+            actions.extend(_kept_running(broker))
+    going = [b for b in surplus if b in known or running[b].process is not BrokerProcess.ABSENT]
+    leaving = sorted({*going, *spec.drain})
+    held = {b: None if replica_counts is None else replica_counts.get(b, 0) for b in leaving}
+    is_over = not actions and not retire and all(count == 0 for count in held.values())
+    return Drain(tuple(actions), tuple(retire), _conditions(held), is_over)
+
+
+def may_go(broker_id: BrokerId, replica_counts: Mapping[BrokerId, int] | None) -> bool:
+    """On doubt it holds something."""
+    return replica_counts is not None and replica_counts.get(broker_id, 0) == 0
+
+
+def _kept_running(broker: ObservedBroker) -> tuple[PoolAction, ...]:
+    if broker.process is BrokerProcess.EXITED:
+        return (StopBroker(broker.broker_id, broker.instance),)  # it is started anew after that
+    if broker.process is BrokerProcess.ABSENT and broker.has_storage:
+        return (StartBroker(broker.broker_id),)
+    return ()
+
+
+def _conditions(held: Mapping[BrokerId, int | None]) -> tuple[Condition, ...]:
+    if not held:
+        return ()
+    left = [
+        f"broker {broker_id} holds {'an unknown number of' if count is None else count} replicas"
+        for broker_id, count in held.items()
+        if count != 0
+    ]
+    if left:
+        text = "; ".join(left[:20])
+        return (Condition("Drained", False, "ReplicasMove", f"{text}; see the Topics' conditions"),)
+    names = ", ".join(map(str, held))
+    return (Condition("Drained", True, "NoReplicas", f"brokers {names} hold no replicas"),)

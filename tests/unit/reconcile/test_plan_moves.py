@@ -1,0 +1,231 @@
+"""Which replicas should be elsewhere: placement, replicationFactor, brokers to be emptied."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tidemark_operator.controller.views import BrokerView, TopicView
+from tidemark_operator.manifests.schemas import effective, validate
+from tidemark_operator.manifests.specs import PoolSpec, TopicSpec, pool_spec, topic_spec
+from tidemark_operator.reconcile.plan_drain import plan_drain
+from tidemark_operator.reconcile.plan_moves import Places, replica_counts, wanted_moves
+from tidemark_operator.reconcile.plan_topic import (
+    ObservedTopic,
+    Reassign,
+    UpdateTopic,
+    plan_topic,
+)
+from tidemark_operator.runtimes.broker_runtime import (
+    BrokerProcess,
+    ObservedBroker,
+    ObservedPool,
+    StartBroker,
+    StopBroker,
+)
+from tidemark_protocol.controller_messages import Endpoints
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
+
+from tests.unit.controller.control_values import partition, topic
+
+TOPIC_ID = TopicId("7f1c0000-0000-0000-0000-000000000001")
+WHOLE = partition("0@1 1@2 2@3", leader="0@1")
+
+
+def ids(*numbers: int) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(number) for number in numbers)
+
+
+def manifest(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "tidemark.dev/v1alpha1",
+        "kind": "Topic",
+        "metadata": {"name": "orders", "namespace": "shop", "uid": TOPIC_ID},
+        "spec": spec,
+    }
+
+
+def spec_of(**spec: Any) -> TopicSpec:
+    return topic_spec(effective(manifest(**spec)))
+
+
+def view_of(spec: TopicSpec, *states: Any, factor: int = 3) -> TopicView:
+    stored = replace(
+        topic(), config=spec.config, replication_factor=factor, partition_count=spec.partitions
+    )
+    return TopicView(stored, states, "orders", "Retain", is_retained=False)
+
+
+def places(count: int, *leaving: int, away: tuple[int, ...] = ()) -> Places:
+    usable = tuple(b for b in ids(*range(count)) if b not in leaving)
+    active = frozenset(b for b in ids(*range(count)) if b not in away)
+    return Places(usable, frozenset(ids(*leaving)), active)
+
+
+def observed(spec: TopicSpec, view: TopicView, replicas: int, *leaving: int) -> ObservedTopic:
+    return ObservedTopic(
+        spec,
+        TOPIC_ID,
+        view,
+        pool_replicas=replicas,
+        active_brokers=frozenset(ids(*range(replicas))),
+        leaving=frozenset(ids(*leaving)),
+    )
+
+
+def test_a_partition_moves_where_placement_says_and_the_others_stay() -> None:
+    spec = spec_of(partitions=2, placement=[{"partition": 1, "replicas": [3, 1, 2]}])
+    view = view_of(spec, WHOLE, replace(WHOLE, partition=1))
+    assert wanted_moves(spec, view, places(4)) == {1: ids(3, 1, 2)}
+
+
+def test_a_broker_to_be_emptied_is_replaced_in_its_own_place() -> None:
+    spec = spec_of()
+    assert wanted_moves(spec, view_of(spec, WHOLE), places(4, 0)) == {0: ids(3, 1, 2)}
+    assert wanted_moves(spec, view_of(spec, WHOLE), places(4, 1)) == {0: ids(0, 3, 2)}
+
+
+def test_nothing_moves_to_a_broker_that_is_away_or_to_too_few() -> None:
+    spec = spec_of()
+    assert wanted_moves(spec, view_of(spec, WHOLE), places(4, 0, away=(3,))) == {}
+    assert wanted_moves(spec, view_of(spec, WHOLE), places(3, 0)) == {}
+
+
+def test_a_move_under_way_is_left_alone() -> None:
+    spec = spec_of()
+    state = partition(
+        "0@1 1@2 2@3", leader="0@1", replicas=(3, 1, 2, 0), adding=(3,), removing=(0,)
+    )
+    assert wanted_moves(spec, view_of(spec, state), places(4, 0)) == {}
+
+
+def test_a_partition_without_a_leader_waits() -> None:
+    spec = spec_of()
+    assert wanted_moves(spec, view_of(spec, partition("", eligible="0@1")), places(4, 0)) == {}
+
+
+def test_a_rack_that_the_partition_lacks_is_preferred() -> None:
+    spec = spec_of()
+    racks = dict(zip(ids(0, 1, 2, 3, 4), ("a", "b", "c", "b", "a"), strict=True))
+    found = wanted_moves(spec, view_of(spec, WHOLE), replace(places(5, 0), racks=racks))
+    assert found == {0: ids(4, 1, 2)}
+
+
+def test_more_replicas_are_moved_in_first_and_counted_then() -> None:
+    spec = spec_of(replicationFactor=3)
+    one = partition("0@1", leader="0@1", replicas=(0,), min_insync=1)
+    view = view_of(spec, one, factor=1)
+    plan = plan_topic(observed(spec, view, 3))
+    assert plan.action == Reassign(TOPIC_ID, {0: ids(0, 1, 2)})
+    there = view_of(spec, replace(WHOLE, min_insync_replicas=1), factor=1)
+    update = plan_topic(observed(spec, there, 3)).action
+    assert isinstance(update, UpdateTopic)
+    assert update.topic.replication_factor == 3
+
+
+def test_fewer_replicas_are_counted_first_and_leave_then() -> None:
+    spec = spec_of(replicationFactor=1)
+    update = plan_topic(observed(spec, view_of(spec, WHOLE), 3)).action
+    assert isinstance(update, UpdateTopic)
+    view = view_of(spec, WHOLE, factor=1)
+    assert plan_topic(observed(spec, view, 3)).action == Reassign(TOPIC_ID, {0: ids(0)})
+
+
+def test_growth_places_new_partitions_on_brokers_that_stay() -> None:
+    spec = spec_of(partitions=3)
+    view = view_of(spec, WHOLE)
+    view = replace(view, topic=replace(view.topic, partition_count=1))
+    action = plan_topic(observed(spec, view, 5, 1)).action
+    assert action is not None
+    assert action.assignments == (ids(2, 3, 4), ids(3, 4, 0))  # type: ignore[union-attr]
+
+
+def test_the_condition_names_what_a_move_waits_for() -> None:
+    spec = spec_of()
+    state = partition(
+        "0@1 1@2 2@3", leader="0@1", replicas=(3, 1, 2, 0), adding=(3,), removing=(0,)
+    )
+    conditions = {c.type: c for c in plan_topic(observed(spec, view_of(spec, state), 4)).conditions}
+    assert conditions["Moving"].message == (
+        "partition 0 to brokers 3,1,2: waiting for 3 to be in sync"
+    )
+    assert conditions["FullyReplicated"].is_true  # nothing is missing of what was there
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        ({"partition": 1, "replicas": [0, 1, 2]}, "a partition that there is not"),
+        ({"partition": 0, "replicas": [0, 1]}, "as many brokers for a partition"),
+        ({"partition": 0, "replicas": [0, 1, 1]}, "a broker twice"),
+    ],
+)
+def test_placements_that_cannot_be_are_refused(entry: dict[str, Any], sentence: str) -> None:
+    (found,) = validate(manifest(placement=[entry]))
+    assert sentence in found
+
+
+# Brokers above the pool's replicas.
+
+
+def pool_of(replicas: int, **spec: Any) -> PoolSpec:
+    item = {
+        "apiVersion": "tidemark.dev/v1alpha1",
+        "kind": "BrokerPool",
+        "metadata": {"name": "default", "namespace": "shop"},
+        "spec": {"replicas": replicas, **spec},
+    }
+    return pool_spec(effective(item))
+
+
+def broker(number: int, process: BrokerProcess = BrokerProcess.RUNNING) -> ObservedBroker:
+    return ObservedBroker(BrokerId(number), process, has_storage=True, has_endpoint=True)
+
+
+def broker_views(*states: str) -> list[BrokerView]:
+    endpoints = Endpoints("127.0.0.1", 9092, 8080, "http://127.0.0.1:8080")
+    return [
+        BrokerView(BrokerId(number), BrokerEpoch(1), state, endpoints, "", "incarnation")
+        for number, state in enumerate(states)
+    ]
+
+
+def pool_with(*brokers: ObservedBroker) -> ObservedPool:
+    return ObservedPool(brokers=brokers, has_bootstrap=True, has_disruption_budget=True)
+
+
+def test_a_broker_above_replicas_is_kept_running_while_it_holds_a_replica() -> None:
+    views = broker_views("Active", "Active", "Fenced")
+    away = pool_with(broker(0), broker(1), broker(2, BrokerProcess.ABSENT))
+    drain = plan_drain(pool_of(2), away, views, {BrokerId(2): 1})
+    assert (drain.actions, drain.retire) == ((StartBroker(BrokerId(2)),), ())
+    assert drain.conditions[0].message.startswith("broker 2 holds 1 replicas")
+    unknown = plan_drain(pool_of(2), pool_with(broker(0), broker(1), broker(2)), views, None)
+    assert (unknown.actions, unknown.retire, unknown.is_over) == ((), (), False)
+
+
+def test_once_it_holds_none_it_is_stopped_and_then_recorded_as_gone() -> None:
+    views = broker_views("Active", "Active", "Active")
+    running = pool_with(broker(0), broker(1), broker(2))
+    stopping = plan_drain(pool_of(2), running, views, {BrokerId(0): 1})
+    assert [type(action) for action in stopping.actions] == [StopBroker]
+    stopped = pool_with(broker(0), broker(1), broker(2, BrokerProcess.ABSENT))
+    assert plan_drain(pool_of(2), stopped, views, {}).retire == ids(2)
+    over = plan_drain(pool_of(2), stopped, broker_views("Active", "Active", "Gone"), {})
+    assert (over.actions, over.retire, over.conditions, over.is_over) == ((), (), (), True)
+
+
+def test_a_drained_broker_stays_and_says_when_it_is_empty() -> None:
+    views = broker_views("Active", "Active", "Active")
+    drain = plan_drain(
+        pool_of(3, drain=[1]), pool_with(broker(0), broker(1), broker(2)), views, {BrokerId(0): 4}
+    )
+    assert (drain.actions, drain.retire, drain.is_over) == ((), (), True)
+    assert (drain.conditions[0].type, drain.conditions[0].is_true) == ("Drained", True)
+
+
+def test_replicas_are_not_counted_while_a_slice_is_missing() -> None:
+    spec = spec_of()
+    view = view_of(spec, WHOLE)
+    assert replica_counts([view]) == {BrokerId(0): 1, BrokerId(1): 1, BrokerId(2): 1}
+    assert replica_counts([view, replace(view, missing_slices=("orders-1",))]) is None
+    assert replica_counts([view, replace(view, partitions=())]) is None
