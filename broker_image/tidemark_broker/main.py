@@ -8,19 +8,17 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import uvloop
 
-from tidemark_broker.http.listening import listen
+from tidemark_broker.http.app import HttpApp, create_app
+from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.http.server import serve
 from tidemark_broker.runtime.broker import EXIT_CRASHED, Broker
 from tidemark_broker.runtime.controller_client import HttpTransport
 from tidemark_broker.runtime.environment import BrokerEnvironment
 from tidemark_broker.runtime.settings import BrokerSettings, parse_settings
 from tidemark_broker.storage.disk import OsDisk
-
-if TYPE_CHECKING:
-    from tidemark_broker.http.serving import BrokerHttp
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -58,25 +56,37 @@ def _set_up_logging(settings: BrokerSettings) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-async def _serve_http(
-    broker: Broker, stop: asyncio.Event, on_listening: Callable[[int], None]
-) -> None:
-    listener = listen(broker.settings.listen_host, broker.settings.http_port)
-    on_listening(listener.getsockname()[1])
-    try:
-        http = await asyncio.to_thread(_load_http, broker)
-    except BaseException:
-        listener.close()
-        raise
-    _settle_memory()
-    await http.serve(listener, stop)
+class _Http:
+    """The HTTP side: records and health from the first moment, the rest once the broker serves."""
 
+    def __init__(self) -> None:
+        self._app: HttpApp | None = None
 
-def _load_http(broker: Broker) -> "BrokerHttp":
-    # Here, not above: half of a restart would be spent on it before the logs are opened.
-    from tidemark_broker.http.serving import BrokerHttp
+    async def serve(
+        self, broker: Broker, stop: asyncio.Event, on_listening: Callable[[int], None]
+    ) -> None:
+        self._app = create_app(
+            BrokerView(
+                partitions=broker.partitions,
+                broker_id=broker.settings.broker_id,
+                pool=broker.settings.pool,
+                incarnation=broker.incarnation,
+                is_ready=broker.is_ready,
+                crc_failures=broker.partitions.crc_failures,
+            )
+        )
+        await serve(
+            self._app,
+            host=broker.settings.listen_host,
+            port=broker.settings.http_port,
+            stop=stop,
+            on_listening=on_listening,
+        )
 
-    return BrokerHttp(broker)
+    def on_serving(self) -> None:
+        _settle_memory()
+        assert self._app is not None
+        self._app.load_api().add_done_callback(lambda _: _settle_memory())
 
 
 def _settle_memory() -> None:
@@ -86,13 +96,14 @@ def _settle_memory() -> None:
 
 
 def _environment() -> BrokerEnvironment:
+    http = _Http()
     return BrokerEnvironment(
         disk=OsDisk(),
         new_controller_transport=HttpTransport,
-        serve_http=_serve_http,
+        serve_http=http.serve,
         new_uuid=uuid.uuid4,
         wall_clock_s=time.time,
-        on_serving=_settle_memory,
+        on_serving=http.on_serving,
     )
 
 

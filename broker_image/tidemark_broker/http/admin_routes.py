@@ -172,19 +172,6 @@ class AdminRoutes:
             producer_id=found.producer_id, producer_epoch=found.producer_epoch
         )
 
-    async def healthz(self) -> documents.HealthDocument:
-        """Who answers here: a probe compares the incarnation (S19)."""
-        return documents.HealthDocument(
-            brokerId=self._view.broker_id,
-            incarnation=self._view.incarnation,
-            pool=self._view.pool,
-        )
-
-    async def readyz(self, response: Response) -> documents.ReadyDocument:
-        is_ready, reason = self._view.is_ready()
-        response.status_code = 200 if is_ready else 503
-        return documents.ReadyDocument(ready=is_ready, reason=reason)
-
     async def metrics(self) -> Response:
         pieces: list[str] = []
         cuts = self._partitions.snapshot()

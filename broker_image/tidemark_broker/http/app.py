@@ -1,10 +1,12 @@
 """create_app: the ASGI callable of a broker.
 
-A front dispatcher takes the hot routes (produce, records) before FastAPI sees them; all else is
-FastAPI's (api.py). No middleware: limits, problems, metrics and errors of hot routes are here.
-A hot request costs tens of microseconds, FastAPI's own path three times that.
+A front dispatcher takes the hot routes (produce, records) and health before FastAPI sees them; all
+else is FastAPI's (api.py), which is loaded later. No middleware: limits, problems, metrics and
+errors of hot routes are here. A hot request costs tens of microseconds, FastAPI's own path three
+times that.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -12,7 +14,6 @@ from typing import Any
 
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_broker.http.admin_routes import AdminRoutes
 from tidemark_broker.http.admission import Admission
 from tidemark_broker.http.answers import (
     Answer,
@@ -23,10 +24,10 @@ from tidemark_broker.http.answers import (
     Scope,
     Send,
 )
-from tidemark_broker.http.api import create_api
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.fetch_route import FetchRoute
 from tidemark_broker.http.forwarding import Forwarder
+from tidemark_broker.http.health import health, readiness
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem
 from tidemark_broker.http.produce_route import ProduceRoute
@@ -39,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 CLIENT_GONE_STATUS = 499  # nobody sees it but /metrics
 DEFAULT_LIMITS = HttpLimits()
+_HEALTH = {"/healthz": health, "/readyz": readiness}
 
 
 def wall_clock_ms() -> int:
@@ -50,9 +52,20 @@ def create_app(
     *,
     limits: HttpLimits = DEFAULT_LIMITS,
     clock_ms: Callable[[], int] = wall_clock_ms,
-) -> AsgiApp:
+) -> "HttpApp":
     """The whole HTTP API of one broker, for `server.serve`. `clock_ms`: timestamps of records."""
     return HttpApp(broker_view, limits, clock_ms)
+
+
+def _load_api(
+    view: BrokerView, limits: HttpLimits, metrics: RequestMetrics, admission: Admission
+) -> AsgiApp:
+    # Imported here, in a worker thread: FastAPI takes longer than all else that a broker loads to
+    # start, and neither records nor health wait for it.
+    from tidemark_broker.http.admin_routes import AdminRoutes
+    from tidemark_broker.http.api import create_api
+
+    return create_api(AdminRoutes(view, limits, metrics, admission))
 
 
 class HttpApp:
@@ -63,7 +76,18 @@ class HttpApp:
         self._forwarder = Forwarder(view.broker_id)
         self._produce = ProduceRoute(view, limits, self._forwarder, clock_ms)
         self._fetch = FetchRoute(view, limits, self._admission)
-        self._api = create_api(AdminRoutes(view, limits, self._metrics, self._admission))
+        self._view = view
+        self._api: AsgiApp | None = None
+        self._api_loading: asyncio.Future[AsgiApp] | None = None
+
+    def load_api(self) -> "asyncio.Future[AsgiApp]":
+        """Begins to load what needs FastAPI, unless that began before."""
+        if self._api_loading is None:
+            loading = asyncio.to_thread(
+                _load_api, self._view, self._limits, self._metrics, self._admission
+            )
+            self._api_loading = asyncio.ensure_future(loading)
+        return self._api_loading
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -77,6 +101,8 @@ class HttpApp:
                         return await self._serve("produce_partition", parts, scope, receive, send)
                     case ("GET", 6) if parts[3] == "partitions" and parts[5] == "records":
                         return await self._serve("records", parts, scope, receive, send)
+            elif path in _HEALTH and scope["method"] == "GET":
+                return await self._serve_health(path, send)
             return await self._serve_admin(scope, receive, send)
         if scope["type"] == "lifespan":
             return await self._live(receive, send)
@@ -131,6 +157,12 @@ class HttpApp:
             )
             return unexpected.answer(request.path, is_produce=route != "records")
 
+    async def _serve_health(self, path: str, send: Send) -> None:
+        started = time.perf_counter()
+        answer = _HEALTH[path](self._view)
+        await answer.send_to(send)
+        self._metrics.observe("admin", answer.status, time.perf_counter() - started)
+
     async def _serve_admin(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         status = 500
@@ -142,6 +174,9 @@ class HttpApp:
             await send(message)
 
         try:
+            if self._api is None:
+                # Shielded: one client that leaves does not end the loading for the others.
+                self._api = await asyncio.shield(self.load_api())
             await self._api(scope, receive, send_and_note)
         finally:
             self._metrics.observe("admin", status, time.perf_counter() - started)

@@ -8,7 +8,7 @@ do not read their answers: GuardedProtocol does, by cutting the connection.
 import asyncio
 import contextlib
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import uvicorn
@@ -21,9 +21,12 @@ DEFAULT_LIMITS = ServerLimits()
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, stop: asyncio.Event) -> None:
+    def __init__(
+        self, config: uvicorn.Config, stop: asyncio.Event, on_started: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._stop = stop
+        self._on_started = on_started
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -31,6 +34,7 @@ class _Server(uvicorn.Server):
 
     async def main_loop(self) -> None:
         # uvicorn's own wakes ten times a second, mostly for the date header that is off here.
+        self._on_started()
         await self._stop.wait()
 
 
@@ -95,13 +99,18 @@ class GuardedProtocol(HttpToolsProtocol):
 
 async def serve(
     app: AsgiApp,
-    listener: socket.socket,
     *,
+    host: str,
+    port: int,
     stop: asyncio.Event,
+    on_listening: Callable[[int], None] = lambda port: None,
     limits: ServerLimits = DEFAULT_LIMITS,
 ) -> None:
-    """Serves on the listening socket until `stop` is set, then ends open requests within
-    `graceful_stop_seconds` and closes it."""
+    """Serves until `stop` is set, then ends open requests within `graceful_stop_seconds`.
+
+    `on_listening(port)` is called once connections are accepted (port 0: the one chosen). Raises
+    OSError when the address cannot be bound."""
+    listener = _listen(host, port, limits.backlog)
     protocol: Any = type("LimitedProtocol", (GuardedProtocol,), {"server_limits": limits})
     config = uvicorn.Config(
         app,
@@ -118,7 +127,23 @@ async def serve(
         timeout_keep_alive=limits.keep_alive_seconds,
         timeout_graceful_shutdown=limits.graceful_stop_seconds,
     )
+    bound_port = listener.getsockname()[1]
+    server = _Server(config, stop, lambda: on_listening(bound_port))
     try:
-        await _Server(config, stop).serve([listener])
+        await server.serve([listener])
     finally:
         listener.close()
+
+
+def _listen(host: str, port: int, backlog: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(backlog)
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener

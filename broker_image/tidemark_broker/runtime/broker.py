@@ -1,7 +1,7 @@
 """One broker process from lock to exit: wires everything, decides nothing about replication.
 
-Start: HTTP socket (it answers once loaded), lock of the log directory, logs, register, Kafka
-listener, serve.
+Start: HTTP (health and records at once, the rest later), lock of the log directory, logs, register,
+Kafka listener, serve.
 SIGTERM: controlled shutdown, with a limit; then flush, checkpoints, the proof of a clean stop,
 exit 0. A second signal does not wait for the controller. A storage failure or a lost identity
 ends the process without a proof (S8), with a code that makes its runtime start it again.

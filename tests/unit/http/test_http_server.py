@@ -9,7 +9,6 @@ from typing import Any
 import uvloop
 from tidemark_broker.http.answers import AsgiApp
 from tidemark_broker.http.limits import ServerLimits
-from tidemark_broker.http.listening import listen
 from tidemark_broker.http.partitioner import partition_for_key
 from tidemark_broker.http.server import serve
 from tidemark_broker.runtime.results import ProduceResult
@@ -24,13 +23,15 @@ BODY = b'{"records":[{"value":1}]}'
 @contextlib.asynccontextmanager
 async def serving(app: AsgiApp, limits: ServerLimits | None = None) -> AsyncIterator[int]:
     stop = asyncio.Event()
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     given = limits or ServerLimits(graceful_stop_seconds=1)
-    listener = listen("127.0.0.1", 0, given)
-    port: int = listener.getsockname()[1]
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-        group.create_task(serve(app, listener, stop=stop, limits=given))
+        server = serve(
+            app, host="127.0.0.1", port=0, stop=stop, on_listening=port.set_result, limits=given
+        )
+        group.create_task(server)
         try:
-            yield port
+            yield await port
         finally:
             stop.set()
 
