@@ -4,7 +4,7 @@ SHELL := /bin/bash
 ON ?=
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test test-local check format cluster cluster-down images deploy sim sim-replay sim-mutants e2e-long bench lock
+.PHONY: help setup demo test test-local check format cluster cluster-down images deploy sim sim-replay sim-mutants sim-exhaustive e2e-long bench lock
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,6 +47,9 @@ sim-replay: setup ## one run again: transcript and picture in build/sim; SEED=n,
 
 sim-mutants: setup ## every guard removed once: is it noticed? Writes tests/simulator/mutants.md (an hour)
 	@hack/sim mutant_hunt
+
+sim-exhaustive: setup ## every interleaving of a small world, as large as 10 minutes hold
+	@$(PYTHON) -m tests.exhaustive
 
 e2e-long: setup ## long rounds of kills, freezes and cuts with figures, local and on kind (about 40 min)
 	@hack/e2e-long

@@ -1,0 +1,28 @@
+"""The search itself: a small bound explored whole, planted bugs found, counterexamples replayed."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.exhaustive.planted import PLANTED, Planted
+from tests.exhaustive.search import Bounds, begun_in, explored, transcript
+
+
+def test_one_record_and_one_fault_break_nothing_in_any_order() -> None:
+    kinds = ("kill", "fence", "fetch")  # all of them: `make sim-exhaustive`
+    result = explored(begun_in("world"), Bounds(records=1, faults=1, kinds=kinds))
+    assert result.broken == "", transcript("world", result)
+    assert result.is_complete
+    assert result.states > 5_000, "the search has become blind"
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Planted) -> None:
+    with bug.planted():
+        result = explored(begun_in(bug.situation), bug.bounds)
+        assert result.broken.startswith(bug.breaks), result
+        # The counterexample is a transcript, and says the same when it is read.
+        assert f"BROKEN {result.broken}" in transcript(bug.situation, result)
+    as_deep = replace(bug.bounds, depth=len(result.path))
+    clean = explored(begun_in(bug.situation), as_deep)
+    assert clean.broken == "", transcript(bug.situation, clean)
