@@ -13,7 +13,10 @@ from tidemark_cli.commands import (
     consume,
     demo,
     dev,
+    drain,
+    elect,
     load,
+    move,
     produce,
     status,
     topics,
@@ -34,6 +37,9 @@ COMMANDS: dict[str, ModuleType] = {
     "verify": verify,
     "demo": demo,
     "bench": bench,
+    "move": move,
+    "drain": drain,
+    "elect": elect,
 }
 WITHOUT_TARGET = frozenset({"dev", "demo"})
 

@@ -91,6 +91,25 @@ class KubernetesObjects:
             to_do="apply it again",
         )
 
+    async def get(self, kind: str, name: str) -> Manifest:
+        place = (GROUP, VERSION, self._namespace, PLURALS[kind])
+        try:
+            found: Manifest = await self._objects.get_namespaced_custom_object(*place, name)
+        except self._failure as error:
+            raise _refused(kind, name, error) from error
+        return found
+
+    async def patch(self, kind: str, name: str, patch: dict[str, Any]) -> Manifest:
+        """A JSON merge patch; what is stored then."""
+        place = (GROUP, VERSION, self._namespace, PLURALS[kind])
+        try:
+            changed: Manifest = await self._objects.patch_namespaced_custom_object(
+                *place, name, patch, _content_type="application/merge-patch+json"
+            )
+        except self._failure as error:
+            raise _refused(kind, name, error) from error
+        return changed
+
     async def _apply_once(
         self, place: tuple[str, str, str, str], kind: str, name: str, manifest: Manifest
     ) -> Applied:

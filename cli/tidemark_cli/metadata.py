@@ -25,6 +25,12 @@ class PartitionView:
     partition_epoch: int = -1
     min_insync_replicas: int = -1
     high_watermark: int = -1
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self.adding or self.removing)
 
     @property
     def epochs(self) -> tuple[int, int]:
@@ -106,6 +112,8 @@ def read_partition(body: Any) -> PartitionView:
             )
         ),
         high_watermark=int(_field(body, "high_watermark", "highWatermark", default=-1)),
+        adding=tuple(int(each) for each in _field(body, "adding", default=())),
+        removing=tuple(int(each) for each in _field(body, "removing", default=())),
     )
 
 

@@ -69,10 +69,22 @@ async def _status_of_brokers(target: Target) -> ClusterStatus:
             found=str(error),
             to_do="check the address, and that the brokers run",
         ) from error
+    topics = tuple(_with_moves(topic, target.status.topic(topic.topic)) for topic in topics)
     brokers = target.status.brokers or tuple(
         BrokerRow(broker_id, "-", http_url=url) for broker_id, url in sorted(urls.items())
     )
     return ClusterStatus(brokers, topics)
+
+
+def _with_moves(topic: TopicView, told: TopicView | None) -> TopicView:
+    """Only the controller tells who is being added and removed."""
+    known = {view.partition: view for view in told.partitions} if told is not None else {}
+
+    def with_moves(view: PartitionView) -> PartitionView:
+        moving = known.get(view.partition, view)
+        return replace(view, adding=moving.adding, removing=moving.removing)
+
+    return TopicView(topic.topic, tuple(with_moves(view) for view in topic.partitions))
 
 
 async def _with_high_watermarks(client: TidemarkClient, topic: TopicView) -> TopicView:
@@ -99,7 +111,7 @@ def _draw(console: Console, status: ClusterStatus) -> None:
             "none" if view.leader == NO_LEADER else view.leader,
             view.leader_epoch,
             _ids(view.in_sync_replicas),
-            _ids(view.replicas),
+            _replicas(view),
             "-" if view.high_watermark < 0 else view.high_watermark,
         )
         for topic in status.topics
@@ -113,6 +125,12 @@ def _draw(console: Console, status: ClusterStatus) -> None:
         for row in status.brokers
     ]
     console.print(table(("broker", "state", "epoch", "address", "rack"), brokers))
+
+
+def _replicas(view: PartitionView) -> str:
+    """While it moves: `3,1,2,0 (+3 -0)`."""
+    changes = [f"+{each}" for each in view.adding] + [f"-{each}" for each in view.removing]
+    return _ids(view.replicas) + (f" ({' '.join(changes)})" if changes else "")
 
 
 def _ids(broker_ids: tuple[int, ...]) -> str:

@@ -1,14 +1,21 @@
 """What local mode adds to the controller's API: manifests in, and process ids in the status.
 
 `POST /v1/apply` takes YAML documents and answers `{"applied": [{kind, name, action}]}`, or 422 with
-`{"problems": [sentences]}`. `DELETE /v1/topics/{name}` deletes a Topic object.
+`{"problems": [sentences]}`. `DELETE /v1/topics/{name}` deletes a Topic object. GET and PATCH of
+`/v1/{topics,brokerpools}/{name}` read one object, and change it by a JSON merge patch.
 """
 
 import msgspec
 from aiohttp import web
 
-from tidemark_operator.local.manifests import NAMESPACE, ManifestRefused, apply_manifests
-from tidemark_operator.stores.object_store import TOPIC, ObjectStore
+from tidemark_operator.local.manifests import (
+    KINDS,
+    NAMESPACE,
+    ManifestRefused,
+    apply_manifests,
+    patch_object,
+)
+from tidemark_operator.stores.object_store import TOPIC, ObjectStore, ResourceKind
 
 MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 
@@ -34,8 +41,30 @@ def add_local_routes(app: web.Application, store: ObjectStore) -> None:
         await store.delete(TOPIC, NAMESPACE, name)
         return _json(200, {"deleted": name})
 
+    async def read(request: web.Request) -> web.Response:
+        kind, name = _kind(request), request.match_info["name"]
+        found = await store.get(kind, NAMESPACE, name)
+        if found is None:
+            return _json(404, {"problems": [f"expected a {kind.kind} named {name}, found none"]})
+        return _json(200, found)
+
+    async def patch(request: web.Request) -> web.Response:
+        kind, name = _kind(request), request.match_info["name"]
+        body = await request.content.read(MAX_MANIFEST_BYTES + 1)
+        try:
+            return _json(200, await patch_object(store, kind, name, body))
+        except ManifestRefused as refused:
+            return _json(422, {"problems": refused.problems})
+
+    app.router.add_get("/v1/{plural:topics|brokerpools}/{name}", read)
+    app.router.add_patch("/v1/{plural:topics|brokerpools}/{name}", patch)
     app.router.add_post("/v1/apply", apply)
     app.router.add_delete("/v1/topics/{name}", delete_topic)
+
+
+def _kind(request: web.Request) -> ResourceKind:
+    plural = request.match_info["plural"]
+    return next(kind for kind in KINDS.values() if kind.plural == plural)
 
 
 def _json(status: int, body: object) -> web.Response:

@@ -7,6 +7,7 @@ refuses all of them, before anything is written.
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import yaml
 
 from tidemark_operator.manifests import schemas
@@ -23,6 +24,7 @@ NAMESPACE = "default"
 API_VERSION = f"{TIDEMARK_GROUP}/v1alpha1"
 KINDS = {kind.kind: kind for kind in (TOPIC, BROKER_POOL)}
 MAX_DOCUMENTS = 1000
+MAX_PATCH_BYTES = 1024 * 1024
 
 
 class ManifestRefused(Exception):
@@ -60,6 +62,44 @@ async def apply_manifests(store: ObjectStore, text: str) -> tuple[Applied, ...]:
     if problems:
         raise ManifestRefused(problems)
     return tuple([await _put(store, kind, item, stored) for kind, item, stored in wanted])
+
+
+async def patch_object(store: ObjectStore, kind: ResourceKind, name: str, patch: bytes) -> Object:
+    """A JSON merge patch (RFC 7396) of spec and annotations. Raises ManifestRefused, StoreError."""
+    stored = await store.get(kind, NAMESPACE, name)
+    if stored is None:
+        raise ManifestRefused([f"expected a {kind.kind} named {name}, found none"])
+    try:
+        change = msgspec.json.decode(patch[:MAX_PATCH_BYTES])
+    except msgspec.DecodeError as error:
+        raise ManifestRefused([f"expected a JSON merge patch, found: {error}"]) from error
+    if not isinstance(change, dict) or not change.keys() <= {"spec", "metadata"}:
+        raise ManifestRefused(["expected an object with spec or metadata.annotations"])
+    annotations = change.get("metadata", {}).get("annotations", {})
+    wanted = {
+        **stored,
+        "spec": _merged(stored["spec"], change.get("spec", {})),
+        "metadata": {
+            **stored["metadata"],
+            "annotations": _merged(stored["metadata"].get("annotations") or {}, annotations),
+        },
+    }
+    problems = schemas.validate(wanted, stored)
+    if problems:
+        raise ManifestRefused([f"{kind.kind} {name}: {sentence}" for sentence in problems])
+    return await store.replace(kind, wanted)
+
+
+def _merged(value: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(value) if isinstance(value, dict) else {}
+    for name, change in patch.items():
+        if change is None:
+            result.pop(name, None)
+        else:
+            result[name] = _merged(result.get(name), change)
+    return result
 
 
 def _documents(text: str) -> list[Any]:

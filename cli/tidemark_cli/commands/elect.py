@@ -1,0 +1,50 @@
+"""`tidemark elect TOPIC PARTITION BROKER`: a leader where nobody safe is left, and what is only on
+other brokers is given up.
+
+It writes the annotation tidemark.dev/elect of the Topic, for the partition's present leader epoch
+only; the Topic's condition tells afterwards what was lost.
+"""
+
+import argparse
+
+from tidemark_cli.commands.status import cluster_status
+from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_cli.metadata import NO_LEADER
+from tidemark_cli.output import Output
+from tidemark_cli.patches import patch_object, read_object
+
+HELP = "choose the leader of a partition that has none, giving up what only others have"
+ELECT_ANNOTATION = "tidemark.dev/elect"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", help="metadata.name of the Topic")
+    parser.add_argument("partition", type=int)
+    parser.add_argument("broker", type=int, help="one of the partition's replicas, alive")
+
+
+async def run(arguments: argparse.Namespace, output: Output) -> int:
+    item = await read_object(arguments, "Topic", arguments.topic)
+    name = str(item["spec"].get("topicName") or arguments.topic)
+    topic = (await cluster_status(arguments)).topic(name)
+    views = topic.partitions if topic is not None else ()
+    view = next((view for view in views if view.partition == arguments.partition), None)
+    if view is None or view.leader != NO_LEADER or arguments.broker not in view.replicas:
+        raise CommandFailed(
+            expected=f"{name}-{arguments.partition} without a leader, broker {arguments.broker}"
+            " among its replicas",
+            found="no such partition" if view is None else f"leader {view.leader}, {view.replicas}",
+            to_do="look at `tidemark status`; where a safe replica is left it leads by itself",
+            exit_code=EXIT_USAGE,
+        )
+    choice = f"{view.partition}={arguments.broker}@{view.leader_epoch}"
+    patch = {"metadata": {"annotations": {ELECT_ANNOTATION: choice}}}
+    await patch_object(arguments, "Topic", arguments.topic, patch)
+    output.result(
+        {"elect": choice},
+        lambda console: console.print(
+            f"broker {arguments.broker} shall lead {name}-{view.partition}; what it lacks is in the"
+            " Topic's condition afterwards"
+        ),
+    )
+    return EXIT_OK

@@ -1,0 +1,79 @@
+"""Reading one Topic or BrokerPool and changing a part of it, in local mode and on Kubernetes.
+
+A change is a JSON merge patch (RFC 7396); whoever has the object checks it by the rules that stand
+for manifests too, and the refusal is told in its words.
+"""
+
+import argparse
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from tidemark_cli.failures import EXIT_USAGE, CommandFailed
+from tidemark_cli.kubernetes_objects import PLURALS, KubernetesObjects, Manifest
+from tidemark_cli.targets import LOCAL_CONTROLLER_URL, Target, find_target
+
+TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
+
+
+async def read_object(arguments: argparse.Namespace, kind: str, name: str) -> Manifest:
+    """As it is stored. Raises CommandFailed when there is none."""
+    target = await find_target(arguments)
+    if target.controller_url:
+        return await _ask(target, "GET", kind, name, None)
+    _check_has_objects(target)
+    objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
+    async with objects:
+        return await objects.get(kind, name)
+
+
+async def patch_object(
+    arguments: argparse.Namespace, kind: str, name: str, patch: dict[str, Any]
+) -> Manifest:
+    """What is stored then."""
+    target = await find_target(arguments)
+    if target.controller_url:
+        return await _ask(target, "PATCH", kind, name, patch)
+    _check_has_objects(target)
+    objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
+    async with objects:
+        return await objects.patch(kind, name, patch)
+
+
+def _check_has_objects(target: Target) -> None:
+    if not target.is_kubernetes:
+        raise CommandFailed(
+            expected="the controller of a local cluster, or a kubeconfig context",
+            found=f"a broker at {target.broker_urls[0]}, which has no Topic objects",
+            to_do=f"name the controller: --server {LOCAL_CONTROLLER_URL}, or use --context",
+            exit_code=EXIT_USAGE,
+        )
+
+
+async def _ask(
+    target: Target, method: str, kind: str, name: str, patch: dict[str, Any] | None
+) -> Manifest:
+    url = f"{target.controller_url}/v1/{PLURALS[kind]}/{name}"
+    body = None if patch is None else msgspec.json.encode(patch)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=TIMEOUT, trust_env=False) as session,
+            session.request(method, url, data=body) as response,
+        ):
+            answer = msgspec.json.decode(await response.read())
+            status = response.status
+    except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError) as error:
+        raise CommandFailed(
+            expected=f"the controller at {target.controller_url} to answer",
+            found=str(error) or type(error).__name__,
+            to_do="check that `tidemark dev` runs",
+        ) from error
+    if status != 200:
+        raise CommandFailed(
+            expected=f"{kind} {name} to be there, and the change to be one that it allows",
+            found="; ".join(map(str, answer.get("problems", [answer]))),
+            to_do="correct the command; `tidemark status` shows what there is",
+        )
+    found: Manifest = answer
+    return found
