@@ -12,10 +12,12 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
-from tidemark_broker.storage.disk import Buffer, DiskFile, HeldLock
+from tidemark_broker.storage.disk import Buffer, DiskFile, DiskSpace, HeldLock
 
 from tests.simulator.disk_image import DirectoryNode, DiskImage, FileNode, missing
 from tests.simulator.loop import ProcessDied
+
+VOLUME_BYTES = 320 * 1024  # small: the soft limit, a twentieth of it, is met before a full disk
 
 
 class Mounter(Protocol):
@@ -280,6 +282,11 @@ class SimulatedDisk:
         node.truncate(0)
         node.write(0, str(self._mounter.process_id).encode())
         return SimulatedLock(self._volume, node)
+
+    def space(self, path: Path) -> DiskSpace:
+        self._enter("read")
+        left = self._volume.space_bytes
+        return DiskSpace(VOLUME_BYTES if left is None else left, VOLUME_BYTES)
 
     def network_filesystem(self, path: Path) -> str | None:
         return None

@@ -21,6 +21,7 @@ For a produce there is `outcome` too, because a client of an append-only log mus
 | INVALID_RECORD, INVALID_TIMESTAMP        | 422 |        | not_written                        |
 | CORRUPT_MESSAGE                  | 500    |             | not_written                        |
 | KAFKA_STORAGE_ERROR              | 500    |             | unknown                            |
+| KAFKA_STORAGE_ERROR, no space    | 507    |             | not_written (partition_write.py)   |
 | NETWORK_EXCEPTION (forwarded)    | 502    |             | unknown                            |
 | THROTTLING_QUOTA_EXCEEDED        | 503    | 1           | not_written (limits.py)            |
 | OUT_OF_ORDER_SEQUENCE_NUMBER     | 409    |             | unknown (maybe an older duplicate) |

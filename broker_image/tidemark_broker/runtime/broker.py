@@ -33,6 +33,7 @@ from tidemark_broker.runtime.registration import registration_request
 from tidemark_broker.runtime.replica_fetcher import ReplicaFetchers
 from tidemark_broker.runtime.replica_fetches import ReplicaFetches
 from tidemark_broker.runtime.settings import BrokerSettings
+from tidemark_broker.runtime.space_watch import SpaceWatch
 from tidemark_broker.runtime.storage_failure import void_proofs
 from tidemark_broker.runtime.ticks import run_ticks
 from tidemark_broker.storage.errors import DirectoryLocked, DiskFull, StorageError
@@ -193,6 +194,8 @@ class Broker:
         self._start_background(self._probe.run(), "disk-probe")
         self._start_background(self._flusher.run(), "flusher")
         self._start_background(run_ticks(partitions, self._probe), "tick")
+        space = SpaceWatch(self._environment.disk, settings.data_directory, partitions)
+        self._start_background(space.run(), "space-watch")
         cleaner = LogCleaner(partitions, self._environment.disk, self._environment.wall_clock_s)
         self._start_background(cleaner.run(), "log-cleaner")
         self._start_background(

@@ -104,6 +104,7 @@ class Partitions:
         self.failed_replicas: dict[TopicPartition, str] = {}  # roles not taken, damaged logs
         self.crc_failures = CrcFailures()
         self.join_throttle = JoinThrottle()
+        self.shortage = ""  # of disk space: why nothing is taken
         self.broker_id = broker_id
         self.producer_ids = ProducerIds()
         self._broker_epoch = BrokerEpoch(-1)
@@ -117,6 +118,7 @@ class Partitions:
             fail_storage=self.fail_storage,
             scheduler=scheduler,
             clock=clock,
+            shortage=lambda: self.shortage,
         )
         self._reads = 0
 

@@ -20,7 +20,7 @@ from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_fai
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
 from tidemark_broker.runtime.results import ProduceResult
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
-from tidemark_broker.storage.errors import CorruptBatch, StorageError
+from tidemark_broker.storage.errors import CorruptBatch, DiskFull, StorageError
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
 from tidemark_broker.storage.record_batch import Batch, split_batches
 
@@ -37,13 +37,16 @@ class ProducePath:
         fail_storage: Callable[[Exception], None],
         scheduler: Scheduler,
         clock: Clock,
+        shortage: Callable[[], str],
     ) -> None:
-        """`find_leading`: the replica that this broker leads, or why there is none."""
+        """`find_leading`: the replica that this broker leads, or why there is none; `shortage`: of
+        disk space, empty if there is none."""
         self._find_leading = find_leading
         self._replicas = replicas
         self._fail_storage = fail_storage
         self._scheduler = scheduler
         self._clock = clock
+        self._shortage = shortage
         self._expiry_timer: Timer | None = None
 
     def produce(
@@ -107,8 +110,14 @@ class ProducePath:
             if verdict is not None:
                 replica.duplicate_batches += 1
                 return verdict.first_offset, verdict.end_offset
+        if self._shortage():
+            answer(done, _no_space(self._shortage()))
+            return None
         try:
             return replica.append(batches, now_ms)
+        except DiskFull as error:
+            answer(done, _no_space(str(error)))
+            return None
         except (StorageError, OSError) as error:
             answer(done, ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR, message=str(error)))
             if is_storage_failure(error):
@@ -137,6 +146,10 @@ def _refusal(replica: HostedReplica, acks: int) -> ProduceResult | None:
             f" min.insync.replicas is {leader.state.min_insync_replicas}",
         )
     return None
+
+
+def _no_space(message: str) -> ProduceResult:
+    return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR, message=message, is_for_want_of_space=True)
 
 
 def _checked_batches(data: memoryview, max_batch_bytes: int) -> list[Batch] | ProduceResult:

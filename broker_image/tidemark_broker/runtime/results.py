@@ -14,6 +14,7 @@ class ProduceResult:
     base_offset: Offset = UNKNOWN_OFFSET
     log_start_offset: Offset = UNKNOWN_OFFSET
     message: str = ""
+    is_for_want_of_space: bool = False  # KAFKA_STORAGE_ERROR of a disk that is sound; not written
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import shutil
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 Buffer = bytes | bytearray | memoryview
 
@@ -36,6 +36,11 @@ NETWORK_FILESYSTEMS = {
     0x01161970: "GFS2",
     0x7461636F: "OCFS2",
 }
+
+
+class DiskSpace(NamedTuple):
+    free_bytes: int  # to us: what the filesystem keeps for root does not count
+    total_bytes: int
 
 
 class DiskFile(Protocol):
@@ -83,6 +88,7 @@ class Disk(Protocol):
         """Exclusive for the life of the process, whose id the file then names; BlockingIOError at
         once if held elsewhere."""
 
+    def space(self, path: Path) -> DiskSpace: ...
     def network_filesystem(self, path: Path) -> str | None:
         """Its name if `path` is on one that several kernels may share, else None."""
 
@@ -194,6 +200,10 @@ class OsDisk:
 
     def lock(self, path: Path) -> HeldLock:
         return OsLock(path)
+
+    def space(self, path: Path) -> DiskSpace:
+        found = os.statvfs(path)
+        return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
     def network_filesystem(self, path: Path) -> str | None:
         # Python has no statfs; f_type is the first word of struct statfs on every Linux.

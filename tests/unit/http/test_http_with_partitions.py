@@ -43,12 +43,13 @@ def led_alone(min_insync_replicas: int = 1) -> MetadataPush:
     return MetadataPush(ControllerEpoch(1), 1, True, (broker_state(0),), topics)
 
 
-async def client_of(directory: Path, push: MetadataPush) -> Client:
+async def client_of(directory: Path, push: MetadataPush, *, shortage: str = "") -> Client:
     partitions = Partitions(ME, scheduler=asyncio.get_running_loop())
     log = LogDirectory.open(directory, OsDisk(), broker_id=ME, settings=LogSettings())
     partitions.attach(log)
     partitions.start_life(MY_EPOCH)
     partitions.apply_push(push)
+    partitions.shortage = shortage
     view = BrokerView(partitions, ME, "shop/default", "5f3c", lambda: (True, ""))
     return Client(create_app(view, clock_ms=lambda: NOW_MS))
 
@@ -97,6 +98,18 @@ def test_too_few_replicas_in_sync_write_nothing(tmp_path: Path) -> None:
         assert (refused.status, refused.json()["error"]) == (503, "NOT_ENOUGH_REPLICAS")
         assert refused.json()["outcome"] == "not_written"
         assert (await client.get(f"{TARGET}/offsets")).json()["log_end_offset"] == 0
+
+    asyncio.run(scenario())
+
+
+def test_want_of_disk_space_is_507_and_nothing_is_written(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        shortage = "no room: delete something"
+        client = await client_of(tmp_path / "logs", led_alone(), shortage=shortage)
+        refused = await client.post(TARGET, {"records": [{"value": 1}]})
+        assert (refused.status, refused.json()["error"]) == (507, "KAFKA_STORAGE_ERROR")
+        assert refused.json()["outcome"] == "not_written"
+        assert "delete something" in refused.json()["detail"]
 
     asyncio.run(scenario())
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidemark_broker.storage.disk import Buffer, DiskFile, OsDisk
+from tidemark_broker.storage.disk import Buffer, DiskFile, DiskSpace, OsDisk
 
 
 class FaultyDisk(OsDisk):
@@ -56,6 +56,11 @@ class FaultyDisk(OsDisk):
     def remove(self, path: Path) -> None:
         self.check("remove", path)
         super().remove(path)
+
+    def space(self, path: Path) -> DiskSpace:
+        self.check("space", path)
+        found = super().space(path)
+        return found if self.space_bytes is None else found._replace(free_bytes=self.space_bytes)
 
     def network_filesystem(self, path: Path) -> str | None:
         return self.network

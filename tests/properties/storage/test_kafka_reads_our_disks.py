@@ -1,0 +1,73 @@
+"""Kafka's own DumpLogSegments over a data directory of ours: rolled, compacted, truncated."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from tidemark_broker.storage.disk import OsDisk
+from tidemark_broker.storage.log_directory import LogDirectory
+from tidemark_broker.storage.settings import LogSettings
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch
+
+from tests.unit.storage.compacted_logs import NOW_MS, compact, keyed_batch, seal
+from tests.unit.storage.small_logs import OTHER_TOPIC_ID, TOPIC_ID
+
+ROOT = Path(__file__).parents[3]
+SETTINGS = LogSettings(
+    segment_bytes=16_384,
+    index_interval_bytes=512,
+    compacts=True,
+    min_cleanable_dirty_ratio=0.0,
+    delete_retention_ms=10,
+)
+
+
+def data_directory(path: Path) -> Path:
+    directory = LogDirectory.open(path, OsDisk(), broker_id=BrokerId(1), settings=SETTINGS)
+    for topic, topic_id in (("plain", TOPIC_ID), ("compacted", OTHER_TOPIC_ID)):
+        log = directory.create_log(topic, topic_id, 0)
+        for number in range(400):
+            tombstone_or_value = None if number % 23 == 0 else "v" * (number % 90)
+            batch = keyed_batch(
+                (f"k{number % 17}", tombstone_or_value),
+                (f"k{number % 5}", f"{number}"),
+                timestamp_ms=NOW_MS - 1000 + number,
+                producer=(5, 2 * number),
+            )
+            log.append_as_leader([batch], leader_epoch=LeaderEpoch(number // 100))
+        if topic == "compacted":
+            for turn in range(3):
+                assert compact(log, OsDisk(), now_ms=NOW_MS + turn * 100) is not None
+                batch = keyed_batch(("x", "y"), timestamp_ms=NOW_MS, producer=(6, turn))
+                log.append_as_leader([batch], leader_epoch=LeaderEpoch(4))
+                seal(log)
+        else:
+            log.truncate_to(log.log_end_offset - 30)
+    directory.write_clean_stop(BrokerEpoch(3))
+    directory.close()
+    return path
+
+
+def dump(path: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(ROOT / "hack" / "dump-log-segments"), str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)  # the first time it fetches Kafka's jars
+def test_kafkas_dump_log_segments_finds_every_file_as_it_should_be(tmp_path: Path) -> None:
+    path = data_directory(tmp_path / "data")
+    found = dump(path)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "2 logs" in found.stdout
+    segment = sorted(path.glob("plain-0/*.log"))[1]
+    data = bytearray(segment.read_bytes())
+    data[500] ^= 1
+    segment.write_bytes(data)
+    damaged = dump(path)
+    assert damaged.returncode == 1
+    assert "isvalid: false" in damaged.stdout

@@ -1,0 +1,79 @@
+"""Short of disk space a broker takes no records, and does everything else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tidemark_broker.runtime.space_watch import LEAST_FREE_BYTES, SpaceWatch, least_free_bytes
+from tidemark_broker.storage.disk import DiskSpace, OsDisk
+from tidemark_protocol.error_codes import ErrorCode
+
+from tests.unit.runtime.in_process_pool import InProcessPool
+from tests.unit.storage.faulty_disk import FaultyDisk
+
+MEBIBYTE = 1024 * 1024
+SMALL = DiskSpace(free_bytes=0, total_bytes=1000 * MEBIBYTE)  # its limit is 50 MiB
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[InProcessPool]:
+    pool = InProcessPool(tmp_path, brokers=(1, 2))
+    pool.lead(1, in_sync=[1, 2])
+    yield pool
+    for number in tuple(pool.brokers):
+        pool.kill(number)
+
+
+def note_free(pool: InProcessPool, free_mebibytes: float, number: int = 1) -> None:
+    watch = SpaceWatch(OsDisk(), pool.path, pool.brokers[number].partitions)
+    watch.note(SMALL._replace(free_bytes=int(free_mebibytes * MEBIBYTE)))
+
+
+def test_the_limit_is_a_twentieth_of_a_small_volume_and_bounded_on_a_large_one() -> None:
+    assert least_free_bytes(SMALL) == 50 * MEBIBYTE
+    assert least_free_bytes(DiskSpace(0, 10**13)) == LEAST_FREE_BYTES
+
+
+def test_records_are_refused_with_a_sentence_that_says_what_to_do(pool: InProcessPool) -> None:
+    pool.brokers[1].produce("before", acks=1)
+    note_free(pool, 49.9)
+    (refused,) = pool.brokers[1].produce("a", acks=1)
+    assert refused.error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert refused.is_for_want_of_space
+    assert "shorten retention.ms" in refused.message
+    assert pool.brokers[1].replica().log.log_end_offset == 1
+
+
+def test_reads_replication_and_watermarks_go_on(pool: InProcessPool) -> None:
+    waiting = pool.brokers[1].produce("a")
+    note_free(pool, 10)
+    note_free(pool, 10, number=2)
+    pool.replicate(2, rounds=2)
+    assert [result.error for result in waiting] == [ErrorCode.NONE]
+    assert pool.brokers[1].read(0)[0].data == pool.brokers[2].log_bytes()
+    assert pool.brokers[1].storage_errors == []
+
+
+def test_it_ends_by_itself_some_way_above_the_limit(pool: InProcessPool) -> None:
+    note_free(pool, 49)
+    note_free(pool, 62)
+    assert pool.brokers[1].produce("a", acks=1)[0].error is ErrorCode.KAFKA_STORAGE_ERROR
+    note_free(pool, 62.5)
+    assert pool.brokers[1].produce("a", acks=1)[0].error is ErrorCode.NONE
+    note_free(pool, 50)
+    assert pool.brokers[1].produce("b", acks=1)[0].error is ErrorCode.NONE
+
+
+def test_a_full_disk_is_told_the_same_way(pool: InProcessPool) -> None:  # S10
+    pool.kill(1)
+    disk = FaultyDisk()
+    pool.start(1, disk)
+    pool.lead(1, in_sync=[1, 2])
+    disk.space_bytes = 0
+    (refused,) = pool.brokers[1].produce("a", acks=1)
+    assert refused.is_for_want_of_space
+
+
+def test_the_space_is_asked_of_the_filesystem(tmp_path: Path) -> None:
+    space = OsDisk().space(tmp_path)
+    assert 0 < space.free_bytes < space.total_bytes
