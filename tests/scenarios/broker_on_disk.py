@@ -8,6 +8,7 @@ may be cut or lose answers.
 import asyncio
 import contextlib
 import shutil
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -130,7 +131,11 @@ class Process:
             settings=LogSettings(),
         )
         self.directory.secure_logs()
-        self.partitions = Partitions(self.settings.broker_id, scheduler=asyncio.get_running_loop())
+        self.partitions = Partitions(
+            self.settings.broker_id,
+            scheduler=asyncio.get_running_loop(),
+            wall_clock_s=time.time,
+        )
         self.partitions.attach(self.directory)
         self.link = Link(self.rig)
         self.session = ControllerSession(

@@ -63,7 +63,9 @@ class Broker:
         self.http_port = settings.http_port
         self._not_ready = "starting"
         self._loop = asyncio.get_running_loop()
-        self.partitions = Partitions(settings.broker_id, scheduler=self._loop)
+        self.partitions = Partitions(
+            settings.broker_id, scheduler=self._loop, wall_clock_s=environment.wall_clock_s
+        )
         self._stop = asyncio.Event()  # an end was asked for, in whatever way
         self._hurry = asyncio.Event()
         self._http_stop = asyncio.Event()

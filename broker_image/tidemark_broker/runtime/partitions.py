@@ -96,7 +96,12 @@ class Partitions:
     metadata: MetadataCache
 
     def __init__(
-        self, broker_id: BrokerId, *, scheduler: Scheduler, clock: Clock = monotonic_ms
+        self,
+        broker_id: BrokerId,
+        *,
+        scheduler: Scheduler,
+        wall_clock_s: Callable[[], float],
+        clock: Clock = monotonic_ms,
     ) -> None:
         self.metadata = MetadataCache()
         self.listeners = PartitionListeners()
@@ -118,6 +123,7 @@ class Partitions:
             fail_storage=self.fail_storage,
             scheduler=scheduler,
             clock=clock,
+            wall_clock_s=wall_clock_s,
             shortage=lambda: self.shortage,
         )
         self._reads = 0

@@ -22,7 +22,7 @@ from tidemark_broker.runtime.results import ProduceResult
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
 from tidemark_broker.storage.errors import CorruptBatch, DiskFull, StorageError
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
-from tidemark_broker.storage.record_batch import Batch, split_batches
+from tidemark_broker.storage.record_batch import Batch, split_batches, with_append_time
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 EXPIRY_SWEEP_SECONDS = 0.05  # how late a produce may be told that it timed out
@@ -37,6 +37,7 @@ class ProducePath:
         fail_storage: Callable[[Exception], None],
         scheduler: Scheduler,
         clock: Clock,
+        wall_clock_s: Callable[[], float],
         shortage: Callable[[], str],
     ) -> None:
         """`find_leading`: the replica that this broker leads, or why there is none; `shortage`: of
@@ -46,6 +47,7 @@ class ProducePath:
         self._fail_storage = fail_storage
         self._scheduler = scheduler
         self._clock = clock
+        self._wall_clock_s = wall_clock_s
         self._shortage = shortage
         self._expiry_timer: Timer | None = None
 
@@ -113,6 +115,9 @@ class ProducePath:
         if self._shortage():
             answer(done, _no_space(self._shortage()))
             return None
+        if replica.log.settings.stamps_append_time:
+            wall_ms = int(self._wall_clock_s() * 1000)
+            batches = [with_append_time(batch, wall_ms) for batch in batches]
         try:
             return replica.append(batches, now_ms)
         except DiskFull as error:

@@ -40,6 +40,7 @@ __all__ = [
     "read_header",
     "read_records",
     "split_batches",
+    "with_append_time",
 ]
 
 HEADER_BYTES = 61
@@ -57,6 +58,9 @@ MAX_INT64 = 2**63 - 1
 PREFIX = Struct(">qii")  # base offset, length, leader epoch: all that a leader rewrites
 HEADER = Struct(">qiibIhiqqqhii")
 CRC_AT = Struct(">I")
+_ATTRIBUTES_AT = Struct(">h")
+_TIMESTAMP_AT = Struct(">q")
+_MAX_TIMESTAMP_START = 35
 assert HEADER.size == HEADER_BYTES
 
 
@@ -199,6 +203,18 @@ def split_batches(data: memoryview, *, max_batch_bytes: int) -> list[Batch]:
         batches.append(Batch(header, batch))
         position += size_bytes
     return batches
+
+
+def with_append_time(batch: Batch, now_ms: int) -> Batch:
+    """The batch with `message.timestamp.type=LogAppendTime`: all its records are from now. A copy,
+    as attributes and timestamp are inside the CRC (Kafka: setMaxTimestamp)."""
+    header, data = batch
+    stamped = bytearray(data)
+    _ATTRIBUTES_AT.pack_into(stamped, CRC_START, header.attributes | LOG_APPEND_TIME)
+    _TIMESTAMP_AT.pack_into(stamped, _MAX_TIMESTAMP_START, now_ms)
+    CRC_AT.pack_into(stamped, CRC_START - 4, crc32c(memoryview(stamped)[CRC_START:]))
+    view = memoryview(bytes(stamped))
+    return Batch(read_header(view), view)
 
 
 def build_batch(

@@ -1,6 +1,7 @@
 """HTTP over the real partitions and log: one broker, replication factor 1, no controller."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def led_alone(min_insync_replicas: int = 1) -> MetadataPush:
 
 
 async def client_of(directory: Path, push: MetadataPush, *, shortage: str = "") -> Client:
-    partitions = Partitions(ME, scheduler=asyncio.get_running_loop())
+    partitions = Partitions(ME, scheduler=asyncio.get_running_loop(), wall_clock_s=time.time)
     log = LogDirectory.open(directory, OsDisk(), broker_id=ME, settings=LogSettings())
     partitions.attach(log)
     partitions.start_life(MY_EPOCH)

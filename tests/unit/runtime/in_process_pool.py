@@ -58,6 +58,7 @@ from tests.unit.runtime.simulated_time import SimulatedTime
 TOPIC = "orders"
 TOPIC_ID = TopicId("00000000-0000-0000-0000-000000000001")
 KEY = (TOPIC_ID, 0)
+WALL_CLOCK_S = 1_750_000_000.0
 
 
 def a_batch(*values: str) -> bytes:
@@ -94,7 +95,9 @@ class InProcessBroker:
         self.directory = LogDirectory.open(
             path, disk or OsDisk(), broker_id=self.broker_id, settings=LogSettings()
         )
-        self.partitions = Partitions(self.broker_id, scheduler=time, clock=time.clock)
+        self.partitions = Partitions(
+            self.broker_id, scheduler=time, clock=time.clock, wall_clock_s=lambda: WALL_CLOCK_S
+        )
         self.fetches = ReplicaFetches(self.partitions, scheduler=time, clock=time.clock)
         self.proposals: list[InSyncProposal] = []
         self.storage_errors: list[Exception] = []

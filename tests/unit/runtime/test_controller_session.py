@@ -1,6 +1,7 @@
 """The session against a controller made of a few lines, over real HTTP on loopback."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -83,7 +84,9 @@ class Bench:
         self.directory = LogDirectory.open(
             path, OsDisk(), broker_id=BrokerId(1), settings=LogSettings()
         )
-        self.partitions = Partitions(BrokerId(1), scheduler=asyncio.get_running_loop())
+        self.partitions = Partitions(
+            BrokerId(1), scheduler=asyncio.get_running_loop(), wall_clock_s=time.time
+        )
         self.partitions.attach(self.directory)
         self.client = ControllerClient(controllers, HttpTransport())
         self.stale: list[str] = []

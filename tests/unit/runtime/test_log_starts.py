@@ -9,10 +9,11 @@ import pytest
 from tidemark_broker.runtime.checkpointing import Checkpointing
 from tidemark_broker.runtime.log_starts import UP_TO_HIGH_WATERMARK
 from tidemark_broker.storage import checkpoints
+from tidemark_broker.storage.record_batch import read_records, split_batches
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
-from tests.unit.runtime.in_process_pool import KEY, TOPIC, InProcessPool
+from tests.unit.runtime.in_process_pool import KEY, TOPIC, WALL_CLOCK_S, InProcessPool
 from tests.unit.storage.faulty_disk import FaultyDisk
 
 WRITTEN_S = 1_700_000_000  # the timestamp of the pool's batches
@@ -160,3 +161,16 @@ def test_a_full_disk_delays_checkpoints_and_stops_nothing(pool: InProcessPool) -
     retain(pool, 1, now_s=WRITTEN_S)
     assert len(list(log.directory.glob("*.log"))) == 1
     assert pool.brokers[1].partitions.hosted(*KEY) is not None
+
+
+def test_a_topic_with_log_append_time_stamps_what_it_takes(pool: InProcessPool) -> None:
+    configure(pool, message_timestamp_type="LogAppendTime")
+    pool.lead(1, in_sync=[1, 2])
+    assert pool.brokers[1].produce("a", acks=1)[0].error is ErrorCode.NONE
+    pool.replicate(2, rounds=2)
+    data = memoryview(pool.brokers[2].log_bytes())
+    (batch,) = split_batches(data, max_batch_bytes=len(data))
+    stamp_ms = int(WALL_CLOCK_S * 1000)
+    assert batch.header.max_timestamp_ms == stamp_ms
+    assert [record.timestamp_ms for record in read_records(batch.data)] == [stamp_ms]
+    assert pool.brokers[1].replica().log.offset_for_timestamp(stamp_ms) == (0, stamp_ms)

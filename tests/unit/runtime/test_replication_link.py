@@ -1,6 +1,7 @@
 """The Kafka listener and a follower's connection over real loopback sockets."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +50,7 @@ class Link:
             directory = LogDirectory.open(
                 path / str(number), OsDisk(), broker_id=BrokerId(number), settings=LogSettings()
             )
-            partitions = Partitions(BrokerId(number), scheduler=loop)
+            partitions = Partitions(BrokerId(number), scheduler=loop, wall_clock_s=time.time)
             partitions.attach(directory)
             partitions.start_life(BrokerEpoch(number + 10))
             self.directories[number] = directory
