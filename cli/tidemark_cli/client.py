@@ -8,10 +8,10 @@ Numbered records (idempotence.py) are sent again in doubt too: brokers recognise
 
 import asyncio
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import quote
 
 import aiohttp
@@ -46,6 +46,7 @@ PREFERRED_REPLICA = "Tidemark-Preferred-Read-Replica"
 BINARY_V2 = "application/vnd.kafka.binary.v2+json"
 CONNECT_TIMEOUT_SECONDS = 0.25
 SLOW_SECONDS = 0.1  # an answer that takes longer makes us ask others who leads
+STILL_SLOW_SECONDS = 0.25  # shorter than a suspicion lasts, so that the asking goes on
 RETRY_PAUSE_SECONDS = 0.1  # at most: a change of the metadata ends it at once
 INIT_PRODUCER_SECONDS = 6.0  # brokers wait up to 5 s for their controller
 ATTEMPT_SECONDS = 1.0  # of an idempotent producer: a leader that hangs is not waited for longer
@@ -148,10 +149,12 @@ class TidemarkClient:
                 await self.lookup.wait_for_change(RETRY_PAUSE_SECONDS)
                 continue
             path = f"/topics/{topic}/partitions/{partition}"
-            if numbered_as is not None:
+            if numbered_as is None:
+                answer = await self._send(url, path, body, acks=acks, left_seconds=left_seconds)
+            else:
                 left_seconds = min(left_seconds, ATTEMPT_SECONDS)
-            answer = await self._send(url, path, body, acks=acks, left_seconds=left_seconds)
-            if numbered_as is not None:
+                sending = self._send(url, path, body, acks=acks, left_seconds=left_seconds)
+                answer = await self._unless_led_elsewhere((topic, partition), url, sending)
                 answer = _again_if_in_doubt(answer)
             if not isinstance(answer, _Retry):
                 return _with_doubt(answer, is_in_doubt)
@@ -233,6 +236,31 @@ class TidemarkClient:
             return self.lookup.metadata.leader_url(topic, partition)
         self.lookup.suspect("")  # nobody leads just now: keep asking
         return None
+
+    async def _unless_led_elsewhere(
+        self,
+        topic_partition: tuple[str, int],
+        url: str,
+        attempt: "Coroutine[Any, Any, Outcome | _Retry]",
+    ) -> "Outcome | _Retry":
+        """Gives a hanging attempt up as soon as somebody else is known to lead: the same numbers
+        may be sent there."""
+        sending = asyncio.create_task(attempt)
+        try:
+            while True:
+                change = asyncio.create_task(self.lookup.wait_for_change(STILL_SLOW_SECONDS))
+                await asyncio.wait({sending, change}, return_when=asyncio.FIRST_COMPLETED)
+                change.cancel()
+                if sending.done():
+                    return sending.result()
+                leader = self.lookup.metadata.leader_url(*topic_partition)
+                if leader not in (None, url):
+                    message = f"{url} does not answer, and {leader} leads"
+                    return _Retry("NETWORK_EXCEPTION", message, leader, is_in_doubt=True)
+                self.lookup.suspect(url)
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
 
     async def _send(
         self, url: str, path: str, body: bytes, *, acks: str, left_seconds: float

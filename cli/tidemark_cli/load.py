@@ -2,8 +2,10 @@
 
 One record every interval to each partition with acks=all; each partition has a pipeline of its own
 with many records in flight, so a stalled record neither hides nor lengthens the gap of those after
-it. No record whose outcome is unknown is sent again. A consumer reads along and checks that offsets
-rise without holes; what it read is written down too, for the comparison at the end (I7).
+it. No record whose outcome is unknown is sent again, unless idempotent producers send it: then
+several of them share a partition, since each has one record in flight. Consumers read along and
+check that offsets rise without holes; what they read is written down too, for the comparison at the
+end (I7).
 """
 
 import asyncio
@@ -14,7 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from tidemark_cli.client import TidemarkClient
+from tidemark_cli.idempotence import IdempotentProducer
 from tidemark_cli.load_events import (
     ACKNOWLEDGED,
     REFUSED,
@@ -54,6 +59,7 @@ class LoadSettings:
     interval_ms: float = 10.0
     timeout_ms: int = 5000
     in_flight: int = 256  # of one partition: 2.5 s of records at the default interval
+    producers: int = 0  # idempotent ones of each partition, one record each at a time; 0: none
 
 
 class SteadyClock:
@@ -64,6 +70,18 @@ class SteadyClock:
 
     def now_ms(self) -> float:
         return round(time.monotonic() * 1000 + self._difference_ms, 3)
+
+
+class _Producers:
+    """The idempotent producers of one partition. The last one that became idle is taken first: in
+    quiet times few of them are ever used."""
+
+    def __init__(self, client: TidemarkClient, settings: LoadSettings, partition: int) -> None:
+        self.free = asyncio.Semaphore(settings.producers)
+        self.idle = [
+            (number, IdempotentProducer(client, settings.topic, partition))
+            for number in reversed(range(settings.producers))
+        ]
 
 
 class LoadRun:
@@ -86,6 +104,7 @@ class LoadRun:
         self._clock = clock or SteadyClock()
         self._counts: Counter[str] = Counter()
         self._stop = asyncio.Event()
+        self._producers: dict[int, _Producers] = {}
         self._read_to: dict[tuple[str, int], int] = {}  # by rack and partition
 
     def stop(self) -> None:
@@ -97,6 +116,8 @@ class LoadRun:
         partitions = range(settings.partitions)
         readers = [("", self._client), *self._near_clients.items()]
         for partition in partitions:
+            if settings.producers:
+                self._producers[partition] = _Producers(self._client, settings, partition)
             offsets = await self._client.offsets(settings.topic, partition)
             for rack, _ in readers:
                 self._read_to[rack, partition] = offsets.high_watermark
@@ -148,19 +169,35 @@ class LoadRun:
                 sequence += 1
 
     async def _send(self, partition: int, sequence: int, free: asyncio.Semaphore) -> None:
-        settings = self._settings
-        record = OutgoingRecord(record_value(settings.run_id, partition, sequence))
-        sent_ms = self._clock.now_ms()
+        record = OutgoingRecord(record_value(self._settings.run_id, partition, sequence))
+        due_ms = self._clock.now_ms()
         try:
-            outcome = await self._client.produce(
-                settings.topic, partition, [record], acks="all", timeout_ms=settings.timeout_ms
-            )
+            producer, outcome = await self._outcome(partition, record)
         finally:
             free.release()
         now_ms = self._clock.now_ms()
-        produced = _produced(partition, sequence, outcome, now_ms, round(now_ms - sent_ms, 3))
+        produced = _produced(partition, sequence, outcome, now_ms, round(now_ms - due_ms, 3))
+        if producer >= 0:
+            produced = msgspec.structs.replace(produced, producer=producer)
         self._counts[produced.outcome] += 1
         self._write(produced)
+
+    async def _outcome(self, partition: int, record: OutgoingRecord) -> tuple[int, Outcome]:
+        """The producer's number, -1 without one, and what became of the record."""
+        settings = self._settings
+        producers = self._producers.get(partition)
+        if producers is None:
+            return -1, await self._client.produce(
+                settings.topic, partition, [record], acks="all", timeout_ms=settings.timeout_ms
+            )
+        async with producers.free:  # in the order in which the records were due
+            number, producer = producers.idle.pop()
+            try:
+                return number, await producer.produce(
+                    [record], acks="all", timeout_ms=settings.timeout_ms
+                )
+            finally:
+                producers.idle.append((number, producer))
 
     async def _read_along(self, rack: str, partition: int) -> None:
         while True:

@@ -33,6 +33,7 @@ class Produced(msgspec.Struct, frozen=True, tag="produced", tag_field="event", o
     latency_ms: float
     offset: int = -1
     error: str = ""
+    producer: int = -1  # which idempotent producer of the partition; -1: none
 
 
 class Read(msgspec.Struct, frozen=True, tag="read", tag_field="event", omit_defaults=True):

@@ -43,7 +43,7 @@ def operations(
 
 def _send(event: Produced) -> Operation:
     return Operation(
-        process=f"producer-{event.partition}",
+        process=f"producer-{event.partition}-{event.producer}",
         kind=Kind.SEND,
         outcome=_OUTCOMES.get(event.outcome, Outcome.INFO),
         partition=str(event.partition),
@@ -51,6 +51,7 @@ def _send(event: Produced) -> Operation:
         offsets=(event.offset,) if event.outcome == ACKNOWLEDGED else (),
         invoked_us=_us(event.t_ms - event.latency_ms),
         completed_us=_us(event.t_ms),
+        is_idempotent=event.producer >= 0,
     )
 
 

@@ -21,6 +21,7 @@ from tidemark_cli.targets import find_brokers
 
 HELP = "write and read a steady load and write down every outcome (NDJSON), for `verify`"
 
+PRODUCERS = 32  # of a partition: as many records in flight
 START_POLL_SECONDS = 0.2
 
 
@@ -29,6 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--interval-ms", type=float, default=10.0, help="per partition, default 10")
     parser.add_argument("--timeout-ms", type=int, default=5000, help="of one record, default 5000")
     parser.add_argument("--in-flight", type=int, default=256, help="per partition, default 256")
+    parser.add_argument(
+        "--idempotent",
+        action="store_true",
+        help="producers with ids, which send again in doubt; give them a long --timeout-ms",
+    )
     parser.add_argument("--seconds", type=float, help="stop after this long")
     parser.add_argument("--until-file", type=Path, help="stop when this file appears")
     parser.add_argument(
@@ -75,6 +81,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
                 interval_ms=arguments.interval_ms,
                 timeout_ms=arguments.timeout_ms,
                 in_flight=arguments.in_flight,
+                producers=PRODUCERS if arguments.idempotent else 0,
             )
             finished = await _run_until_told(
                 LoadRun(client, settings, write, near_clients=near), arguments

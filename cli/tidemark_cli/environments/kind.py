@@ -19,7 +19,7 @@ from tidemark_cli.cluster_status import status_of_objects
 from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind, Tell
 from tidemark_cli.environments.kubectl import Kubectl
 from tidemark_cli.environments.process_faults import SHORT_FREEZE_SECONDS
-from tidemark_cli.environments.processes import ENOUGH_RECORDS, read_report
+from tidemark_cli.environments.processes import ENOUGH_RECORDS, RECORD_TIMEOUT_MS, read_report
 from tidemark_cli.environments.waiting import until
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.load_events import LoadLedger, read_ledger
@@ -267,6 +267,7 @@ def load_pod_manifest(interval_ms: float) -> dict[str, Any]:
     """Load first, then it stays for `cat` and `verify`."""
     load = (
         f"tidemark load {TOPIC} --server http://{POOL}-bootstrap:8080 --interval-ms {interval_ms:g}"
+        f" --idempotent --timeout-ms {RECORD_TIMEOUT_MS}"
         f" --until-file {STOP_FILE} --out {EVENTS}; sleep 3600"
     )
     return {

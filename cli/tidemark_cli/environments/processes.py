@@ -30,10 +30,11 @@ from tidemark_cli.verify import VerifyReport
 
 BROKERS = 3
 START_SECONDS = 60.0
-LOAD_STOP_SECONDS = 30.0
+LOAD_STOP_SECONDS = 70.0
 VERIFY_SECONDS = 90.0
 POLL_SECONDS = 0.05
 ENOUGH_RECORDS = 100  # acknowledged before the first blow
+RECORD_TIMEOUT_MS = 60_000  # longer than any round: no outcome stays unknown
 REST_SECONDS = 4.5  # of a struck broker: its start, and a life that is no crash loop
 FIRST_PORT, LAST_PORT = 21000, 29000
 
@@ -90,6 +91,7 @@ class ProcessesEnvironment:
                 *(sys.executable, "-m", "tidemark_cli.main", "load", TOPIC),
                 *("--server", self._controller_url, "--interval-ms", str(self._interval_ms)),
                 *("--out", str(self._events), "--rack", "rack-1"),
+                *("--idempotent", "--timeout-ms", str(RECORD_TIMEOUT_MS)),
             ],
             log=self._log("load"),
         )

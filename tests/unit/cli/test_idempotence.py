@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from aiohttp import web
-from tidemark_cli.client import TidemarkClient
+from tidemark_cli.client import ATTEMPT_SECONDS, TidemarkClient
 from tidemark_cli.idempotence import IdempotentProducer
 from tidemark_cli.outcomes import Acknowledged, OutgoingRecord, Refused, Unknown
 
@@ -115,7 +115,8 @@ def test_a_leader_that_hangs_is_left_for_the_one_elected_meanwhile() -> None:
             sending = asyncio.create_task(IdempotentProducer(client, TOPIC, 0).produce(ONE))
             await arrived.wait()
             cluster.elect(0, 1)
-            assert await sending == Acknowledged(0, cluster.url(1))
+            async with asyncio.timeout(ATTEMPT_SECONDS):  # the attempt itself hangs for longer
+                assert await sending == Acknowledged(0, cluster.url(1))
             assert cluster.logs[0] == [b"one"]
             release.set()
 

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 from tidemark_cli.client import ClientSettings, TidemarkClient
 from tidemark_cli.load import LoadRun, LoadSettings
-from tidemark_cli.load_events import Event, LoadLedger, Read, encode_event, read_ledger
+from tidemark_cli.load_events import Event, LoadLedger, Produced, Read, encode_event, read_ledger
 from tidemark_cli.verify import verify
 
 from tests.unit.cli.fake_broker import TOPIC, FakeCluster, hang_up
@@ -19,7 +20,11 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 
 async def load(
-    client: TidemarkClient, records: int, near: dict[str, TidemarkClient] | None = None
+    client: TidemarkClient,
+    records: int,
+    near: dict[str, TidemarkClient] | None = None,
+    *,
+    settings: LoadSettings | None = None,
 ) -> tuple[LoadLedger, list[Event]]:
     """Runs until this many outcomes are known."""
     events: list[Event] = []
@@ -32,7 +37,7 @@ async def load(
         if outcomes > records:
             load_run.stop()
 
-    load_run = LoadRun(client, SETTINGS, write, near_clients=near)
+    load_run = LoadRun(client, settings or SETTINGS, write, near_clients=near)
     await load_run.run()
     return read_ledger(encode_event(event) for event in events), events
 
@@ -127,5 +132,23 @@ def test_a_record_seen_twice_by_a_consumer_breaks_the_history() -> None:
             report = await verify(client, ledger, events, within_seconds=5)
             assert [entry.name for entry in report.broken_promises] == ["nonmonotonic-poll"]
             assert not report.is_good
+
+    run(story())
+
+
+def test_idempotent_producers_leave_no_outcome_unknown() -> None:
+    async def story() -> None:
+        async with (
+            FakeCluster(partition_count=2) as cluster,
+            TidemarkClient(cluster.urls) as client,
+        ):
+            cluster.next_answers = [hang_up, cluster.append_and_hang_up(), hang_up]
+            settings = replace(SETTINGS, producers=3)
+            ledger, events = await load(client, 30, settings=settings)
+            report = await verify(client, ledger, events, within_seconds=5)
+            assert (ledger.unknown_count, report.is_good) == (0, True)
+            senders = {event.producer for event in events if isinstance(event, Produced)}
+            assert senders <= {0, 1, 2}
+            assert 0 in senders
 
     run(story())
