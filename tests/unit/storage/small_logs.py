@@ -17,6 +17,7 @@ from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
 TOPIC_ID = TopicId("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
 OTHER_TOPIC_ID = TopicId("0e9b7a1c-1111-4222-8333-444455556666")
 KILLED = Offset(0)
+FIRST = Offset(0)
 ALL = Offset(2**62)
 
 
@@ -50,6 +51,7 @@ def open_log(
     *,
     recovery_point: Offset | None = KILLED,
     settings: LogSettings | None = None,
+    log_start_offset: Offset = FIRST,
 ) -> PartitionLog:
     directory.mkdir(exist_ok=True)
     return PartitionLog(
@@ -60,6 +62,7 @@ def open_log(
         partition=0,
         settings=settings or LogSettings(),
         recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
     )
 
 
