@@ -333,9 +333,9 @@ class PartitionLog:
         StorageFailed."""
         self._failing.ensure_writable()
         count = bisect_right([s.next_offset for s in self._segments], durable_start_offset)
-        if count == 0 or (
-            count == len(self._segments) == 1 and self._segments.active.size_bytes == 0
-        ):
+        if self._segments.active.size_bytes == 0:
+            count = min(count, len(self._segments) - 1)  # a new one would have its name
+        if count == 0:
             return 0
         try:
             self.swaps.void()

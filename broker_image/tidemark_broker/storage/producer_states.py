@@ -99,12 +99,6 @@ class ProducerStates:
     def get(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)
 
-    def remembers(self, producer_id: int, last_offset: Offset) -> bool:
-        """Whether the batch that ends there is one that a retry may repeat: compaction keeps its
-        header, even without records, so that a log read anew tells the same."""
-        entry = self._entries.get(producer_id)
-        return entry is not None and any(b.last_offset == last_offset for b in entry.window)
-
     def note(self, noted: Iterable[NotedBatch]) -> None:
         """Batches that are in the log now (S10: written in full), in its order."""
         entries = self._entries

@@ -1,14 +1,16 @@
 """Retention: whole segments from the front, by age and size, never past the high watermark."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 from tidemark_broker.storage.errors import OffsetOutOfRange
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.retention import retained_start
+from tidemark_protocol.ids import Offset
 
 from tests.unit.storage.faulty_disk import FaultyDisk
-from tests.unit.storage.small_logs import ALL, TOPIC_ID, append, open_log, values_of
+from tests.unit.storage.small_logs import ALL, TOPIC_ID, append, batch_of, open_log, values_of
 
 SMALL = LogSettings(segment_bytes=150, retention_ms=1000)  # two batches of 70 bytes a segment
 HOUR_MS = 3_600_000
@@ -165,3 +167,24 @@ def test_a_full_disk_does_not_stop_deletion(tmp_path):
     disk.space_bytes = None
     append(log, b"next", epoch=0)
     assert values_of(log) == [(6, b"next")]
+
+
+def test_an_empty_active_segment_is_not_made_again_under_its_own_name(tmp_path: Path) -> None:
+    """A truncation to a segment's start leaves it empty. Made anew and then deleted with the old
+    ones, every later record would be written into a deleted file (found by hypothesis)."""
+    size_bytes = batch_of(b"x").header.size_bytes
+    settings = LogSettings(segment_bytes=2 * size_bytes)
+    log = open_log(tmp_path / "log", settings=settings)
+    for _ in range(3):
+        append(log, b"x")
+    log.truncate_to(Offset(2))
+    log.raise_log_start(Offset(2))
+    assert log.delete_segments_below(Offset(2)) == 1
+    append(log, b"kept", epoch=1)
+    again = open_log(
+        tmp_path / "log",
+        recovery_point=log.recovery_point,
+        settings=settings,
+        log_start_offset=Offset(2),
+    )
+    assert values_of(again) == [(2, b"kept")]
