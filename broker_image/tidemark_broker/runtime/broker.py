@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from tidemark_protocol.controller_messages import Endpoints, RegisterRequest
-from tidemark_protocol.ids import Offset
+from tidemark_protocol.ids import NO_EPOCH, Offset
 
 from tidemark_broker.runtime.checkpointing import Checkpointing
 from tidemark_broker.runtime.controller_client import ControllerClient
@@ -34,7 +34,7 @@ from tidemark_broker.runtime.replica_fetcher import ReplicaFetchers
 from tidemark_broker.runtime.replica_fetches import ReplicaFetches
 from tidemark_broker.runtime.settings import BrokerSettings
 from tidemark_broker.runtime.space_watch import SpaceWatch
-from tidemark_broker.runtime.storage_failure import void_proofs
+from tidemark_broker.runtime.storage_failure import remove_stamp, void_proofs
 from tidemark_broker.runtime.ticks import run_ticks
 from tidemark_broker.storage.errors import DirectoryLocked, DiskFull, StorageError
 from tidemark_broker.storage.log_directory import LogDirectory, LogKey
@@ -132,7 +132,7 @@ class Broker:
             self._not_ready = "Starting: registering with the controller"
             try:
                 if not await self._until_stop(self.session.register()):
-                    await checkpointing.in_worker(directory.give_back_proofs)
+                    await self._leave_unregistered(directory, checkpointing)
                     return
             except RegistrationRefusedForGood as error:
                 _log.error("registration refused", extra={"reason": str(error)})
@@ -349,6 +349,15 @@ class Broker:
         if self._storage_error is not None:
             assert self.session is not None
             await void_proofs(self.session, directory)
+
+    async def _leave_unregistered(
+        self, directory: LogDirectory, checkpointing: Checkpointing
+    ) -> None:
+        assert self.session is not None
+        if self._storage_error is None:
+            await checkpointing.in_worker(directory.give_back_proofs)
+        elif self.session.broker_epoch != NO_EPOCH:  # the answer came, and with it a stamp
+            await remove_stamp(directory)
 
     async def _prove_clean_stop(
         self, directory: LogDirectory, watermarks: Mapping[LogKey, Offset]

@@ -28,7 +28,7 @@ async def void_proofs(
 ) -> None:
     """`session` is polling. Returns once no later start can be taken for clean."""
     session.fail_storage()
-    removal = asyncio.create_task(_remove_stamp(directory), name="boot-stamp-removal")
+    removal = asyncio.create_task(remove_stamp(directory), name="boot-stamp-removal")
     record = asyncio.create_task(session.proofs_are_void.wait(), name="failure-record")
     try:
         await asyncio.wait((record,), timeout=record_limit_seconds)
@@ -41,7 +41,7 @@ async def void_proofs(
         record.cancel()
 
 
-async def _remove_stamp(directory: LogDirectory) -> None:
+async def remove_stamp(directory: LogDirectory) -> None:
     """Until it is gone: no limit, as an end before that could be taken for a mere kill."""
     while True:
         try:

@@ -148,6 +148,23 @@ def test_a_disk_that_fails_ends_the_process_once_that_is_recorded(tmp_path: Path
     run(scenario)
 
 
+def test_a_disk_that_fails_before_the_registration_gives_nothing_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controller() as rig:
+            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
+            former = await machine.start()
+            former.stop_cleanly()
+            failing = Running(rig, machine)
+            failing.link.is_cut = True
+            await failing.link.was_called.wait()
+            failing.disk.failing["sync"] = errno.EIO
+            assert await failing.ended() == EXIT_STORAGE_FAILED
+            assert not (machine.path / CLEAN_STOP).exists()
+            assert not await is_clean_start(rig, machine)
+
+    run(scenario)
+
+
 def test_a_process_stopped_before_it_could_register_leaves_the_volume_as_it_found_it(
     tmp_path: Path,
 ) -> None:
