@@ -1,0 +1,91 @@
+"""The simulator's judges see what they are for; the shrinker keeps what matters."""
+
+import pytest
+from tidemark_broker.storage.record_batch import NewRecord, build_batch, read_header
+
+from tests.simulator.committed_log import CommittedLog
+from tests.simulator.faults import Fault
+from tests.simulator.picture import Mark, ReplicaSample, Sample, picture
+from tests.simulator.shrinker import shrunk
+from tests.simulator.violations import Violation
+
+
+def batch(text: bytes, offset: int, epoch: int = 0, sequence: int = -1) -> bytes:
+    producer = (7, 0) if sequence >= 0 else (-1, -1)
+    data = bytearray(
+        build_batch(
+            [NewRecord(None, text)],
+            timestamp_ms=1,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=sequence,
+        )
+    )
+    data[:8] = offset.to_bytes(8, "big")
+    data[12:16] = epoch.to_bytes(4, "big")
+    return bytes(data)
+
+
+def take(log: CommittedLog, data: bytes, who: str = "a") -> None:
+    log.take(read_header(data), data, who)
+
+
+def violation(act: object) -> str:
+    with pytest.raises(Violation) as found:
+        act()  # type: ignore[operator]
+    return found.value.name
+
+
+def test_the_first_replica_says_what_is_committed() -> None:
+    log = CommittedLog("orders-0")
+    take(log, batch(b"x", 0))
+    take(log, batch(b"x", 0), "b")
+    assert violation(lambda: take(log, batch(b"y", 0), "b")) == "I3"
+    assert violation(lambda: take(log, batch(b"x", 0, epoch=1), "b")) == "I3"
+    assert log.end_offset == 1
+
+
+def test_a_sequence_is_committed_once() -> None:
+    log = CommittedLog("orders-0")
+    take(log, batch(b"x", 0, sequence=3))
+    take(log, batch(b"y", 1, sequence=4))
+    assert violation(lambda: take(log, batch(b"x", 2, sequence=3))) == "I8"
+
+
+def test_what_is_acknowledged_is_committed_as_it_was_sent() -> None:
+    log = CommittedLog("orders-0")
+    take(log, batch(b"x", 0))
+    log.acknowledge(0, batch(b"x", 0), "a")
+    assert log.acknowledged_end == 1
+    assert violation(lambda: log.acknowledge(0, batch(b"y", 0), "a")) == "I6"
+    assert violation(lambda: log.acknowledge(1, batch(b"z", 0), "a")) == "I6"
+
+
+def test_nothing_is_known_from_an_unclean_start_offset_on() -> None:
+    log = CommittedLog("orders-0")
+    for offset in range(3):
+        take(log, batch(b"x", offset))
+    log.acknowledge(2, batch(b"x", 0), "a")
+    log.suspend(1)
+    take(log, batch(b"other", 1, epoch=1))
+    assert log.acknowledged_end == 1
+    assert violation(lambda: take(log, batch(b"other", 0, epoch=1))) == "I3"
+
+
+def test_the_shrinker_keeps_only_the_faults_that_matter() -> None:
+    faults = tuple(Fault(number, "kill_broker", (number,)) for number in range(20))
+    needed = {3, 11, 12}
+    kept = shrunk(faults, lambda some: needed <= {fault.at_us for fault in some})
+    assert {fault.at_us for fault in kept} == needed
+
+
+def test_a_picture_has_a_lane_per_broker_and_a_line_per_fault() -> None:
+    replica = ReplicaSample("leader", 4, 10, 12)
+    samples = [
+        Sample(now_us, {("orders-0", broker): replica for broker in range(3)})
+        for now_us in (0, 1_000_000)
+    ]
+    drawn = picture("seed 1", samples, [Mark(500_000, "kill <broker>")])
+    assert [f">broker {number}<" in drawn for number in range(4)] == [True, True, True, False]
+    assert "0.500 s  kill &lt;broker&gt;" in drawn
+    assert drawn.count('class="mark"') == 1
