@@ -121,6 +121,7 @@ class ControllerLease:
                 pause_ms = await self.step()
                 await asyncio.sleep(pause_ms / 1000)
         finally:
+            self._leader.set_leader_address("")  # else a process that lingers names itself
             await self._leader.step_down()
             await self.release()
 

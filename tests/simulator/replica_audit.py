@@ -105,7 +105,9 @@ class ReplicaAudit:
             raise Violation(
                 "I6", f"{self.who}: the log starts at {log.log_start_offset}, nothing asked for it"
             )
-        if high_watermark < self._high_watermark and self.committed.suspended_from is None:
+        # A corrupt batch is cut off with all that follows it, and fetched anew: a re-creation.
+        may_fall = self._files.has_flipped_bits or self.committed.suspended_from is not None
+        if high_watermark < self._high_watermark and not may_fall:
             raise Violation(
                 "I2",
                 f"{self.who}: high watermark {self._high_watermark} became {high_watermark}",

@@ -118,13 +118,13 @@ class ControllerClient:
         await self._transport.close()
 
     def prefer(self, controller_address: str) -> None:
-        """A standby named the leader; nonsense is ignored."""
-        self._leader = None
+        """A standby named the leader; nonsense is ignored, also one that names itself."""
+        asked, self._leader = self._leader, None
         try:
             named = Address.parse(controller_address)
         except ValueError:
             return
-        if named not in self._candidates[:1]:
+        if named != asked and named not in self._candidates[:1]:
             self._candidates.insert(0, named)
 
     async def call(

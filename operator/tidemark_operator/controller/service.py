@@ -460,7 +460,9 @@ class ControllerService:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if task.cancelled():
+            caller = asyncio.current_task()
+            # Both may be cancelled at once: who is to end must not be told to try again.
+            if task.cancelled() and not (caller is not None and caller.cancelling()):
                 raise NotLeading("stepped down while deciding") from None
             raise
 

@@ -1,0 +1,56 @@
+"""Which controller a broker asks next."""
+
+import asyncio
+
+from tidemark_broker.runtime.controller_client import Address, ControllerClient
+from tidemark_protocol.controller_messages import HeartbeatResponse, encode
+from tidemark_protocol.error_codes import ErrorCode
+
+HOSTS = ("10.0.0.1", "10.0.0.2")
+
+
+class Controllers:
+    """`ControllerTransport`: each host answers NOT_CONTROLLER and names another, or leads ("")."""
+
+    def __init__(self, named: dict[str, str]) -> None:
+        self.named = named
+        self.asked: list[str] = []
+
+    async def start(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+    async def post(self, address: Address, path: str, body: bytes) -> bytes:
+        self.asked.append(address.host)
+        named = self.named[address.host]
+        error = ErrorCode.NOT_CONTROLLER if named else ErrorCode.NONE
+        return encode(HeartbeatResponse(error, controller_address=named))
+
+    async def resolve(self, name: Address) -> list[Address]:
+        return [Address(host, name.port) for host in HOSTS]
+
+
+def asked_until_led(named: dict[str, str], most: int = 6) -> list[str]:
+    async def ask() -> list[str]:
+        controllers = Controllers(named)
+        client = ControllerClient(("controllers:8070",), controllers)
+        for _ in range(most):
+            answer = await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
+            if answer.error is ErrorCode.NONE:
+                break
+            client.prefer(answer.controller_address)
+        return controllers.asked
+
+    return asyncio.run(ask())
+
+
+def test_the_leader_that_a_standby_names_is_asked_next() -> None:
+    assert asked_until_led({"10.0.0.1": "10.0.0.2:8070", "10.0.0.2": ""}) == list(HOSTS)
+
+
+def test_a_standby_that_names_itself_is_not_asked_for_ever() -> None:
+    """Found by the simulator (seed 13): a frozen leader, told to stop, named itself on waking."""
+    asked = asked_until_led({"10.0.0.1": "10.0.0.1:8070", "10.0.0.2": ""})
+    assert asked == list(HOSTS)
