@@ -181,6 +181,7 @@ class HostedReplica:
         self._perform(leader.on_granted(now_ms))
         self._ask_flush()
         self._events.role_changed(self)
+        self._wake_readers()  # those parked here as at a follower: another epoch, another answer
 
     def _become_follower(self, state: PartitionState) -> None:
         high_watermark = self.high_watermark

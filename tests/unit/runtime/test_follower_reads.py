@@ -150,3 +150,12 @@ def test_a_parked_read_goes_on_when_its_follower_becomes_the_leader(pool: InProc
     pool.brokers[2].produce("c")
     pool.replicate(3, rounds=2)
     assert only(parked).high_watermark == 3
+
+
+def test_a_parked_read_of_the_old_epoch_is_told_at_once_when_its_follower_becomes_the_leader(
+    pool: InProcessPool,
+) -> None:
+    old = Consumer(rack="east", current_leader_epoch=pool.state.leader_epoch)
+    parked = pool.brokers[2].read(2, consumer=old, max_wait_ms=10_000)
+    pool.lead(2)
+    assert only(parked).error is ErrorCode.FENCED_LEADER_EPOCH
