@@ -119,3 +119,16 @@ def test_everybody_restarts_and_the_duplicate_is_still_known(pool: InProcessPool
     retry = pool.brokers[3].produce_bytes(a_produced_batch(0, "r"))
     assert [(r.error, r.base_offset) for r in retry] == [(ErrorCode.NONE, 0)]
     assert sequences(pool.brokers[3]) == [(0, 0)]
+
+
+def test_a_batch_whose_predecessor_was_lost_on_the_way_is_refused_until_that_comes(
+    pool: InProcessPool,
+) -> None:
+    """The connection dies with b, and c arrives on a new one: taken, b could never be written."""
+    leader = pool.brokers[1]
+    leader.produce_bytes(a_produced_batch(0, "a"))
+    early = leader.produce_bytes(a_produced_batch(2, "c"))
+    assert early[0].error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for sequence in (1, 2):
+        leader.produce_bytes(a_produced_batch(sequence, "again"))
+    assert sequences(leader) == [(0, 0), (0, 1), (0, 2)]
