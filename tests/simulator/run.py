@@ -4,6 +4,7 @@ A run is a function of its seed and of the faults that are left out of it (the s
 is bounded in events and in processor time; a run that reaches a bound is a failure of its own.
 """
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -320,4 +321,6 @@ def _placed(history: list[Operation]) -> Iterator[Operation]:
 
 
 def run_seed(seed: int, safety_seconds: float = SAFETY_SECONDS) -> RunResult:
-    return Run(RunPlan(seed, safety_seconds)).go()
+    result = Run(RunPlan(seed, safety_seconds)).go()
+    gc.collect()  # it was off in the run, whose world is full of cycles
+    return result
