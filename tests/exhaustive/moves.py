@@ -16,7 +16,7 @@ from tests.small_world.world import World
 Move = tuple[str, int]  # a line of a transcript, the faults that it costs
 
 # A leader that has not heard of a fence proposes, is refused, and may go on so for ever.
-MAX_PARTITION_EPOCH = 8
+MAX_PARTITION_EPOCH = 5
 
 
 KINDS = ("kill", "fence", "lag", "fetch", "propose", "controller", "min-isr")

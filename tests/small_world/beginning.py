@@ -21,7 +21,7 @@ from tests.small_world.small_controller import NOWHERE, POOL
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How a world begins: all live in broker epoch id + 1 and know of leader epoch 0."""
+    """How a world begins: all live in broker epoch id + 1 and have heard who leads."""
 
     replicas: tuple[int, ...] = (0, 1, 2)
     in_sync: tuple[int, ...] = (0, 1, 2)
@@ -29,6 +29,7 @@ class Setting:
     min_insync: int = 2
     commit_rule: str = "MinInsync"
     flush: str = "Os"
+    leader_epoch: int = 0
     unclean: bool = False  # unclean.leader.election.enable
 
 
@@ -55,7 +56,7 @@ def first_partition(setting: Setting) -> PartitionState:
         replicas=tuple(BrokerId(i) for i in setting.replicas),
         leader=BrokerId(leader) if leader >= 0 else NO_BROKER,
         leader_broker_epoch=BrokerEpoch(leader + 1 if leader >= 0 else -1),
-        leader_epoch=LeaderEpoch(0),
+        leader_epoch=LeaderEpoch(setting.leader_epoch),
         in_sync_replicas=tuple(Member(BrokerId(i), BrokerEpoch(i + 1)) for i in setting.in_sync),
         eligible_leaders=(),
         partition_epoch=PartitionEpoch(0),
@@ -71,5 +72,5 @@ def the_topic(setting: Setting) -> TopicState:
         len(setting.replicas),
         commit_rule=setting.commit_rule,
         flush=setting.flush,
-        config={UNCLEAN_LEADER_ELECTION: "true"} if setting.unclean else {},
+        config={UNCLEAN_LEADER_ELECTION.name: "true"} if setting.unclean else {},
     )

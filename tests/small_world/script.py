@@ -1,7 +1,7 @@
 """Moves as lines of text, and what a reader is told of their effects.
 
-`fetch 1`, `fetch 1 request`, `restart 2 proof keep=0`: a word, then arguments in order, then named
-ones. After a move come the events, then one line for every broker and for the slice that changed.
+`fetch 1`, `fetch 1 request`, `restart 2 proof keep=0`: a word, then arguments. After a move come
+the events, then one line for every broker and for the slice that changed.
 """
 
 import re
@@ -33,6 +33,7 @@ def begun(line: str) -> World:
         min_insync=int(options.pop("min-isr", "2")),
         commit_rule=options.pop("rule", "MinInsync"),
         flush=options.pop("flush", "Os"),
+        leader_epoch=int(options.pop("epoch", "0")),
         unclean=options.pop("unclean", "no") == "yes",
     )
     if options:
@@ -99,6 +100,18 @@ def _deliver(world: World, what: str, *parties: str) -> None:
             raise ValueError("expected fetch, answer, proposal or write")
 
 
+def _history(world: World, broker: str, epochs: str, end: str, start: str = "start=0") -> None:
+    """`history 0 epochs=0@0,3@2 end=17 start=5`: its log from here on, records named x."""
+    begins = [tuple(map(int, part.split("@"))) for part in epochs.split("=")[1].split(",")]
+    world.set_log(int(broker), begins, start=int(start.split("=")[1]), end=int(end.split("=")[1]))
+
+
+def _ask(world: World, leader: str, follower: str, last: str, offset: str) -> None:
+    """`ask 0 2 last=3 offset=8`: what 0 would say to such a fetch of 2 in its leader epoch."""
+    last_epoch, at = (int(text.split("=")[1]) for text in (last, offset))
+    world.ask(int(leader), int(follower), last_epoch, at)
+
+
 def _fence(world: World, *rest: str) -> None:
     world.fence(*(int(part) for part in rest if part != "late"), late="late" in rest)
 
@@ -108,6 +121,8 @@ _MOVES: dict[str, Callable[..., None]] = {
     "fetch": lambda w, b, delayed="": w.fetch(int(b), delayed),
     "deliver": _deliver,
     "lag": lambda w, leader, follower: w.lag(int(leader), int(follower)),
+    "history": _history,
+    "ask": _ask,
     "flush": lambda w, b: w.flush(int(b)),
     "push": lambda w, *brokers: [w.push(int(b)) for b in brokers] and None,
     "propose": lambda w, b, how="": w.propose(int(b), how),

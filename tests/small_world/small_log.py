@@ -68,5 +68,8 @@ class SmallLog:
         return SmallLog(kept, _cut_from_end(self.epochs, end), self.log_start_offset)
 
     def __str__(self) -> str:
+        if len(self.records) > 6:
+            epochs = " ".join(f"{epoch}@{start}" for epoch, start in self.epochs)
+            return f"[{self.log_start_offset} to {self.log_end_offset}, epochs {epochs}]"
         start = f"{self.log_start_offset}: " if self.log_start_offset else ""
         return f"[{start}{' '.join(f'{value}@{epoch}' for epoch, value in self.records)}]"

@@ -20,7 +20,7 @@ from tidemark_operator.controller.recoveries import Cause
 from tidemark_operator.controller.registration import Accepted
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import BrokerEpoch, BrokerId, Offset
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
 from tests.small_world.beginning import Setting, a_record, first_partition, the_topic
 from tests.small_world.in_flight import (
@@ -127,6 +127,21 @@ class World:
         else:
             running.append(value, waits=acks == "all")
 
+    def set_log(
+        self, broker_id: int, epochs: list[tuple[int, int]], *, start: int, end: int
+    ) -> None:
+        log = SmallLog((), (), Offset(start))
+        for epoch, begins in epochs:
+            while log.log_end_offset < begins:
+                log = log.appended((log.latest_epoch, "x"))
+            log = log.with_epoch(LeaderEpoch(epoch))
+        while log.log_end_offset < end:
+            log = log.appended((log.latest_epoch, "x"))
+        broker = self.own(broker_id)
+        broker.log = log
+        if broker.process is not None and broker.process.follower is not None:
+            broker.process.follower.high_watermark = Offset(start)
+
     def lag(self, leader_id: int, follower_id: int) -> None:
         self.running(leader_id).lags(BrokerId(follower_id))
 
@@ -203,6 +218,27 @@ class World:
         records = (log.record(at),) if at < log.log_end_offset else ()
         running.perform(leader.on_fetch(fetch, leader_end=log.log_end_offset, now_ms=NOW_MS))
         return _an_answer(leader.high_watermark, log.log_start_offset, bool(records)), records
+
+    def ask(self, leader_id: int, follower_id: int, last_epoch: int, offset: int) -> None:
+        """What the leader says to a fetch that nobody sent. Nothing changes."""
+        running = self.running(leader_id)
+        leader = running.process.leader
+        assert leader is not None, f"{leader_id} does not lead"
+        fetch = ReplicaFetch(
+            BrokerId(follower_id),
+            self.brokers[follower_id].last_life,
+            leader.leader_epoch,
+            Offset(offset),
+            LeaderEpoch(last_epoch),
+        )
+        verdict = leader.check_fetch(fetch, running.broker.log)
+        match verdict:
+            case RejectFetch(error):
+                self.say(f"{error.name}")
+            case DivergingEpoch(epoch, end_offset):
+                self.say(f"diverging: epoch {epoch} ends at {end_offset}")
+            case None:
+                self.say("served")
 
     def _say_refused(self, asked: FetchInFlight, error: ErrorCode) -> None:
         self.say(f"{asked.leader}: refuses the fetch of {asked.follower}, {error.name}")

@@ -349,7 +349,7 @@ class PartitionLeader:
             return ()
         for broker_id in self.state.replicas:
             replica = self._followers.get(broker_id)
-            if replica is None or not self._may_join(broker_id, replica):
+            if replica is None or not self._may_join(broker_id, replica, now_ms):
                 continue
             joining = Member(broker_id, replica.broker_epoch)
             others = tuple(member for member in members if member.broker_id != broker_id)
@@ -372,13 +372,19 @@ class PartitionLeader:
         self._pending = _Pending(proposal, maximal, now_ms)
         return (ProposeInSync(proposal),)
 
-    def _may_join(self, broker_id: BrokerId, replica: RemoteReplica) -> bool:
+    def _may_join(self, broker_id: BrokerId, replica: RemoteReplica, now_ms: int) -> bool:
         return (
             Member(broker_id, replica.broker_epoch) not in self.state.in_sync_replicas
             and self._is_eligible(broker_id, replica)
             and self._has_reached_watermark(replica)
             and self._has_reached_epoch_start(replica)
+            and self._has_fetched_lately(replica, now_ms)
         )
+
+    def _has_fetched_lately(self, replica: RemoteReplica, now_ms: int) -> bool:
+        """Kafka looks at a joiner when it fetches only. Who does not fetch any more would be
+        evicted and proposed by turns while the watermark stands still."""
+        return now_ms - replica.last_fetch_ms <= self.settings.replica_lag_max_ms
 
     def _has_reached_watermark(self, replica: RemoteReplica) -> bool:
         return replica.log_end_offset >= self.high_watermark

@@ -386,6 +386,19 @@ def test_progress_is_forgotten_when_an_epoch_was_missed() -> None:
     assert after.on_granted(START_MS) == ()
 
 
+def test_a_stuck_follower_is_not_proposed_again_while_the_watermark_stands_still() -> None:
+    # Below min ISR the watermark stays at the end of the evicted one: it would be past it for ever.
+    leader = a_leader(min_insync=3)
+    for number in (2, 3):
+        fetches(leader, number, 100)
+    leader.on_append(Offset(110), START_MS)
+    assert leader.on_tick(LATER_MS + 1) == (proposes(1),)
+    leader.on_state(a_state((1,), partition_epoch=21, min_insync=3), LATER_MS + 2)
+    later_ms = LATER_MS + 2 + JOIN_HOLD_OFF_MS
+    assert leader.on_brokers(brokers(), later_ms) == ()
+    assert fetches(leader, 3, 100, now_ms=later_ms) == (proposes(1, 3, partition_epoch=21),)
+
+
 def test_an_expand_that_the_controller_wrote_in_its_own_order_has_not_failed() -> None:
     leader = a_leader((1, 3))
     fetches(leader, 3, 100)

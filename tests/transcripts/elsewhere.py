@@ -1,0 +1,66 @@
+"""Entries of safety.md that no replication core can show, and the test that shows each."""
+
+ELSEWHERE = {
+    "1": (
+        "tests/scenarios/test_s1_unclean_start_forgotten.py",
+        "test_a_start_that_the_controller_never_heard_of_proves_nothing",
+    ),
+    "4": (
+        "tests/unit/reconcile/test_pod_runtime.py",
+        "test_a_gone_pools_claims_follow_their_own_policy",
+    ),
+    "5": (
+        "tests/scenarios/test_s5_producer_ids.py",
+        "test_blocks_of_a_thousand_are_disjoint_over_brokers_and_restarts",
+    ),
+    "8": (
+        "tests/scenarios/test_s8_lost_write_back.py",
+        "test_the_process_ends_once_the_controller_recorded_the_failure",
+    ),
+    "10": (
+        "tests/unit/storage/test_storage_disk_faults.py",
+        "test_an_append_that_does_not_fit_leaves_no_trace",
+    ),
+    "12": (
+        "tests/scenarios/test_s12_absence.py",
+        "test_a_slice_deleted_by_hand_gets_no_fresh_one_and_costs_no_broker_its_log",
+    ),
+    "13": (
+        "tests/unit/storage/test_storage_log_directory.py",
+        "test_network_filesystems_are_refused_unless_allowed",
+    ),
+    "16": (
+        "tests/scenarios/test_s16_controller_epochs.py",
+        "test_epochs_on_brokers_disks_count_even_when_every_object_is_gone",
+    ),
+    "17": (
+        "tests/scenarios/test_s17_old_backups.py",
+        "test_a_slice_restored_under_running_brokers_is_rebuilt_above_them_from_the_longest_log",
+    ),
+    "18": (
+        "tests/scenarios/test_s18_deaf_controller.py",
+        "test_a_deaf_controller_gives_way_and_nobody_is_fenced",
+    ),
+    "19": (
+        "tests/scenarios/test_s19_refused_is_not_dead.py",
+        "test_a_broker_behind_a_rejecting_network_policy_is_not_fenced_while_it_polls",
+    ),
+    "20": (
+        "tests/scenarios/test_s20_gray_failure.py",
+        "test_one_move_in_a_lag_window_although_the_next_leaders_disk_hangs_too",
+    ),
+    "21": (
+        "tests/scenarios/test_s21_frozen.py",
+        "test_a_leader_that_wakes_serves_what_waited_before_it_judges_anybody",
+    ),
+    "23": (
+        "tests/unit/storage/test_storage_log_directory.py",
+        "test_a_recreated_topic_starts_without_the_old_ones_checkpoints",
+    ),
+    "24": ("tests/unit/storage/test_log_producers.py", "test_a_restart_knows_five_batches_of_each"),
+    "25": (
+        "tests/scenarios/test_s25_stale_pushes.py",
+        "test_a_stale_push_does_not_make_a_former_life_count_for_the_watermark",
+    ),
+    "26": ("tests/unit/stores/test_stores_sqlite.py", "test_writes_are_synced_in_full"),
+}
