@@ -72,7 +72,7 @@ class _Http:
                 pool=broker.settings.pool,
                 incarnation=broker.incarnation,
                 is_ready=broker.is_ready,
-                crc_failures=broker.partitions.crc_failures,
+                crc_failures=broker.partitions.damaged.crc_failures,
             )
         )
         await serve(

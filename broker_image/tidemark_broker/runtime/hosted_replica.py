@@ -288,27 +288,20 @@ class HostedReplica:
         if follower is None:
             return None
         if self.damage is not None and self.damage.sound_from is None:
-            return None  # first `cut_damage`
+            return None  # it is rebuilt first
         if self._settings.flushes_always and self._durable_end_offset < self.log.log_end_offset:
             # S11: the fetch offset is our acknowledgement, so it must be a durable end.
             self._events.flush_needed(self)
             return None
         return follower.next_fetch(self.log, now_ms)
 
-    def cut_damage(self) -> bool:
-        """True if what is damaged was cut off now: not before this replica proves nothing any more.
-        Raises StorageFailed."""
-        damage, state, follower = self.damage, self.state, self.follower
-        if damage is None or damage.sound_from is not None or state is None or follower is None:
+    @property
+    def may_be_rebuilt(self) -> bool:
+        """It follows with damage that was not cut off yet, and proves nothing any more."""
+        damage, state = self.damage, self.state
+        if damage is None or damage.sound_from is not None or self.follower is None:
             return False
-        if not proves_nothing(state, damage.broker_id):
-            return False
-        damage.sound_from, damage.cut_in_epoch = self.high_watermark, self.leader_epoch
-        removed = self.log.truncate_before_damage(damage.offset)
-        follower.on_truncated(removed_records=removed, log_end_offset=self.log.log_end_offset)
-        self._durable_end_offset = Offset(-1)
-        self._events.truncated(self)
-        return True
+        return state is not None and proves_nothing(state, damage.broker_id)
 
     def on_leader_answer(
         self, fetch: FollowerFetch, answer: LeaderAnswer, records: memoryview, now_ms: int
@@ -373,7 +366,8 @@ class HostedReplica:
         """`end_offset` and `leader_epoch` as they were before the flush began."""
         if leader_epoch != self.leader_epoch:
             return  # the role changed meanwhile: its first flush is asked anew
-        self._durable_end_offset = min(end_offset, self.log.log_end_offset)
+        # Not `end_offset` alone: what was there may have been cut and written anew meanwhile (S11).
+        self._durable_end_offset = min(end_offset, self.log.recovery_point)
         if self.leader is not None:
             self._perform(self.leader.on_flushed(self._durable_end_offset, now_ms))
 

@@ -98,7 +98,7 @@ class LogCleaner:
                     return  # a cut left other segments than the plan's; the next pass sees them
         except CorruptBatch as error:
             if log.swaps.is_valid(begun):  # else a cut was met half-way
-                self._partitions.note_damage(
+                self._partitions.damaged.note(
                     replica, compaction.reached_offset, error, "compaction"
                 )
             return

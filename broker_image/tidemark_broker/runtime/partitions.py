@@ -19,6 +19,7 @@ from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_broker.replication.join_throttle import JoinThrottle
 from tidemark_broker.runtime.consumer_reads import ConsumerRead, ReadRequest
+from tidemark_broker.runtime.damaged_replicas import DamagedReplicas
 from tidemark_broker.runtime.hosted_replica import (
     BrokerLife,
     HostedReplica,
@@ -26,11 +27,10 @@ from tidemark_broker.runtime.hosted_replica import (
 )
 from tidemark_broker.runtime.log_starts import DeleteRecordsResult, delete_records
 from tidemark_broker.runtime.metadata import MetadataCache, MetadataChanges, TopicPartition
-from tidemark_broker.runtime.metrics import CrcFailures
 from tidemark_broker.runtime.produce_path import ProducePath
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
 from tidemark_broker.runtime.producer_ids import ProducerIdResult, ProducerIds
-from tidemark_broker.runtime.replica_damage import Damage, is_alone
+from tidemark_broker.runtime.replica_damage import Damage
 from tidemark_broker.runtime.results import (
     LEADER_ONLY,
     Consumer,
@@ -43,7 +43,7 @@ from tidemark_broker.runtime.results import (
     ReplicaView,
 )
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, monotonic_ms
-from tidemark_broker.storage.errors import CorruptBatch, DiskFull, StorageError
+from tidemark_broker.storage.errors import DiskFull, StorageError
 from tidemark_broker.storage.log_directory import LogDirectory
 from tidemark_broker.storage.record_batch import read_header
 
@@ -107,7 +107,9 @@ class Partitions:
         self.listeners = PartitionListeners()
         self.is_stopped = False
         self.failed_replicas: dict[TopicPartition, str] = {}  # roles not taken, damaged logs
-        self.crc_failures = CrcFailures()
+        self.damaged = DamagedReplicas(
+            broker_id, failed_replicas=self.failed_replicas, recreate=self._recreate
+        )
         self.join_throttle = JoinThrottle()
         self.shortage = ""  # of disk space: why nothing is taken
         self.broker_id = broker_id
@@ -189,7 +191,7 @@ class Partitions:
             key=self._reads,
             done=done,
             storage_failed=self.fail_storage,
-            damaged=lambda error: self.note_damage(replica, Offset(offset), error, "fetch"),
+            damaged=lambda error: self.damaged.note(replica, Offset(offset), error, "fetch"),
         )
         return read.start(self._scheduler, max_wait_ms)
 
@@ -328,50 +330,13 @@ class Partitions:
         now_ms = self._clock()
         for replica in self.replicas:
             replica.on_tick(now_ms)
-            self._settle_damage(replica)
+            self.damaged.settle(replica)
             replica.expire_producers(now_ms)
 
     def on_stall(self, stall_ms: int) -> None:
         now_ms = self._clock()
         for replica in self.replicas:
             replica.on_stall(stall_ms, now_ms)
-
-    def note_damage(
-        self, replica: HostedReplica, offset: Offset, error: CorruptBatch, where: str
-    ) -> None:
-        """A read met a corrupt batch; `where`: as `CrcFailures` counts."""
-        self.crc_failures.note(where)
-        if replica.damage is None or replica.damage.sound_from is not None:
-            _log.error(
-                "corrupt batch on the disk",
-                extra={
-                    "topic": replica.topic,
-                    "partition": replica.partition,
-                    "offset": offset,
-                    "high_watermark": replica.high_watermark,
-                    "error": str(error),
-                },
-            )
-            replica.damage = Damage(self.broker_id, offset, str(error))
-        replica.damage.offset = min(replica.damage.offset, offset)
-        self._settle_damage(replica)
-
-    def _settle_damage(self, replica: HostedReplica) -> None:
-        """Reported while somebody else can lead, until the replica is sound again."""
-        damage, key = replica.damage, (replica.topic_id, replica.partition)
-        if damage is None or self.is_stopped:
-            return
-        try:
-            if replica.cut_damage():
-                self.listeners.metadata_applied()  # there is something to fetch again
-        except (StorageError, OSError) as error:
-            self.fail_storage(error)
-            return
-        if damage.is_over(replica.log.log_end_offset, replica.leader_epoch):
-            replica.damage = None
-            self.failed_replicas.pop(key, None)
-        elif not is_alone(replica.state, self.broker_id):
-            self.failed_replicas[key] = damage.reason
 
     def is_joining(self, replica: HostedReplica) -> bool:
         """It is being moved here and not in sync yet: only such a one is ever slowed down."""
@@ -381,6 +346,32 @@ class Partitions:
             and self.broker_id in state.adding_replicas
             and self.broker_id not in state.in_sync_ids
         )
+
+    def _recreate(self, former: HostedReplica, damage: Damage) -> None:
+        """Re-created on what is sound of its log: only so may its high watermark fall (I2)."""
+        former.become_idle("the log is damaged")
+        try:
+            removed = former.log.truncate_before_damage(damage.offset)
+        except (StorageError, OSError) as error:
+            self.fail_storage(error)
+            return
+        _log.warning(
+            "damaged log cut, the rest is fetched anew",
+            extra={
+                "topic": former.topic,
+                "partition": former.partition,
+                "log_end_offset": former.log.log_end_offset,
+                "removed_records": removed,
+            },
+        )
+        replica = HostedReplica(
+            former.log, high_watermark=former.high_watermark, events=self._events()
+        )
+        replica.damage = damage
+        self._host(replica)
+        self.listeners.truncated(replica)
+        self._apply_partition((replica.topic_id, replica.partition), self._clock())
+        self.listeners.metadata_applied()  # there is something to fetch again
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
         return {key: replica.high_watermark for key, replica in self._hosted.by_id.items()}
@@ -432,7 +423,7 @@ class Partitions:
             return
         if replica.damage is None:
             self.failed_replicas.pop(key, None)
-        self._settle_damage(replica)
+        self.damaged.settle(replica)
         self._log_role(replica, state)
 
     def _create(self, key: TopicPartition, topic: str) -> HostedReplica:

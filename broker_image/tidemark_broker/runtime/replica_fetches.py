@@ -253,7 +253,7 @@ class ReplicaFetches:
                 end_offset=log.log_end_offset,
             )
         except CorruptBatch as error:
-            self._partitions.note_damage(replica, fetch.fetch_offset, error, "replica")
+            self._partitions.damaged.note(replica, fetch.fetch_offset, error, "replica")
             return PartitionAnswer(asked.partition, ErrorCode.CORRUPT_MESSAGE), None
         except (StorageError, OSError) as error:
             if is_storage_failure(error):

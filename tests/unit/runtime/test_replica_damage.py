@@ -49,7 +49,7 @@ def drop(pool: InProcessPool, number: int, *, leader: int) -> None:
 
 
 def failures(broker: InProcessBroker) -> str:
-    return "".join(broker.partitions.crc_failures.render())
+    return "".join(broker.partitions.damaged.crc_failures.render())
 
 
 def test_a_leader_does_not_serve_it_and_reports_itself(pool: InProcessPool) -> None:  # I10

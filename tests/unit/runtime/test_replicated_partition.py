@@ -457,3 +457,27 @@ def test_a_lag_window_made_shorter_evicts_by_the_new_one(pool: InProcessPool) ->
         pool.time.run(600)
         pool.brokers[1].partitions.on_tick()
     assert [m.broker_id for m in pool.brokers[1].proposals[-1].new_in_sync_replicas] == [1, 2]
+
+
+def test_a_flush_of_what_was_cut_meanwhile_makes_nothing_durable(tmp_path: Path) -> None:  # S11
+    """The follower's log ends where it did when the flush began, with other records in it."""
+    topic = TopicState(TOPIC, TOPIC_ID, 1, 2, flush="Always")
+    pool = InProcessPool(tmp_path, brokers=(1, 2), topic=topic)
+    pool.lead(2)
+    pool.brokers[2].produce("never committed", acks=1)
+    pool.lead(1)
+    pool.brokers[1].produce("a", acks=1)
+    follower = pool.brokers[2].replica()
+    end, epoch = follower.log.log_end_offset, follower.leader_epoch
+    assert end == 1
+    truncated = follower.log.truncate_to(Offset(0))
+    follower.log.append_as_follower(memoryview(pool.brokers[1].log_bytes()))
+    assert (truncated, follower.log.log_end_offset) == (1, end)
+    follower.on_flushed(end, epoch, pool.time.now_ms)  # it had begun before the cut
+    assert follower.needs_flush
+    assert follower.next_fetch(pool.time.now_ms) is None
+    follower.log.flush()
+    follower.on_flushed(end, epoch, pool.time.now_ms)
+    assert follower.next_fetch(pool.time.now_ms) is not None
+    for number in (1, 2):
+        pool.kill(number)
