@@ -54,6 +54,7 @@ class LeaderLookup:
         self._now = now_seconds or asyncio.get_running_loop().time
         self._suspicions: dict[str, float] = {}  # URL -> when it stops being avoided
         self._watch_until = 0.0
+        self._asking: dict[str, asyncio.Task[None]] = {}
         self._suspected = asyncio.Event()
         self._changed = asyncio.Event()
         self._watcher = asyncio.create_task(self._watch(), name="leader-lookup")
@@ -62,6 +63,10 @@ class LeaderLookup:
         self._watcher.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._watcher
+        asking = tuple(self._asking.values())
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
 
     def suspect(self, url: str) -> None:
         """Something at `url` failed or is slow: renew the metadata now, asking others."""
@@ -143,9 +148,15 @@ class LeaderLookup:
             await asyncio.sleep(self._random.uniform(SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
 
     async def _renew(self) -> None:
-        """Asks a few brokers at once; each answer counts as soon as it is there."""
-        asked = self._addresses()[:BROKERS_ASKED_AT_ONCE]
-        await asyncio.gather(*(self._renew_from(url) for url in asked))
+        """Asks a few brokers at once and goes on with the first answer. One that hangs (a frozen
+        leader) holds nobody up, and is not asked again while its question is open."""
+        idle = [url for url in self._addresses() if url not in self._asking]
+        for url in idle[:BROKERS_ASKED_AT_ONCE]:
+            asking = asyncio.create_task(self._renew_from(url), name=f"ask-{url}")
+            self._asking[url] = asking
+            asking.add_done_callback(lambda _, url=url: self._asking.pop(url))  # type: ignore[misc]
+        if self._asking:
+            await asyncio.wait(self._asking.values(), return_when=asyncio.FIRST_COMPLETED)
 
     async def _renew_from(self, url: str) -> None:
         try:

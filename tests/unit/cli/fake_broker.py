@@ -25,6 +25,7 @@ class FakeCluster:
     next_answers: list[Answer] = field(default_factory=list)
     produced_at: list[int] = field(default_factory=list)
     nearest: dict[str, int] = field(default_factory=dict)  # rack -> broker that its readers go to
+    silent: set[int] = field(default_factory=set)  # brokers that hang when asked who leads
     read_at: list[int] = field(default_factory=list)
     replica_bytes: dict[tuple[int, int], str] = field(default_factory=dict)
     next_producer_id: int = 4000
@@ -109,6 +110,7 @@ class FakeCluster:
             return self.append(int(request.match_info["partition"]), body)
 
         async def topic(request: web.Request) -> web.StreamResponse:
+            await self._hang_if_silent(broker_id)
             if request.match_info["topic"] != TOPIC:
                 return problem(404, "UNKNOWN_TOPIC_OR_PARTITION", outcome=None)
             return web.json_response(self.topic_body())
@@ -136,6 +138,10 @@ class FakeCluster:
         app.router.add_get(partition_path + "/offsets", at_leader(self._offsets))
         app.router.add_get(partition_path + "/replica", replica)
         return app
+
+    async def _hang_if_silent(self, broker_id: int) -> None:
+        if broker_id in self.silent:
+            await asyncio.Event().wait()
 
     def append(self, partition: int, body: dict[str, Any]) -> web.Response:
         log = self.logs[partition]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tidemark_cli.client import TidemarkClient
-from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
+from tidemark_cli.leader_lookup import ASK_TIMEOUT, NobodyAnswers, UnknownTopic
 from tidemark_cli.outcomes import (
     Acknowledged,
     BrokerRefused,
@@ -184,5 +184,25 @@ def test_an_unknown_topic_and_a_silent_cluster_are_told_apart() -> None:
             async with TidemarkClient(urls) as client:
                 with pytest.raises(NobodyAnswers):
                     await client.topic(TOPIC)
+
+    run(story())
+
+
+def test_a_broker_that_hangs_does_not_hold_up_the_news_of_others() -> None:
+    async def story() -> None:
+        async with (
+            FakeCluster(broker_count=3) as cluster,
+            TidemarkClient(cluster.urls) as client,
+        ):
+            await client.brokers()
+            await client.topic(TOPIC)
+            for turn in range(10):  # whoever is asked first: the order is random
+                cluster.silent = {0}
+                cluster.elect(0, 1 + turn % 2)
+                for url in cluster.urls:
+                    client.lookup.suspect(url)
+                async with asyncio.timeout(ASK_TIMEOUT.total / 2):
+                    while client.lookup.metadata.leader_url(TOPIC, 0) != cluster.url(1 + turn % 2):
+                        await client.lookup.wait_for_change(1.0)
 
     run(story())
