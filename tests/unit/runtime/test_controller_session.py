@@ -19,8 +19,11 @@ from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.log_directory import LogDirectory
 from tidemark_broker.storage.partition_log import LogSettings
 from tidemark_protocol.controller_messages import (
+    ALLOCATE_PRODUCER_IDS_PATH,
     HEARTBEAT_PATH,
     REGISTER_PATH,
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
     Endpoints,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -52,12 +55,14 @@ class FakeController:
         self.registrations: list[RegisterResponse] = []
         self.registered: list[RegisterRequest] = []
         self.polls: list[tuple[HeartbeatRequest, asyncio.Future[HeartbeatResponse]]] = []
+        self.blocks: list[AllocateProducerIdsResponse] = []
         self.port = 0
 
     async def start(self) -> web.AppRunner:
         app = web.Application()
         app.router.add_post(REGISTER_PATH, self._register)
         app.router.add_post(HEARTBEAT_PATH, self._heartbeat)
+        app.router.add_post(ALLOCATE_PRODUCER_IDS_PATH, self._allocate)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -69,6 +74,11 @@ class FakeController:
         self.registered.append(decode(await request.read(), RegisterRequest))
         answer = self.registrations.pop(0) if self.registrations else REGISTERED
         return web.Response(body=encode(answer))
+
+    async def _allocate(self, request: web.Request) -> web.Response:
+        asked = decode(await request.read(), AllocateProducerIdsRequest)
+        assert asked == AllocateProducerIdsRequest("ns/p", BrokerId(1), BrokerEpoch(7))
+        return web.Response(body=encode(self.blocks.pop(0)))
 
     async def _heartbeat(self, request: web.Request) -> web.Response:
         future: asyncio.Future[HeartbeatResponse] = asyncio.get_running_loop().create_future()
@@ -318,6 +328,31 @@ def test_a_stale_broker_epoch_ends_this_life(tmp_path: Path) -> None:
             await eventually(lambda: bench.stale == ["replaced"])
 
         await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_producer_ids_come_from_the_leading_controller_only(tmp_path: Path) -> None:
+    """A standby's, a refused and a deposed controller's answer (I16) are asked for again."""
+
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        await bench.session.register()
+        bench.partitions.producer_ids.ask = bench.session.ask_producer_ids
+        controller.blocks = [
+            AllocateProducerIdsResponse(ErrorCode.NOT_CONTROLLER),
+            AllocateProducerIdsResponse(ErrorCode.REQUEST_TIMED_OUT, "the write timed out"),
+            *(
+                AllocateProducerIdsResponse(
+                    ErrorCode.NONE,
+                    controller_epoch=ControllerEpoch(epoch),
+                    first_producer_id=1000 * epoch,
+                    count=1000,
+                )
+                for epoch in (4, 5)
+            ),
+        ]
+        found = await bench.partitions.init_producer_id()
+        assert (found.error, found.producer_id, controller.blocks) == (ErrorCode.NONE, 5000, [])
 
     run(tmp_path, scenario)
 
