@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tidemark_broker.replication.join_throttle import JoinThrottle
 from tidemark_broker.runtime.kafka_listener import KafkaListener
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.replica_fetcher import LeaderFetcher, ReplicaFetchers
@@ -70,7 +71,8 @@ class Link:
     async def start(self) -> None:
         self.port = await self.listener.start("127.0.0.1", 0)
 
-    def push(self, *, leader: int = 1, port: int | None = None) -> None:
+    def push(self, *, leader: int = 1, port: int | None = None, adding: bool = False) -> None:
+        """`adding`: broker 2 is being moved in, and not in sync yet."""
         self.version += 1
         members = (Member(BrokerId(1), BrokerEpoch(11)), Member(BrokerId(2), BrokerEpoch(12)))
         state = PartitionState(
@@ -79,10 +81,11 @@ class Link:
             BrokerId(leader),
             BrokerEpoch(leader + 10),
             LeaderEpoch(self.version),
-            members,
+            members[:1] if adding else members,
             (),
             PartitionEpoch(self.version),
-            2,
+            1 if adding else 2,
+            adding_replicas=(BrokerId(2),) if adding else (),
         )
         endpoints = Endpoints("127.0.0.1", self.port if port is None else port, 1, "http://b")
         brokers = tuple(
@@ -129,6 +132,56 @@ def test_records_reach_the_follower_and_come_back_as_acknowledgements(tmp_path: 
         assert follower.log.log_end_offset == 3
         await eventually(lambda: follower.high_watermark == 3)
         assert link.suspects == []
+
+    run(tmp_path, scenario)
+
+
+class CountingThrottle(JoinThrottle):
+    """Slows nobody and knows what it was told."""
+
+    spent_bytes = 0
+
+    def spend(self, size_bytes: int, now_ms: int) -> None:
+        self.spent_bytes += size_bytes
+
+
+def test_what_is_moved_in_is_paid_for_and_what_is_in_sync_is_not(tmp_path: Path) -> None:
+    async def scenario(link: Link) -> None:
+        throttle = link.partitions[2].join_throttle = CountingThrottle()
+        link.push(adding=True)
+        batch = a_batch("a")
+        follower = link.partitions[2].hosted(*KEY)
+        assert follower is not None
+        log = follower.log
+        for end in (1, 2):
+            link.partitions[1].produce(
+                TOPIC, 0, memoryview(batch), acks=1, timeout_ms=1000, done=lambda _: None
+            )
+            await eventually(lambda end=end: log.log_end_offset == end)
+            assert throttle.spent_bytes == len(batch)
+            link.push()  # in sync from here on
+
+    run(tmp_path, scenario)
+
+
+class EmptyThrottle(JoinThrottle):
+    def allowance_bytes(self, now_ms: int, *, at_most: int) -> int:
+        return 0
+
+
+def test_nothing_is_asked_for_while_nothing_may_be_and_others_go_on(tmp_path: Path) -> None:
+    async def scenario(link: Link) -> None:
+        link.partitions[2].join_throttle = EmptyThrottle()
+        link.push(adding=True)
+        link.partitions[1].produce(
+            TOPIC, 0, memoryview(a_batch("a")), acks=1, timeout_ms=1000, done=lambda _: None
+        )
+        await eventually(lambda: link.listener.connections)
+        follower = link.partitions[2].hosted(*KEY)
+        assert follower is not None
+        assert follower.log.log_end_offset == 0
+        link.push()  # a member of the ISR is never slowed down
+        await eventually(lambda: follower.log.log_end_offset == 1)
 
     run(tmp_path, scenario)
 
