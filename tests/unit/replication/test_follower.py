@@ -4,6 +4,7 @@ import pytest
 from tidemark_broker.replication.effects import (
     AppendRecords,
     DivergingEpoch,
+    FollowLogStart,
     HighWatermarkAdvanced,
     LeaderAnswer,
     RestartLogAt,
@@ -200,3 +201,17 @@ def test_bad_records_are_asked_for_again_after_a_while() -> None:
     follower.on_bad_records(NOW_MS)
     assert follower.next_fetch(log, NOW_MS + MAX_BACK_OFF_MS - 1) is None
     assert follower.next_fetch(log, NOW_MS + MAX_BACK_OFF_MS) is not None
+
+
+def test_the_log_start_follows_the_leaders_and_never_passes_the_own_watermark() -> None:  # I1
+    follower = a_follower(high_watermark=3)
+    log = EpochHistory(((0, 0),), Offset(9))
+    fetch = FollowerFetch(LeaderEpoch(5), Offset(9), LeaderEpoch(0))
+    effects = follower.on_answer(fetch, an_answer(high_watermark=6, log_start=5), log, NOW_MS)
+    assert effects == (HighWatermarkAdvanced(Offset(6)), FollowLogStart(Offset(5)))
+    assert follower.log_start_at(Offset(5)) == 5
+    assert follower.log_start_at(Offset(7)) == 6
+    diverging = an_answer(high_watermark=8, log_start=7, diverging=(0, 4))
+    assert all(
+        not isinstance(e, FollowLogStart) for e in follower.on_answer(fetch, diverging, log, NOW_MS)
+    )
