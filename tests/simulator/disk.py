@@ -45,6 +45,7 @@ class Volume:
         self._loses_write_back = 0
         self._crash_countdown = 0
         self._crash: Callable[[], None] | None = None
+        self._cuts_writes = False
         self._chance = chance
         self._now_us = now_us
         self.wall_us = wall_us
@@ -53,10 +54,19 @@ class Volume:
     def is_slow(self) -> bool:
         return self.slow_until_us > self._now_us()
 
-    def crash_in(self, calls: int, crash: Callable[[], None]) -> None:
+    def crash_in(self, calls: int, crash: Callable[[], None], *, cuts_writes: bool = False) -> None:
         """`crash` is called in the middle of the so-manieth call from now; that call has not
-        happened, and raises ProcessDied if its process is dead then."""
+        happened, and raises ProcessDied if its process is dead then. `cuts_writes`: a write has
+        happened in part, as SIGKILL leaves a large one."""
         self._crash_countdown, self._crash = calls, crash
+        self._cuts_writes = cuts_writes
+
+    def part_of_write(self, size_bytes: int) -> int:
+        """How much of the write, in which its process was killed, had happened. Only once."""
+        if not self._cuts_writes or self._crash is not None:
+            return 0
+        self._cuts_writes = False
+        return self._chance.randint(0, size_bytes)
 
     def forget_crash(self) -> None:
         self._crash = None
@@ -137,8 +147,14 @@ class SimulatedFile:
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
         volume, node = self._volume, self._node
-        volume.enter("write", self._mounter)
         data = b"".join(buffers)
+        try:
+            volume.enter("write", self._mounter)
+        except ProcessDied:
+            part = volume.part_of_write(len(data))
+            if part:
+                node.write(position, data[:part])
+            raise
         if volume.space_bytes is not None:
             growth = position + len(data) - len(node.data)
             if growth > 0:

@@ -80,11 +80,11 @@ def kill_broker(world: World, number: int) -> None:
 
 @fault
 def kill_broker_in_call(world: World, number: int, calls: int) -> None:
-    """In the middle of the so-manieth call to its disk from now."""
+    """In the middle of the so-manieth call to its disk from now; a write may be cut short."""
     slot = broker_of(world, number)
     process = slot.process
     if process is not None:
-        slot.machine.volume.crash_in(calls, process.kill)
+        slot.machine.volume.crash_in(calls, process.kill, cuts_writes=True)
 
 
 @fault

@@ -44,6 +44,7 @@ class TopicWish:
     is_retained: bool = False  # deleted with deletionPolicy Retain, until applied again
     had_slices: bool = False
     is_gone: bool = False  # deleted, and the controller said so
+    last_news: str = ""
 
     @property
     def is_wanted(self) -> bool:
@@ -75,7 +76,8 @@ async def keep_topics(world: "World", who: str, service: ControllerService) -> N
                 continue  # tried again
             except (SliceMissing, CannotReassign) as error:
                 done = f"{type(error).__name__}: {error}"
-            if done:
+            if done and done != wish.last_news:
+                wish.last_news = done
                 world.note(who, f"topic {wish.topic} {wish.topic_id}: {done}")
 
 

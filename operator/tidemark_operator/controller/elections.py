@@ -80,8 +80,10 @@ def settled(
     evidence: Evidence = NO_EVIDENCE,
 ) -> Election:
     """The same partition value when there is nothing to do."""
+    replica = (topic.topic_id, partition.partition)
     in_sync = _remaining_in_sync(topic, partition, standings)
-    is_completed = may_grant(evidence) and may_complete(partition, in_sync)
+    live = [member for member in in_sync if standings.is_active(member.broker_id, replica)]
+    is_completed = may_grant(evidence) and may_complete(partition, live)
     before = completed(partition) if is_completed else partition
     election = _settled(topic, before, standings, leader_counts, evidence)
     if is_completed and election.partition.partition_epoch == partition.partition_epoch:
@@ -149,7 +151,7 @@ def preferred_leader_restored(
     *,
     leader_counts: LeaderCounts,
 ) -> PartitionState:
-    """Leadership back on the first replica when it is live, in sync and leads fewer (L5)."""
+    """Leadership back on the first replica when it is live, in sync and can write (L5)."""
     preferred = partition.replicas[0]
     if not partition.has_leader or partition.leader == preferred:
         return partition
@@ -158,8 +160,6 @@ def preferred_leader_restored(
     if member is None or not standings.is_active(preferred, replica):
         return partition
     if not standings.is_valid(member, replica) or not standings.can_write(preferred):
-        return partition
-    if leader_counts[preferred] >= leader_counts[partition.leader]:
         return partition
     after = _granted(topic, partition, standings, member, partition.in_sync_replicas)
     leader_counts.note(partition, after)

@@ -37,7 +37,7 @@ def is_misplaced(spec: TopicSpec, state: PartitionState, leaving: frozenset[Brok
     """Whether there may be something to move: costs no look at the pool."""
     target, asked = target_of(state), spec.placement.get(state.partition)
     if asked is not None:
-        return target != asked
+        return target != asked or not leaving.isdisjoint(asked)  # then a condition says so
     return len(target) != spec.replication_factor or not leaving.isdisjoint(target)
 
 
@@ -56,7 +56,7 @@ def wanted_moves(
             continue
         if is_misplaced(spec, state, places.leaving):
             target = _target(spec, state, places)
-            if target is not None and not obstacle(state, target):
+            if target is not None and target != target_of(state) and not obstacle(state, target):
                 moves[state.partition] = target
     return moves
 
@@ -97,6 +97,19 @@ def _replacement(state: PartitionState, wanted: list[BrokerId], places: Places) 
     return min(free, key=lambda b: (places.racks.get(b, "") in taken, ring.index(b)), default=None)
 
 
+def pinned_condition(spec: TopicSpec, leaving: frozenset[BrokerId]) -> Iterator[Condition]:
+    """Only the user can solve a placement on brokers that the pool wants emptied."""
+    pinned = sorted(number for number, to in spec.placement.items() if not leaving.isdisjoint(to))
+    if pinned:
+        yield Condition(
+            "Placed",
+            False,
+            "PlacementOnLeavingBroker",
+            f"spec.placement keeps partitions {_names(pinned[:20])} on brokers that are to be"
+            f" emptied ({_names(sorted(leaving))}): change it, or drain others",
+        )
+
+
 def moving_conditions(view: TopicView) -> Iterator[Condition]:
     moving = [state for state in view.partitions if is_moving(state)]
     if moving:
@@ -123,5 +136,5 @@ def replica_counts(views: Iterable[TopicView]) -> dict[BrokerId, int] | None:
     return counts
 
 
-def _names(broker_ids: Iterable[BrokerId]) -> str:
+def _names(broker_ids: Iterable[int]) -> str:
     return ",".join(map(str, broker_ids))

@@ -21,6 +21,7 @@ from tidemark_operator.reconcile.plan_moves import (
     Places,
     any_misplaced,
     moving_conditions,
+    pinned_condition,
     wanted_moves,
 )
 
@@ -253,7 +254,8 @@ def _wanted_state(spec: TopicSpec, view: TopicView) -> TopicState:
 
 
 def _plan_moves(observed: ObservedTopic, view: TopicView) -> TopicPlan:
-    spec, conditions = observed.spec, ready_conditions(view)
+    spec = observed.spec
+    conditions = (*ready_conditions(view), *pinned_condition(spec, observed.leaving))
     if observed.pool_replicas is None:
         return TopicPlan(None, conditions)  # everything is where it should be
     if len(observed.usable_brokers) < spec.replication_factor:

@@ -263,7 +263,7 @@ def test_a_failed_replica_counts_as_not_reported() -> None:
 # Preferred leaders.
 
 
-def test_leadership_returns_to_the_first_replica_when_that_evens_it_out() -> None:
+def test_leadership_returns_to_the_first_replica() -> None:
     state = partition("0@4 1@2 2@3", leader="1@2")
     counts = LeaderCounts([state])
     found = preferred_leader_restored(
@@ -273,12 +273,28 @@ def test_leadership_returns_to_the_first_replica_when_that_evens_it_out() -> Non
     assert (counts[BrokerId(0)], counts[BrokerId(1)]) == (1, 0)
 
 
-def test_leadership_stays_when_the_preferred_leader_is_out_of_sync_or_busier() -> None:
-    brokers = standings("0@4", "1@2", "2@3")
+def test_leadership_stays_while_the_preferred_leader_is_out_of_sync_stopping_or_void() -> None:
     lagging = partition("1@2 2@3", leader="1@2")
-    busy = partition("0@4 1@2", leader="1@2")
-    elsewhere = replace(busy, partition=1, leader=BrokerId(0))
-    for state in (lagging, busy):
-        counts = LeaderCounts([state, elsewhere])
-        found = preferred_leader_restored(topic(), state, brokers, leader_counts=counts)
+    whole = partition("0@4 1@2", leader="1@2")
+    for state, first in (
+        (lagging, standing("0@4")),
+        (whole, standing("0@4", is_stopping=True)),
+        (whole, standing("0@5", clean_since=5)),
+        (whole, dead("0@4")),
+    ):
+        found = preferred_leader_restored(
+            topic(), state, standings(first, "1@2", "2@3"), leader_counts=LeaderCounts([state])
+        )
         assert found is state
+
+
+def test_two_partitions_led_by_each_others_preferred_leader_both_return() -> None:
+    """Evenly led already, and yet nobody is where the placement wants it (L5)."""
+    first = partition("0@1 1@2", leader="1@2")
+    second = replace(partition("0@1 1@2", leader="0@1", replicas=(1, 0)), partition=1)
+    counts, brokers = LeaderCounts([first, second]), standings("0@1", "1@2")
+    leaders = [
+        preferred_leader_restored(topic(), state, brokers, leader_counts=counts).leader
+        for state in (first, second)
+    ]
+    assert leaders == [0, 1]

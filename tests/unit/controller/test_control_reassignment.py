@@ -78,6 +78,13 @@ def test_a_target_member_that_died_meanwhile_holds_the_move_up() -> None:
     assert shown(found) == "leader 0@1 epoch 5 isr [0@1 1@2 2@3] eligible [] pe 11"
 
 
+def test_with_commit_rule_isr_dead_members_that_stay_in_the_isr_complete_nothing() -> None:
+    state = joined(moved(WHOLE, 3, 4, 2), "2@3 3@4 4@5")
+    everybody = standings("0@1", "1@2", dead("2@3"), dead("3@4"), dead("4@5"))
+    found = after(state, everybody, of=topic("Isr"))
+    assert placed(found) == "(3, 4, 2, 0, 1) +(3, 4) -(0, 1)"
+
+
 def test_the_leader_dying_in_the_middle_is_followed_by_one_that_stays() -> None:
     state = moved(partition("0@1 1@2 2@3", leader="0@1"), 2, 3, 4)
     busy = LeaderCounts([partition("2@3", leader="2@3")] * 3)

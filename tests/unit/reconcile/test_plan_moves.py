@@ -90,6 +90,15 @@ def test_nothing_moves_to_a_broker_that_is_away_or_to_too_few() -> None:
     assert wanted_moves(spec, view_of(spec, WHOLE), places(3, 0)) == {}
 
 
+def test_a_placement_on_a_broker_to_be_emptied_is_told_and_moves_nothing() -> None:
+    spec = spec_of(placement=[{"partition": 0, "replicas": [0, 1, 2]}])
+    plan = plan_topic(observed(spec, view_of(spec, WHOLE), 4, 2))
+    assert plan.action is None
+    (placed,) = (condition for condition in plan.conditions if condition.type == "Placed")
+    assert (placed.is_true, placed.reason) == (False, "PlacementOnLeavingBroker")
+    assert "partitions 0 on brokers that are to be emptied (2)" in placed.message
+
+
 def test_a_move_under_way_is_left_alone() -> None:
     spec = spec_of()
     state = partition(

@@ -160,6 +160,19 @@ def test_a_process_may_die_between_the_calls_of_one_job() -> None:
     assert SimulatedDisk(bench.volume, Process()).read(FILE) == b"old"
 
 
+def test_a_kill_in_the_middle_of_a_write_leaves_a_part_of_it_and_no_later_call_anything() -> None:
+    found = set()
+    for seed in range(40):
+        bench = Bench(seed)
+        file = bench.durable_file(b"old")
+        bench.volume.crash_in(1, bench.process.kill, cuts_writes=True)
+        for data in (b"new", b"late"):
+            with pytest.raises(ProcessDied):
+                file.write_at(3, [data])
+        found.add(SimulatedDisk(bench.volume, Process()).read(FILE))
+    assert found == {b"old", b"oldn", b"oldne", b"oldnew"}
+
+
 def test_one_process_holds_the_lock_until_it_is_dead() -> None:
     bench = Bench()
     lock = bench.disk.lock(FILE)
