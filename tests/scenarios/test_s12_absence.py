@@ -8,8 +8,8 @@ import pytest
 from tidemark_operator.controller.placement import place
 from tidemark_operator.controller.service import SliceMissing
 from tidemark_operator.stores.object_store import PARTITION_SLICE, StoreError
-from tidemark_protocol.controller_messages import MetadataPush, TopicPush
-from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
+from tidemark_protocol.controller_messages import MetadataPush, ReplicaReport, TopicPush
+from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId
 from tidemark_protocol.partition_state import TopicState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig
@@ -44,6 +44,30 @@ def test_a_slice_deleted_by_hand_gets_no_fresh_one_and_costs_no_broker_its_log(
     nothing = MetadataPush(ControllerEpoch(2), 1, True, pool.image().brokers, ())
     pool.brokers[1].partitions.apply_push(nothing)
     assert pool.brokers[1].replica().log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("had_slices", [True, False], ids=["recorded", "only reported"])
+def test_slices_that_a_deposed_controller_made_after_its_successor_had_read_all_are_taken_in(
+    had_slices: bool,
+) -> None:
+    """Creating is no compare-and-set: nothing stops the deposed one. Found by the simulator."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        deposed, rig.service = rig.service, rig.another_controller()
+        await rig.service.load(ControllerEpoch(2))
+        ids = [broker.broker_id for broker in rig.brokers]
+        await deposed.create_topic(POOL, rig.topic_state(), place(1, 3, ids))
+        stored = rig.stored_slice()
+        reported = ReplicaReport(ORDERS, 0, LeaderEpoch(0), Offset(0), Offset(0))
+        await FakeBroker(rig, BrokerId(0), "0-b", replicas=(reported,)).register()
+        await rig.service.create_topic(
+            POOL, rig.topic_state(), place(1, 3, ids), had_slices=had_slices
+        )
+        assert rig.stored_slice()["metadata"]["uid"] == stored["metadata"]["uid"]
+        assert rig.partition().replicas == (0, 1, 2)
+
+    run(scenario)
 
 
 def test_a_topic_id_whose_deletion_brokers_were_told_of_never_gets_slices_again() -> None:

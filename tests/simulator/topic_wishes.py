@@ -5,6 +5,7 @@ at a time, everything tried again.
 """
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -74,7 +75,11 @@ async def keep_topics(world: "World", who: str, service: ControllerService) -> N
                 done = await _step(service, world.pool, wish)
             except (NotLeading, StoreError, NoLiveReplica, TooFewBrokers, TopicUnknown):
                 continue  # tried again
-            except (SliceMissing, CannotReassign) as error:
+            except SliceMissing as error:
+                done = f"{type(error).__name__}: {error}"
+                with contextlib.suppress(NotLeading, StoreError):
+                    await service.look_for_slices(world.pool, wish.topic_id)
+            except CannotReassign as error:
                 done = f"{type(error).__name__}: {error}"
             if done and done != wish.last_news:
                 wish.last_news = done

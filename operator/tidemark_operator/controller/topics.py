@@ -60,8 +60,11 @@ async def create(
 ) -> None:
     async with pool.lock:
         slices = pool.state.topic_slices(topic.topic_id)
-        if not slices:
-            _check_never_had_slices(pool, topic, len(assignments), had_slices)
+        if not slices and _ever_had_slices(pool, topic.topic_id, len(assignments), had_slices):
+            # A deposed controller may have made them after we had read everything.
+            await _take_in(pool, topic.topic_id)
+            slices = pool.state.topic_slices(topic.topic_id)
+            _check_present(topic, slices)
         _check_complete(slices)
         for value in slices:
             if value.is_retained:
@@ -139,17 +142,25 @@ async def look_for_slices(pool: PoolController, topic_id: TopicId) -> None:
     """Slices that were missing and have been restored are taken in (S12); if they are from an old
     backup, what is known of their epochs says so (S17)."""
     async with pool.lock:
-        for value in await pool.slice_store.find(pool.state.pool, topic_id):
-            if value.name not in pool.state.slices and topic_id not in pool.state.tombstones:
-                pool.load_slice(value)
-                pool.is_dirty = True
+        await _take_in(pool, topic_id)
 
 
-def _check_never_had_slices(
-    pool: PoolController, topic: TopicState, count: int, had_slices: bool
-) -> None:
-    was_deleted = pool.image.was_deleted(topic.topic_id)  # brokers are told so for ever
-    if had_slices or was_deleted or pool.state.is_reported(topic.topic_id, range(count)):
+async def _take_in(pool: PoolController, topic_id: TopicId) -> None:
+    if pool.image.was_deleted(topic_id):
+        return  # every full push of this term says so first
+    for value in await pool.slice_store.find(pool.state.pool, topic_id):
+        if value.name not in pool.state.slices and topic_id not in pool.state.tombstones:
+            pool.load_slice(value)
+            pool.is_dirty = True
+
+
+def _ever_had_slices(pool: PoolController, topic_id: TopicId, count: int, had_slices: bool) -> bool:
+    was_deleted = pool.image.was_deleted(topic_id)  # brokers are told so for ever
+    return had_slices or was_deleted or pool.state.is_reported(topic_id, range(count))
+
+
+def _check_present(topic: TopicState, slices: list[PartitionSlice]) -> None:
+    if not slices:
         raise SliceMissing(
             f"topic {topic.topic}: its slices are gone but it had some once (topic id"
             f" {topic.topic_id}): restore its PartitionSlice objects, or delete the Topic and"
