@@ -86,8 +86,9 @@ REFUSED: tuple[dict[str, Any], ...] = (
     {"config": {"segment.bytes": "10"}},
     {"config": {"replica.lag.time.max.ms": "1"}},
     {"config": {"max.message.bytes": "99999999"}},
-    {"config": {"retention.ms": "1000"}},
-    {"config": {"unclean.leader.election.enable": "true"}},
+    {"config": {"retention.ms": "soon"}},
+    {"config": {"cleanup.policy": "shred"}},
+    {"config": {"unclean.leader.election.enable": "perhaps"}},
     {"topicName": ".."},
 )
 
@@ -109,7 +110,6 @@ def test_an_unknown_config_far_from_all_names_is_refused_with_the_list(
 
 CHANGES: tuple[dict[str, Any], ...] = (
     {"partitions": 2},
-    {"replicationFactor": 2},
     {"brokerPool": "other"},
     {"commitRule": "Isr"},
     {"flush": "Always"},
@@ -281,6 +281,42 @@ def test_replicas_stand_on_distinct_racks(cluster: KubeCluster, orders: float) -
             assert len({racks[broker_id] for broker_id in each["replicas"]}) == 2
 
 
+def test_a_pool_shrinks_when_its_brokers_hold_nothing_any_more(
+    cluster: KubeCluster, orders: float
+) -> None:
+    """Of pool `racked`: replicas leave broker 2, then its pod goes; its claim stays."""
+    with cluster.load("spread", "shrink") as load:
+        cluster.kubectl("scale", "bpool", "racked", "--replicas=2")
+        cluster.until(
+            lambda: cluster.get("pod", "racked-2") is None, "broker 2 is gone", timeout_s=60
+        )
+        cluster.until_in_sync("spread")
+        assert_nothing_lost(load.verdict())
+    for each in cluster.must_get("pslice", "spread-0")["partitions"]:
+        assert sorted(each["replicas"]) == [0, 1]
+    cluster.until(
+        lambda: cluster.must_get("bkr", "racked-2")["status"]["state"] == "Gone", "it is Gone"
+    )
+    assert cluster.get("pvc", "data-racked-2") is not None
+
+
+def test_raising_the_replication_factor_copies_under_load(
+    cluster: KubeCluster, orders: float
+) -> None:
+    cluster.apply(topic("copies", replicationFactor=2, partitions=2))
+    cluster.wait_ready("copies")
+    with cluster.load("copies", "copies") as load:
+        cluster.apply(topic("copies", replicationFactor=3, partitions=2))
+
+        def is_copied() -> bool:
+            partitions = cluster.must_get("pslice", "copies-0")["partitions"]
+            return all(len(each["isr"]) == 3 and not each.get("adding") for each in partitions)
+
+        cluster.until(is_copied, "each partition has three replicas in sync")
+        assert_nothing_lost(load.verdict())
+    cluster.kubectl("delete", "topic", "copies")
+
+
 def test_a_retained_topic_comes_back_with_its_records(cluster: KubeCluster, orders: float) -> None:
     cluster.apply(topic("ledger"))
     cluster.wait_ready("ledger", timeout_s=20)
@@ -311,7 +347,7 @@ def test_deletion_policy_delete_removes_slices_and_makes_room(
 
 def test_a_deleted_pool_keeps_its_claims(cluster: KubeCluster, orders: float) -> None:
     """Last: it takes the brokers away."""
-    cluster.kubectl("delete", "brokerpool", "default")
+    cluster.kubectl("delete", "brokerpool", "default", "racked")
     cluster.until(lambda: not cluster.items("pods", "-l", "tidemark.dev/pool"), "the pods are gone")
-    assert len(cluster.items("pvc")) == 3
+    assert len(cluster.items("pvc")) == 6
     assert cluster.items("pslice") != []
