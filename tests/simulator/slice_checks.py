@@ -88,6 +88,8 @@ class SliceJudge:
             record = brokers.get(entry.member.broker_id)
             if record is None or entry.member.broker_epoch < record.clean_since:
                 continue
+            if self._is_lost(entry.topic_id, entry.partition, entry.member):
+                continue  # known to the controller only once that registration was done
             raise Violation("I13", f"{entry.text}; its broker is {record}")
 
     # ---- inside
