@@ -201,9 +201,9 @@ class KubeCluster:
     # Load.
 
     @contextmanager
-    def load(self, topic: str, run: str) -> Iterator["Load"]:
+    def load(self, topic: str, run: str, *, pool: str = "default") -> Iterator["Load"]:
         """A producer with acks=all and a consumer, in a pod of their own."""
-        load = Load(self, f"load-{run}", topic)
+        load = Load(self, f"load-{run}", topic, f"http://{pool}-bootstrap:8080")
         load.start()
         try:
             yield load
@@ -227,16 +227,17 @@ class KubeCluster:
 
 
 class Load:
-    def __init__(self, cluster: KubeCluster, pod: str, topic: str) -> None:
+    def __init__(self, cluster: KubeCluster, pod: str, topic: str, server: str) -> None:
         self._cluster = cluster
         self.pod = pod
         self._topic = topic
+        self._server = server
 
     def start(self) -> None:
         # A Service has its first ready address a second or two after its Topic is Ready.
         command = (
             "until [ -s /tmp/events ]; do"
-            f" tidemark load {self._topic} --server http://default-bootstrap:8080"
+            f" tidemark load {self._topic} --server {self._server}"
             " --until-file /tmp/stop --out /tmp/events; sleep 0.3; done; sleep 600"
         )
         container = {
@@ -277,7 +278,7 @@ class Load:
         ended = self._cluster.run(
             *("kubectl", "-n", self._cluster.namespace, "exec", self.pod, "--", "tidemark"),
             *("verify", "-o", "json", "--load", "/tmp/events"),
-            *("--server", "http://default-bootstrap:8080"),
+            *("--server", self._server),
             timeout_s=120,
         )
         assert ended.out, ended.err

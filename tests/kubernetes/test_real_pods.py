@@ -285,7 +285,7 @@ def test_a_pool_shrinks_when_its_brokers_hold_nothing_any_more(
     cluster: KubeCluster, orders: float
 ) -> None:
     """Of pool `racked`: replicas leave broker 2, then its pod goes; its claim stays."""
-    with cluster.load("spread", "shrink") as load:
+    with cluster.load("spread", "shrink", pool="racked") as load:
         cluster.kubectl("scale", "bpool", "racked", "--replicas=2")
         cluster.until(
             lambda: cluster.get("pod", "racked-2") is None, "broker 2 is gone", timeout_s=60
