@@ -1,0 +1,310 @@
+"""Requests and answers of the Kafka protocol as tables of fields, read and written by one walk.
+
+A table names each field once, with the versions that carry it; values are plain dicts, tuples,
+ints, strings. Bounded on hostile bytes: every length against what is left, every count against it
+and against a budget of elements for the whole frame, as an empty string of one byte becomes an
+object of fifty. Types: Kafka protocol guide; tagged fields KIP-482; nullable structs KIP-893.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidemark_protocol.ids import TopicId
+
+from tidemark_broker.wire.frames import Buffers, framed, request_header
+from tidemark_broker.wire.primitives import (
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    MalformedFrame,
+    Reader,
+    compact_string,
+    nullable_string,
+    tagged_field,
+    topic_id_to_bytes,
+    unsigned_varint,
+)
+
+MAX_ELEMENTS = 100_000  # of all arrays of one frame together
+LAST = 32767
+ZERO_TOPIC_ID = TopicId("00000000-0000-0000-0000-000000000000")
+
+Values = dict[str, Any]
+
+
+class TableReader(Reader):
+    """A cursor that knows version, flexibility, and how many elements a frame may still have."""
+
+    __slots__ = ("elements_left", "is_flexible", "version")
+
+    def __init__(
+        self, data: bytes | bytearray | memoryview, version: int, *, is_flexible: bool
+    ) -> None:
+        super().__init__(data)
+        self.version = version
+        self.is_flexible = is_flexible
+        self.elements_left = MAX_ELEMENTS
+
+
+class TableWriter:
+    __slots__ = ("is_flexible", "out", "version")
+
+    def __init__(self, version: int, *, is_flexible: bool) -> None:
+        self.out = bytearray()
+        self.version = version
+        self.is_flexible = is_flexible
+
+
+class Kind(Protocol):
+    """How a value is written. None is for null, where the field may be null."""
+
+    def read(self, reader: TableReader) -> Any: ...
+    def write(self, writer: TableWriter, value: Any) -> None: ...
+
+
+class _Number:
+    def __init__(self, layout: Any) -> None:
+        self._layout = layout
+
+    def read(self, reader: TableReader) -> Any:
+        return self._layout.unpack_from(reader.data, reader.take(self._layout.size))[0]
+
+    def write(self, writer: TableWriter, value: Any) -> None:
+        writer.out += self._layout.pack(value)
+
+
+class _Boolean:
+    def read(self, reader: TableReader) -> Any:
+        return reader.int8() != 0
+
+    def write(self, writer: TableWriter, value: Any) -> None:
+        writer.out.append(1 if value else 0)
+
+
+class _TopicId:
+    def read(self, reader: TableReader) -> Any:
+        return reader.topic_id()
+
+    def write(self, writer: TableWriter, value: Any) -> None:
+        writer.out += topic_id_to_bytes(value)
+
+
+class _String:
+    def read(self, reader: TableReader) -> Any:
+        return reader.compact_string() if reader.is_flexible else reader.nullable_string()
+
+    def write(self, writer: TableWriter, value: Any) -> None:
+        writer.out += compact_string(value) if writer.is_flexible else nullable_string(value)
+
+
+class _Bytes:
+    """Values are views of the frame: whoever keeps one copies it."""
+
+    def read(self, reader: TableReader) -> Any:
+        if reader.is_flexible:
+            return reader.compact_bytes()
+        size = reader.int32()
+        if size < 0:
+            return None
+        start = reader.take(size)
+        return memoryview(reader.data)[start : start + size]
+
+    def write(self, writer: TableWriter, value: Any) -> None:
+        size = -1 if value is None else len(value)
+        writer.out += unsigned_varint(size + 1) if writer.is_flexible else INT32.pack(size)
+        if value is not None:
+            writer.out += value
+
+
+BYTE = _Number(INT8)
+SHORT = _Number(INT16)
+INT = _Number(INT32)
+LONG = _Number(INT64)
+BOOLEAN = _Boolean()
+TOPIC_ID = _TopicId()
+STRING = _String()
+BYTES = _Bytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Versions `since` to `until` carry it; others read `default`. With a `tag` it is a tagged
+    field, written only where it is not the default. `nullable_since`: null is refused before."""
+
+    name: str
+    kind: Kind
+    since: int = 0
+    until: int = LAST
+    nullable_since: int = LAST
+    default: Any = None
+    tag: int | None = None
+
+    def is_in(self, version: int) -> bool:
+        return self.since <= version <= self.until
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOf:
+    """A tuple of values."""
+
+    kind: Kind
+
+    def read(self, reader: TableReader) -> Any:
+        count = reader.unsigned_varint() - 1 if reader.is_flexible else reader.int32()
+        if count < 0:
+            return None
+        # Nothing is smaller than a byte.
+        if count > reader.end - reader.position or count > reader.elements_left:
+            raise MalformedFrame(
+                f"at byte {reader.position}: {count} elements, expected at most"
+                f" {min(reader.end - reader.position, reader.elements_left)}"
+            )
+        reader.elements_left -= count
+        read = self.kind.read
+        return tuple(read(reader) for _ in range(count))
+
+    def write(self, writer: TableWriter, value: Any) -> None:
+        count = -1 if value is None else len(value)
+        writer.out += unsigned_varint(count + 1) if writer.is_flexible else INT32.pack(count)
+        if value is not None:
+            for element in value:
+                self.kind.write(writer, element)
+
+
+class Struct:
+    """Fields in their order, then, in flexible versions, tagged ones."""
+
+    def __init__(self, *fields: Field) -> None:
+        self._plain = tuple(field for field in fields if field.tag is None)
+        self._tagged = {field.tag: field for field in fields if field.tag is not None}
+
+    def read(self, reader: TableReader) -> Values:
+        version = reader.version
+        found: Values = {}
+        for field in self._plain:
+            if not field.is_in(version):
+                found[field.name] = field.default
+                continue
+            value = field.kind.read(reader)
+            if value is None and version < field.nullable_since:
+                raise MalformedFrame(f"{field.name}: expected a value, found null")
+            found[field.name] = value
+        for field in self._tagged.values():
+            found[field.name] = field.default
+        if reader.is_flexible:
+            self._read_tagged(reader, found)
+        return found
+
+    def _read_tagged(self, reader: TableReader, found: Values) -> None:
+        for tag, content in reader.tagged_fields():
+            field = self._tagged.get(tag)
+            if field is None or not field.is_in(reader.version):
+                continue
+            inner = TableReader(content.data, reader.version, is_flexible=True)
+            inner.elements_left = reader.elements_left
+            found[field.name] = field.kind.read(inner)
+            inner.expect_end()
+            reader.elements_left = inner.elements_left
+
+    def write(self, writer: TableWriter, value: Mapping[str, Any]) -> None:
+        version = writer.version
+        for field in self._plain:
+            if field.is_in(version):
+                field.kind.write(writer, value.get(field.name, field.default))
+        if not writer.is_flexible:
+            return
+        tagged = []
+        for tag, field in sorted(self._tagged.items()):
+            content = value.get(field.name, field.default)
+            if field.is_in(version) and content != field.default:
+                inner = TableWriter(version, is_flexible=True)
+                field.kind.write(inner, content)
+                tagged.append(tagged_field(tag, bytes(inner.out)))
+        writer.out += unsigned_varint(len(tagged)) + b"".join(tagged)
+
+
+class NullableStruct:
+    """A struct behind a byte: -1 for none, 1 for one."""
+
+    def __init__(self, *fields: Field) -> None:
+        self._struct = Struct(*fields)
+
+    def read(self, reader: TableReader) -> Values | None:
+        return None if reader.int8() < 0 else self._struct.read(reader)
+
+    def write(self, writer: TableWriter, value: Mapping[str, Any] | None) -> None:
+        writer.out += INT8.pack(-1 if value is None else 1)
+        if value is not None:
+            self._struct.write(writer, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One request and its answer, in the versions that are served here."""
+
+    api_key: int
+    name: str
+    min_version: int
+    max_version: int
+    first_flexible_version: int
+    request: Struct
+    response: Struct
+
+    def is_flexible(self, version: int) -> bool:
+        return version >= self.first_flexible_version
+
+    def decode_request(self, reader: Reader, version: int) -> Values:
+        """From after the client id of the header to the end. Raises MalformedFrame."""
+        if not self.min_version <= version <= self.max_version:
+            raise MalformedFrame(
+                f"{self.name}: expected version {self.min_version} to {self.max_version},"
+                f" found {version}"
+            )
+        rest = memoryview(reader.data)[reader.position : reader.end]
+        table_reader = TableReader(rest, version, is_flexible=self.is_flexible(version))
+        if table_reader.is_flexible:
+            table_reader.tagged_fields()  # the header's
+        found = self.request.read(table_reader)
+        table_reader.expect_end()
+        return found
+
+    def encode_response(
+        self, correlation_id: int, version: int, values: Mapping[str, Any]
+    ) -> Buffers:
+        """A whole frame with its length."""
+        writer = TableWriter(version, is_flexible=self.is_flexible(version))
+        writer.out += INT32.pack(correlation_id)
+        if writer.is_flexible:
+            writer.out += b"\x00"  # the header's tagged fields
+        self.response.write(writer, values)
+        return framed([writer.out])
+
+    def encode_request(
+        self, correlation_id: int, version: int, client_id: str, values: Mapping[str, Any]
+    ) -> bytes:
+        """A whole frame with its length."""
+        writer = TableWriter(version, is_flexible=self.is_flexible(version))
+        header = request_header(self.api_key, version, correlation_id, client_id)
+        writer.out += header if writer.is_flexible else header[:-1]
+        self.request.write(writer, values)
+        return INT32.pack(len(writer.out)) + bytes(writer.out)
+
+    def decode_response(
+        self, frame: bytes | bytearray | memoryview, version: int
+    ) -> tuple[int, Values]:
+        """(correlation id, values) of a frame without its length. Raises MalformedFrame."""
+        reader = TableReader(frame, version, is_flexible=self.is_flexible(version))
+        correlation_id = reader.int32()
+        if reader.is_flexible:
+            reader.tagged_fields()
+        found = self.response.read(reader)
+        reader.expect_end()
+        return correlation_id, found
+
+
+def topic_array(*partition_fields: Field) -> ArrayOf:
+    """The shape of most requests: topics by name, each with `partitions` of these fields."""
+    partitions = Field("partitions", ArrayOf(Struct(*partition_fields)))
+    return ArrayOf(Struct(Field("topic", STRING), partitions))
