@@ -42,6 +42,7 @@ from tidemark_protocol.ids import (
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
 NOW_MS = 1_700_000_000_000
+HANG_LIMIT_S = 60  # of one request: a hang ends, a busy machine that still imports FastAPI does not
 ORDERS = "orders"
 ORDERS_ID = TopicId("0b8f8b2e-0000-4000-8000-000000000001")
 

@@ -11,12 +11,19 @@ from tidemark_broker.runtime.results import FollowerSnapshot, PartitionSnapshot
 from tidemark_broker.storage.record_batch import build_batch
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 
-from tests.unit.http.fake_broker import NOW_MS, ORDERS_ID, FakeBroker, Response, fake_broker
+from tests.unit.http.fake_broker import (
+    HANG_LIMIT_S,
+    NOW_MS,
+    ORDERS_ID,
+    FakeBroker,
+    Response,
+    fake_broker,
+)
 
 
 def get(broker: FakeBroker, target: str, method: str = "GET") -> Response:
     async def bounded() -> Any:
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(HANG_LIMIT_S):
             return await broker.client.request(method, target)
 
     response = asyncio.run(bounded())

@@ -11,7 +11,14 @@ from tidemark_broker.runtime.results import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
-from tests.unit.http.fake_broker import NOW_MS, FakeBroker, Response, fake_broker, until
+from tests.unit.http.fake_broker import (
+    HANG_LIMIT_S,
+    NOW_MS,
+    FakeBroker,
+    Response,
+    fake_broker,
+    until,
+)
 
 BINARY = "application/vnd.kafka.binary.v2+json"
 PARTITION = "/topics/orders/partitions/0"
@@ -23,7 +30,7 @@ def b64(data: bytes) -> str:
 
 def run(coroutine: Any) -> Any:
     async def bounded() -> Any:
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(HANG_LIMIT_S):
             return await coroutine
 
     return asyncio.run(bounded())

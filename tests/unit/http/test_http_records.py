@@ -13,7 +13,14 @@ from tidemark_broker.storage.record_batch import build_batch
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
-from tests.unit.http.fake_broker import NOW_MS, FakeBroker, Response, fake_broker, until
+from tests.unit.http.fake_broker import (
+    HANG_LIMIT_S,
+    NOW_MS,
+    FakeBroker,
+    Response,
+    fake_broker,
+    until,
+)
 
 BINARY = "application/vnd.kafka.binary.v2+json"
 JSON = "application/vnd.kafka.json.v2+json"
@@ -22,7 +29,7 @@ RECORDS = "/topics/orders/partitions/0/records"
 
 def run(coroutine: Any) -> Any:
     async def bounded() -> Any:
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(HANG_LIMIT_S):
             return await coroutine
 
     return asyncio.run(bounded())

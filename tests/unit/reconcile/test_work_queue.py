@@ -15,7 +15,7 @@ async def run_until(
     is_done: Callable[[], bool],
 ) -> None:
     task = asyncio.create_task(queue.work(reconcile))
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         while not is_done():  # noqa: ASYNC110  the worker has no event to tell
             await asyncio.sleep(0.001)
     task.cancel()
