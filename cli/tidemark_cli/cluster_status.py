@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tidemark_cli.failures import EXIT_USAGE, CommandFailed
 from tidemark_cli.metadata import (
     PartitionView,
     TopicView,
     UnreadableAnswer,
     read_partition,
 )
+from tidemark_cli.open_conditions import OpenCondition
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class BrokerRow:
 class ClusterStatus:
     brokers: tuple[BrokerRow, ...] = ()
     topics: tuple[TopicView, ...] = ()
+    conditions: tuple[OpenCondition, ...] = ()
 
     @property
     def broker_urls(self) -> tuple[str, ...]:
@@ -41,6 +44,27 @@ class ClusterStatus:
 
     def broker(self, broker_id: int) -> BrokerRow | None:
         return next((row for row in self.brokers if row.broker_id == broker_id), None)
+
+    def check_brokers(self, pool: str, broker_ids: Iterable[int]) -> None:
+        """Raises CommandFailed where one of them never was in that pool, or is gone for good."""
+        known = {
+            row.broker_id
+            for row in self.brokers
+            if row.pool.rpartition("/")[2] == pool and row.state != "Gone"
+        }
+        unknown = sorted(set(broker_ids) - known)
+        if unknown:
+            raise CommandFailed(
+                expected=f"brokers of BrokerPool {pool}: {_listing(known) or 'none yet'}",
+                found=_listing(unknown),
+                to_do="take the ids from `tidemark status`; a higher spec.replicas of the"
+                " BrokerPool brings more brokers",
+                exit_code=EXIT_USAGE,
+            )
+
+
+def _listing(broker_ids: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(broker_ids)))
 
 
 def read_status(body: Any) -> ClusterStatus:

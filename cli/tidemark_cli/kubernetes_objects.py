@@ -127,11 +127,11 @@ class KubernetesObjects:
 
     async def cluster_status(self) -> ClusterStatus:
         return status_of_objects(
-            await self._list("brokers"),
-            await self._list("partitionslices"),
+            await self.list("brokers"),
+            await self.list("partitionslices"),
         )
 
-    async def _list(self, plural: str) -> list[dict[str, Any]]:
+    async def list(self, plural: str) -> list[Manifest]:
         try:
             answer = await self._objects.list_namespaced_custom_object(
                 GROUP, VERSION, self._namespace, plural

@@ -65,6 +65,19 @@ def test_partitions_move_and_a_smaller_pool_empties_its_last_broker_first(tmp_pa
         refused = run_command(cluster, "move", "orders", "0", "--to", "1")
         assert refused.returncode != 0
         assert "as many brokers" in refused.stderr
+        for unknown in (("move", "orders", "0", "--to", "7,1,2"), ("drain", "7")):
+            refused = run_command(cluster, *unknown)
+            assert refused.returncode == 2
+            assert "found:      7" in refused.stderr
+        topic = "apiVersion: tidemark.dev/v1alpha1\nkind: Topic\nmetadata: {name: wide}\n"
+        (tmp_path / "wide.yaml").write_text(topic + "spec: {replicationFactor: 5}\n")
+        succeed(cluster, "apply", "-f", str(tmp_path / "wide.yaml"))
+        wait_for(
+            "status to tell why the topic waits",
+            lambda: (
+                "topic/wide: not Ready: replicationFactor 5" in succeed(cluster, "status").stdout
+            ),
+        )
 
         # Partition 0 is where placement says; the others leave broker 3 by themselves.
         succeed(cluster, "move", "orders", "0", "--to", "1,2,0")

@@ -108,7 +108,7 @@ async def _print(
             raise CommandFailed(
                 expected="records to read",
                 found=str(refused),
-                to_do="choose another --from; `tidemark status` shows the range of offsets",
+                to_do="choose another --from: earliest, latest, or an offset of that range",
             )
         _print_record(record.result(), output)
         printed += 1

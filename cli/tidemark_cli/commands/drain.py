@@ -6,9 +6,10 @@ It writes spec.drain of the BrokerPool. To remove the broker for good lower spec
 
 import argparse
 
+from tidemark_cli.commands.status import cluster_status
 from tidemark_cli.failures import EXIT_OK
+from tidemark_cli.objects import patch_object, read_object
 from tidemark_cli.output import Output
-from tidemark_cli.patches import patch_object, read_object
 
 HELP = "move all replicas of a broker to others"
 
@@ -21,11 +22,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     pool = await read_object(arguments, "BrokerPool", arguments.pool)
+    if not arguments.undo:
+        (await cluster_status(arguments)).check_brokers(arguments.pool, [arguments.broker])
     drained = set(pool["spec"].get("drain", []))
     drained = drained - {arguments.broker} if arguments.undo else drained | {arguments.broker}
     patch = {"spec": {"drain": sorted(drained)}}
     await patch_object(arguments, "BrokerPool", arguments.pool, patch)
-    what = "may hold replicas again" if arguments.undo else "is emptied; see: tidemark status"
+    what = "may hold replicas again" if arguments.undo else "is to be emptied; see: tidemark status"
     output.result(
         {"pool": arguments.pool, "drain": sorted(drained)},
         lambda console: console.print(f"broker {arguments.broker} of {arguments.pool} {what}"),

@@ -9,9 +9,9 @@ import argparse
 
 from tidemark_cli.commands.status import cluster_status
 from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
-from tidemark_cli.metadata import NO_LEADER
+from tidemark_cli.metadata import NO_LEADER, PartitionView
+from tidemark_cli.objects import patch_object, read_object
 from tidemark_cli.output import Output
-from tidemark_cli.patches import patch_object, read_object
 
 HELP = "choose the leader of a partition that has none, giving up what only others have"
 ELECT_ANNOTATION = "tidemark.dev/elect"
@@ -33,7 +33,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         raise CommandFailed(
             expected=f"{name}-{arguments.partition} without a leader, broker {arguments.broker}"
             " among its replicas",
-            found="no such partition" if view is None else f"leader {view.leader}, {view.replicas}",
+            found="no such partition" if view is None else _found(view),
             to_do="look at `tidemark status`; where a safe replica is left it leads by itself",
             exit_code=EXIT_USAGE,
         )
@@ -48,3 +48,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         ),
     )
     return EXIT_OK
+
+
+def _found(view: PartitionView) -> str:
+    leader = "no leader" if view.leader == NO_LEADER else f"leader {view.leader}"
+    return f"{leader}, replicas {','.join(map(str, view.replicas))}"

@@ -7,10 +7,12 @@ far it is.
 import argparse
 from typing import Any
 
+from tidemark_cli.cluster_status import ClusterStatus
 from tidemark_cli.commands.status import cluster_status
 from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_cli.kubernetes_objects import Manifest
+from tidemark_cli.objects import patch_object, read_object
 from tidemark_cli.output import Output
-from tidemark_cli.patches import patch_object, read_object
 
 HELP = "move a partition to other brokers, or turn such a move back"
 
@@ -28,10 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     topic = await read_object(arguments, "Topic", arguments.topic)
     name = str(topic["spec"].get("topicName") or arguments.topic)
+    status = await cluster_status(arguments)
     if arguments.cancel:
-        replicas = await _original(arguments, name)
+        replicas = _original(status, topic, name, arguments.partition)
     else:
         replicas = _broker_ids(arguments.to)
+        status.check_brokers(str(topic["spec"].get("brokerPool") or "default"), replicas)
     entry = {"partition": arguments.partition, "replicas": replicas}
     others = [
         placed
@@ -50,13 +54,19 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     return EXIT_OK
 
 
-async def _original(arguments: argparse.Namespace, name: str) -> list[int]:
-    topic = (await cluster_status(arguments)).topic(name)
-    views = topic.partitions if topic is not None else ()
-    view = next((view for view in views if view.partition == arguments.partition), None)
-    if view is None or not view.is_moving:
+def _original(status: ClusterStatus, topic: Manifest, name: str, partition: int) -> list[int]:
+    """Where it was before the move under way, or is while a move asked for has not begun."""
+    told = status.topic(name)
+    views = told.partitions if told is not None else ()
+    view = next((view for view in views if view.partition == partition), None)
+    placed = [
+        placed["replicas"]
+        for placed in topic["spec"].get("placement", [])
+        if placed["partition"] == partition
+    ]
+    if view is None or not (view.is_moving or placed not in ([], [list(view.replicas)])):
         raise CommandFailed(
-            expected=f"{name}-{arguments.partition} to be moving",
+            expected=f"{name}-{partition} to be moving",
             found="it does not move",
             to_do="move it with --to, or look at `tidemark status`",
             exit_code=EXIT_USAGE,

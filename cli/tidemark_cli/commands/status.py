@@ -1,4 +1,6 @@
-"""`tidemark status`: every partition's leader, epoch, ISR and replicas; every broker's state."""
+"""`tidemark status`: every partition's leader, epoch, ISR and replicas; every broker's state; and
+the conditions of Topics and BrokerPools that somebody should look at.
+"""
 
 import argparse
 import asyncio
@@ -9,14 +11,16 @@ from rich.console import Console
 from tidemark_cli.client import TidemarkClient
 from tidemark_cli.cluster_status import BrokerRow, ClusterStatus
 from tidemark_cli.failures import EXIT_OK, CommandFailed
-from tidemark_cli.kubernetes_objects import KubernetesObjects
+from tidemark_cli.kubernetes_objects import PLURALS, KubernetesObjects
 from tidemark_cli.leader_lookup import NobodyAnswers
 from tidemark_cli.metadata import NO_LEADER, PartitionView, TopicView, UnreadableAnswer
+from tidemark_cli.objects import list_objects
+from tidemark_cli.open_conditions import OpenCondition, open_conditions
 from tidemark_cli.outcomes import BrokerRefused
 from tidemark_cli.output import Output, table
 from tidemark_cli.targets import Target, find_target
 
-HELP = "show partitions (leader, epoch, ISR, high watermark) and brokers"
+HELP = "show partitions (leader, epoch, ISR, high watermark), brokers, and what needs a look"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +38,16 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
                 to_do="check the name with `tidemark topics`",
             )
         status = ClusterStatus(status.brokers, (topic,))
+    status = replace(status, conditions=await _open_conditions(arguments))
     output.result(status, lambda console: _draw(console, status))
     return EXIT_OK
+
+
+async def _open_conditions(arguments: argparse.Namespace) -> tuple[OpenCondition, ...]:
+    found: list[OpenCondition] = []
+    for kind in PLURALS:
+        found.extend(open_conditions(kind, await list_objects(arguments, kind)))
+    return tuple(found)
 
 
 async def cluster_status(arguments: argparse.Namespace) -> ClusterStatus:
@@ -121,10 +133,19 @@ def _draw(console: Console, status: ClusterStatus) -> None:
     console.print(table(columns, partitions) if partitions else "no partitions")
     console.print()
     brokers = [
-        (row.broker_id, row.state, row.broker_epoch, row.http_url or "-", row.rack or "-")
+        (row.broker_id, row.state, _epoch(row), row.http_url or "-", row.rack or "-")
         for row in status.brokers
     ]
     console.print(table(("broker", "state", "epoch", "address", "rack"), brokers))
+    if status.conditions:
+        console.print()
+        console.print("TO LOOK AT", style="bold")
+    for condition in status.conditions:
+        console.print(str(condition), markup=False)
+
+
+def _epoch(row: BrokerRow) -> str:
+    return "-" if row.broker_epoch < 0 else str(row.broker_epoch)
 
 
 def _replicas(view: PartitionView) -> str:

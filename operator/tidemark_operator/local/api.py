@@ -2,7 +2,8 @@
 
 `POST /v1/apply` takes YAML documents and answers `{"applied": [{kind, name, action}]}`, or 422 with
 `{"problems": [sentences]}`. `DELETE /v1/topics/{name}` deletes a Topic object. GET and PATCH of
-`/v1/{topics,brokerpools}/{name}` read one object, and change it by a JSON merge patch.
+`/v1/{topics,brokerpools}/{name}` read one object, and change it by a JSON merge patch; GET without
+a name answers `{"items": [objects]}`.
 """
 
 import msgspec
@@ -48,6 +49,9 @@ def add_local_routes(app: web.Application, store: ObjectStore) -> None:
             return _json(404, {"problems": [f"expected a {kind.kind} named {name}, found none"]})
         return _json(200, found)
 
+    async def listing(request: web.Request) -> web.Response:
+        return _json(200, {"items": await store.list(_kind(request), NAMESPACE)})
+
     async def patch(request: web.Request) -> web.Response:
         kind, name = _kind(request), request.match_info["name"]
         body = await request.content.read(MAX_MANIFEST_BYTES + 1)
@@ -56,6 +60,7 @@ def add_local_routes(app: web.Application, store: ObjectStore) -> None:
         except ManifestRefused as refused:
             return _json(422, {"problems": refused.problems})
 
+    app.router.add_get("/v1/{plural:topics|brokerpools}", listing)
     app.router.add_get("/v1/{plural:topics|brokerpools}/{name}", read)
     app.router.add_patch("/v1/{plural:topics|brokerpools}/{name}", patch)
     app.router.add_post("/v1/apply", apply)

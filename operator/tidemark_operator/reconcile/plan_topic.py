@@ -348,8 +348,14 @@ def _too_few_brokers(spec: TopicSpec, pool_replicas: int) -> TopicPlan | None:
         "NotEnoughBrokers",
         f"replicationFactor {spec.replication_factor} needs as many brokers, BrokerPool "
         f"{spec.pool_name} has {pool_replicas}: set its spec.replicas to at least "
-        f"{spec.replication_factor}, or make the Topic with replicationFactor {pool_replicas}",
+        f"{spec.replication_factor}, {_other_way_out(pool_replicas)}",
     )
+
+
+def _other_way_out(usable: int) -> str:
+    if usable == 0:
+        return "or take brokers out of its spec.drain"
+    return f"or make the Topic with replicationFactor {usable}"
 
 
 def _assignments(observed: ObservedTopic, *, first: int) -> Assignments:

@@ -11,7 +11,21 @@ from tidemark_cli.failures import CommandFailed
 from tidemark_cli.key_placement import murmur2, partition_of_key
 from tidemark_cli.main import main
 
-COMMANDS = ("dev", "apply", "topics", "status", "produce", "consume", "load", "verify", "demo")
+COMMANDS = (
+    "dev",
+    "apply",
+    "topics",
+    "status",
+    "produce",
+    "consume",
+    "load",
+    "verify",
+    "demo",
+    "bench",
+    "move",
+    "drain",
+    "elect",
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

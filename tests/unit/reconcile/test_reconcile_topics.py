@@ -90,7 +90,9 @@ def test_fewer_brokers_than_replication_factor_says_which_number_to_change(
         await world.pass_topic()
         condition = await world.condition()
         assert condition["reason"] == "NotEnoughBrokers"
-        assert "set its spec.replicas to at least 3" in condition["message"]
+        assert condition["message"].endswith(
+            "set its spec.replicas to at least 3, or make the Topic with replicationFactor 2"
+        )
         assert world.controller.calls == []
 
     tell(story)

@@ -1,4 +1,4 @@
-"""Reading one Topic or BrokerPool and changing a part of it, in local mode and on Kubernetes.
+"""Reading Topics and BrokerPools and changing a part of one, in local mode and on Kubernetes.
 
 A change is a JSON merge patch (RFC 7396); whoever has the object checks it by the rules that stand
 for manifests too, and the refusal is told in its words.
@@ -28,6 +28,19 @@ async def read_object(arguments: argparse.Namespace, kind: str, name: str) -> Ma
         return await objects.get(kind, name)
 
 
+async def list_objects(arguments: argparse.Namespace, kind: str) -> list[Manifest]:
+    """Of the namespace, in name order; none where only brokers answer."""
+    target = await find_target(arguments)
+    if target.is_kubernetes:
+        objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
+        async with objects:
+            return await objects.list(PLURALS[kind])
+    if not target.controller_url:
+        return []
+    status, answer = await _exchange(target, "GET", f"/v1/{PLURALS[kind]}")
+    return list(answer["items"]) if status == 200 else []  # only local mode serves objects
+
+
 async def patch_object(
     arguments: argparse.Namespace, kind: str, name: str, patch: dict[str, Any]
 ) -> Manifest:
@@ -54,26 +67,33 @@ def _check_has_objects(target: Target) -> None:
 async def _ask(
     target: Target, method: str, kind: str, name: str, patch: dict[str, Any] | None
 ) -> Manifest:
-    url = f"{target.controller_url}/v1/{PLURALS[kind]}/{name}"
+    status, answer = await _exchange(target, method, f"/v1/{PLURALS[kind]}/{name}", patch)
+    if status != 200:
+        raise CommandFailed(
+            expected=f"{kind} {name} to be there, and the change to be one that it allows",
+            found="; ".join(map(str, answer.get("problems") or [f"HTTP {status} {answer}"])),
+            to_do="correct the command; `tidemark status` shows what there is",
+        )
+    found: Manifest = answer
+    return found
+
+
+async def _exchange(
+    target: Target, method: str, path: str, patch: dict[str, Any] | None = None
+) -> tuple[int, Any]:
+    """The status and the JSON of the answer; {} where it is none."""
     body = None if patch is None else msgspec.json.encode(patch)
     try:
         async with (
             aiohttp.ClientSession(timeout=TIMEOUT, trust_env=False) as session,
-            session.request(method, url, data=body) as response,
+            session.request(method, target.controller_url + path, data=body) as response,
         ):
-            answer = msgspec.json.decode(await response.read())
-            status = response.status
+            if response.content_type != "application/json":
+                return response.status, {}
+            return response.status, msgspec.json.decode(await response.read())
     except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError) as error:
         raise CommandFailed(
             expected=f"the controller at {target.controller_url} to answer",
             found=str(error) or type(error).__name__,
             to_do="check that `tidemark dev` runs",
         ) from error
-    if status != 200:
-        raise CommandFailed(
-            expected=f"{kind} {name} to be there, and the change to be one that it allows",
-            found="; ".join(map(str, answer.get("problems", [answer]))),
-            to_do="correct the command; `tidemark status` shows what there is",
-        )
-    found: Manifest = answer
-    return found
