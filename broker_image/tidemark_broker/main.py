@@ -1,6 +1,7 @@
 """`tidemark-broker`: settings, logging, event loop. Wiring only; see runtime/broker.py."""
 
 import asyncio
+import errno
 import gc
 import json
 import logging
@@ -24,7 +25,9 @@ _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: constant message, fields beside it."""
+    """One object a line: constant message, fields beside it; time and level as the operator's."""
+
+    converter = staticmethod(time.gmtime)
 
     def __init__(self, broker_id: int) -> None:
         super().__init__()
@@ -32,8 +35,8 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}",
-            "level": record.levelname,
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
             "broker_id": self._broker_id,
@@ -111,6 +114,15 @@ async def _run(settings: BrokerSettings) -> int:
     return await Broker(settings, _environment()).run()
 
 
+def _tell_crash(crash: BaseExceptionGroup[BaseException]) -> None:
+    """A port that somebody else has needs no stack trace but its number."""
+    cause, log = crash.exceptions[0], logging.getLogger(__name__)
+    if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
+        log.error("a port is taken", extra={"reason": str(cause)})
+    else:
+        log.error("the broker crashed", exc_info=crash)
+
+
 def main() -> None:
     settings = parse_settings(sys.argv[1:])
     _set_up_logging(settings)
@@ -119,8 +131,8 @@ def main() -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             code = runner.run(_run(settings))
-        except BaseExceptionGroup:
-            logging.getLogger(__name__).exception("the broker crashed")
+        except BaseExceptionGroup as crash:
+            _tell_crash(crash)
             code = EXIT_CRASHED
     logging.shutdown()
     sys.exit(code)

@@ -142,8 +142,8 @@ def _listen(host: str, port: int, backlog: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(backlog)
-    except OSError:
+    except OSError as error:
         listener.close()
-        raise
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
     listener.setblocking(False)
     return listener

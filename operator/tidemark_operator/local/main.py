@@ -157,6 +157,8 @@ class LocalCluster:
                     self._leading.on_key(key)
 
     def _broker_exited(self, pool: PoolSpec, broker_id: BrokerId) -> None:
+        log_path = self.runtime.log_path(pool.pool, broker_id)
+        say(f"broker {broker_id} of {pool.name} ended and is started again; its log: {log_path}")
         self._leading.on_trouble(BrokerTrouble(pool.pool, broker_id, "ProcessEnded"))
 
     def _look_at_pool(self, pool: PoolSpec) -> None:

@@ -193,7 +193,7 @@ class ProcessesRuntime:
                 "broker_id": broker_id,
                 "exit_code": code,
                 "delay_ms": round(delay_s * 1000),
-                "log_file": str(self._log_path(pool.pool, broker_id)),
+                "log_file": str(self.log_path(pool.pool, broker_id)),
             },
         )
         self._on_exit(pool, broker_id)
@@ -224,11 +224,11 @@ class ProcessesRuntime:
     def _directory(self, pool: str, broker_id: BrokerId) -> Path:
         return self._settings.data_dir / "brokers" / pool.replace("/", ".") / str(broker_id)
 
-    def _log_path(self, pool: str, broker_id: BrokerId) -> Path:
+    def log_path(self, pool: str, broker_id: BrokerId) -> Path:
         name = f"{pool.replace('/', '.')}-{broker_id}.log"
         return self._settings.data_dir / "logs" / name
 
     def _log_file(self, pool: str, broker_id: BrokerId) -> IO[bytes]:
-        path = self._log_path(pool, broker_id)
+        path = self.log_path(pool, broker_id)
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), "ab")

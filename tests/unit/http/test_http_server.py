@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import errno
 import json
+import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import pytest
 import uvloop
 from tidemark_broker.http.answers import AsgiApp
 from tidemark_broker.http.limits import ServerLimits
@@ -337,3 +340,14 @@ def test_a_peer_that_is_silent_is_unknown_by_the_deadline() -> None:
             await broker.app._forwarder.close()
 
     run(scenario)
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}") as refused:
+                await serve(fake_broker().app, host="127.0.0.1", port=port, stop=asyncio.Event())
+        assert refused.value.errno == errno.EADDRINUSE
+
+    asyncio.run(scenario())
