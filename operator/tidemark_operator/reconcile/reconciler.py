@@ -333,7 +333,8 @@ class Reconciler:
     def _note_waiting(
         self, key: WorkKey, spec: TopicSpec, view: TopicView | None, plan: TopicPlan
     ) -> None:
-        if plan.is_waiting or view is None:
+        # What Attention says depends on who is active.
+        if plan.is_waiting or view is None or view.notices:
             self._waiting[key] = spec.pool
         else:
             self._waiting.pop(key, None)

@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tidemark_operator.controller.views import Change
+from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.stores.object_store import BROKER_POOL, PARTITION_SLICE, TOPIC
 
-from tests.unit.reconcile.reconcile_world import NAMESPACE, World
+from tests.unit.reconcile.reconcile_world import NAMESPACE, POOL, World
 
 Story = Callable[[World], Coroutine[Any, Any, None]]
 
@@ -298,5 +301,25 @@ def test_a_conditions_time_moves_only_when_its_status_flips(tell: Callable[[Stor
         world.controller.active = {0, 1, 2}
         await world.pass_topic()
         assert (await world.condition())["lastTransitionTime"] == "2026-01-01T00:00:09Z"
+
+    tell(story)
+
+
+def test_what_attention_says_is_looked_at_again_when_brokers_come_and_go(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        await world.ready_topic()
+        broker_came = Change("broker", POOL, "1")
+        world.added.clear()
+        world.reconciler.on_change(broker_came)
+        key = WorkKey("Topic", NAMESPACE, "orders")
+        assert key not in world.added
+        ((topic_id, view),) = world.controller.views.items()
+        world.controller.views[topic_id] = replace(view, notices=("start broker 1",))
+        await world.pass_topic()
+        assert (await world.condition(type_="Attention"))["message"] == "start broker 1"
+        world.reconciler.on_change(broker_came)
+        assert key in world.added
 
     tell(story)
