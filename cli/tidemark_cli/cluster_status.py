@@ -34,6 +34,7 @@ class ClusterStatus:
     brokers: tuple[BrokerRow, ...] = ()
     topics: tuple[TopicView, ...] = ()
     conditions: tuple[OpenCondition, ...] = ()
+    has_controller: bool = True  # False: the asked controller does not lead, and shows nothing
 
     @property
     def broker_urls(self) -> tuple[str, ...]:
@@ -74,6 +75,7 @@ def read_status(body: Any) -> ClusterStatus:
         raise UnreadableAnswer(f"expected a status with 'pools', found {str(body)[:200]}")
     try:
         return ClusterStatus(
+            has_controller=body.get("leads") is not False,
             brokers=tuple(
                 _read_broker(str(pool["pool"]), broker)
                 for pool in pools

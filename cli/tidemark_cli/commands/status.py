@@ -11,7 +11,7 @@ from rich.console import Console
 from tidemark_cli.client import TidemarkClient
 from tidemark_cli.cluster_status import BrokerRow, ClusterStatus
 from tidemark_cli.failures import EXIT_OK, CommandFailed
-from tidemark_cli.kubernetes_objects import PLURALS, KubernetesObjects
+from tidemark_cli.kubernetes_objects import KubernetesObjects
 from tidemark_cli.leader_lookup import NobodyAnswers
 from tidemark_cli.metadata import NO_LEADER, PartitionView, TopicView, UnreadableAnswer
 from tidemark_cli.objects import list_objects
@@ -38,16 +38,21 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
                 to_do="check the name with `tidemark topics`",
             )
         status = ClusterStatus(status.brokers, (topic,))
-    status = replace(status, conditions=await _open_conditions(arguments))
+    status = replace(status, conditions=await _open_conditions(arguments, arguments.topic))
     output.result(status, lambda console: _draw(console, status))
     return EXIT_OK
 
 
-async def _open_conditions(arguments: argparse.Namespace) -> tuple[OpenCondition, ...]:
-    found: list[OpenCondition] = []
-    for kind in PLURALS:
-        found.extend(open_conditions(kind, await list_objects(arguments, kind)))
-    return tuple(found)
+async def _open_conditions(
+    arguments: argparse.Namespace, only_topic: str | None
+) -> tuple[OpenCondition, ...]:
+    topics = [
+        item
+        for item in await list_objects(arguments, "Topic")
+        if only_topic in (None, item["metadata"]["name"], item["spec"].get("topicName"))
+    ]
+    pools = await list_objects(arguments, "BrokerPool")
+    return (*open_conditions("Topic", topics), *open_conditions("BrokerPool", pools))
 
 
 async def cluster_status(arguments: argparse.Namespace) -> ClusterStatus:
@@ -59,6 +64,13 @@ async def cluster_status(arguments: argparse.Namespace) -> ClusterStatus:
             return await objects.cluster_status()
     if target.broker_urls:
         return await _status_of_brokers(target)
+    if not target.status.has_controller:
+        raise CommandFailed(
+            expected="a controller that leads",
+            found=f"{target.controller_url} does not: it holds no Lease yet, or lost it",
+            to_do="try again in a few seconds; else read its log (a full disk? in local mode it is"
+            " logs/operator.log in the data directory)",
+        )
     return target.status
 
 

@@ -6,6 +6,8 @@
 a name answers `{"items": [objects]}`.
 """
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 from aiohttp import web
 
@@ -16,7 +18,9 @@ from tidemark_operator.local.manifests import (
     apply_manifests,
     patch_object,
 )
-from tidemark_operator.stores.object_store import TOPIC, ObjectStore, ResourceKind
+from tidemark_operator.stores.object_store import TOPIC, ObjectStore, ResourceKind, StoreError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 
@@ -60,11 +64,23 @@ def add_local_routes(app: web.Application, store: ObjectStore) -> None:
         except ManifestRefused as refused:
             return _json(422, {"problems": refused.problems})
 
-    app.router.add_get("/v1/{plural:topics|brokerpools}", listing)
-    app.router.add_get("/v1/{plural:topics|brokerpools}/{name}", read)
-    app.router.add_patch("/v1/{plural:topics|brokerpools}/{name}", patch)
-    app.router.add_post("/v1/apply", apply)
-    app.router.add_delete("/v1/topics/{name}", delete_topic)
+    app.router.add_get("/v1/{plural:topics|brokerpools}", _told(listing))
+    app.router.add_get("/v1/{plural:topics|brokerpools}/{name}", _told(read))
+    app.router.add_patch("/v1/{plural:topics|brokerpools}/{name}", _told(patch))
+    app.router.add_post("/v1/apply", _told(apply))
+    app.router.add_delete("/v1/topics/{name}", _told(delete_topic))
+
+
+def _told(handler: Handler) -> Handler:
+    """What the store refuses is an answer in its words: 503."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except StoreError as error:
+            return _json(503, {"problems": [str(error)]})
+
+    return answer
 
 
 def _kind(request: web.Request) -> ResourceKind:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tidemark_cli.cluster_status import BrokerRow, ClusterStatus
+from tidemark_cli.cluster_status import BrokerRow, ClusterStatus, read_status
 from tidemark_cli.commands.move import _original
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.metadata import PartitionView, TopicView
@@ -42,6 +42,11 @@ def test_brokers_that_are_not_in_the_pool_are_refused() -> None:
     for unknown in (2, 3, 7):
         with pytest.raises(CommandFailed, match=f"default: 0, 1; found {unknown}"):
             status.check_brokers("default", [0, unknown])
+
+
+def test_a_controller_that_does_not_lead_says_so() -> None:
+    assert read_status({"leads": True, "pools": []}).has_controller
+    assert not read_status({"leads": False, "pools": []}).has_controller
 
 
 def view(replicas: tuple[int, ...], adding: tuple[int, ...] = ()) -> ClusterStatus:
