@@ -25,10 +25,6 @@ class LeaderEpochs:
     def latest_epoch(self) -> LeaderEpoch:
         return self._epochs[-1] if self._epochs else LeaderEpoch(NO_EPOCH)
 
-    @property
-    def latest_start_offset(self) -> Offset | None:
-        return self._starts[-1] if self._starts else None
-
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
         """True if anything changed. Entries that contradict the new one are dropped first."""
         if epoch < 0 or start_offset < 0:
