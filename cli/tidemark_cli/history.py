@@ -280,7 +280,8 @@ class _PartitionHistory:
             (max(poll.high_watermark, *poll.offsets, 0) for poll in self._polls if poll.is_final),
             default=-1,
         )
-        has_final = any(poll.is_final for poll in self._polls)
+        # What was acknowledged while the last of the final reads was under way, it need not show.
+        final_us = max((poll.invoked_us for poll in self._polls if poll.is_final), default=-1)
         for value, seen in self._values.items():
             offset, writer = seen.sent_to, seen.writer
             if seen.is_read or writer is None or offset is None or not self._is_judged(offset):
@@ -290,9 +291,9 @@ class _PartitionHistory:
             text = f"{value}, acknowledged at offset {offset} to {writer.process}"
             if writer.acks != ACKS_ALL:
                 self._found("lost-unpromised", f"{text} with acks={writer.acks}")
-            elif has_final or offset <= max(bound, final_end):
+            elif offset <= bound or offset < final_end or writer.completed_us < final_us:
                 self._found("lost-write", text)
-            elif not self._suspension.is_deleted:
+            elif not self._suspension.is_deleted and final_us < 0:
                 self._found("unseen", f"{text}, read by nobody")
 
     def _find_rereads(self) -> None:
