@@ -44,6 +44,7 @@ class WatchedWorld:
         self._seen: dict[SimulatedProcess, LiveBroker] = {}
         self._by_loop: dict[SimulatedLoop, LiveBroker] = {}
         self._running: SimulatedLoop | None = None
+        self._lost_below: dict[tuple[TopicId, int, BrokerId], int] = {}
 
     @property
     def now_us(self) -> int:
@@ -66,6 +67,7 @@ class WatchedWorld:
         if store.version == self._version:
             return False
         self._version = store.version
+        self._remember_lost()
         self._slices.clear()
         self._brokers.clear()
         kinds = (PARTITION_SLICE.kind, BROKER.kind)
@@ -123,19 +125,27 @@ class WatchedWorld:
         ]
 
     def is_lost(self, topic_id: TopicId, partition: int, member: Member) -> bool:
-        """A controller was told so, by a registration or a heartbeat (S9)."""
-        replica = (topic_id, partition)
+        """A controller was told so, by a registration or a heartbeat (S9), at any time: its notes
+        go with it, and with the broker's next registration."""
+        self._remember_lost()
+        return member.broker_epoch < self._lost_below.get(
+            (topic_id, partition, member.broker_id), -1
+        )
+
+    def _remember_lost(self) -> None:
         for slot in self.world.controllers:
             if slot.service is None:
                 continue
             for pool in slot.service._pools.values():
-                notes = pool.decisions.state.notes.get(member.broker_id)
-                if notes is None:
-                    continue
-                is_lost = replica in notes.lost_replicas and member.broker_epoch < notes.lost_below
-                if is_lost or replica in notes.failed_replicas:
-                    return True
-        return False
+                state = pool.decisions.state
+                for broker_id, notes in state.notes.items():
+                    record = state.brokers.get(broker_id)
+                    failed_below = 0 if record is None else record.broker_epoch + 1
+                    lost = [(replica, notes.lost_below) for replica in notes.lost_replicas]
+                    lost += [(replica, failed_below) for replica in notes.failed_replicas]
+                    for replica, below in lost:
+                        key = (*replica, broker_id)
+                        self._lost_below[key] = max(below, self._lost_below.get(key, -1))
 
     # ---- brokers
 
