@@ -200,7 +200,10 @@ class Invariants:
             committed = self._committed_of(key)
             leader = self._world.live_broker(event.state.leader)
             replica = None if leader is None else leader.partitions.hosted(*key)
-            committed.suspend(0 if replica is None else replica.log.log_end_offset)
+            if leader is None or replica is None:
+                committed.suspend(0)
+            else:
+                committed.suspend(self._audit_of(leader.broker, replica).parting_offset())
             self._awaited_grants[key, event.state.leader_epoch] = None
 
     # ---- brokers

@@ -84,6 +84,16 @@ class ReplicaAudit:
         self._take_committed()
         return True
 
+    def parting_offset(self) -> int:
+        """Where this log parts from what was committed. Whoever is elected without proof may hold
+        other records below its own end: those of a cut that a lost kernel took back."""
+        self.look()
+        for batch in self._batches:
+            known = self.committed.batch_at(batch.header.base_offset)
+            if known is not None and known != batch.data:
+                return batch.header.base_offset
+        return self._end_offset if self._batches else self.replica.log.log_end_offset
+
     def look_at_everything(self) -> None:
         """The whole log from its files, compared anew."""
         self._forget_copy()

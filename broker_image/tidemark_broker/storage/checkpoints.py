@@ -144,6 +144,8 @@ def _decode(data: bytes, field_count: int) -> list[list[str]]:
     lines = _text(data).splitlines()
     if not lines:
         return []
+    if not data.endswith(b"\n"):  # torn: the last number may have lost digits
+        raise MalformedFile(f"expected a line end after the last entry, found {data[-32:]!r}")
     if lines[0] != "0":
         raise MalformedFile(f"expected version 0, found {lines[0]!r}")
     if len(lines) < 2 or _natural(lines[1]) != len(lines) - 2:

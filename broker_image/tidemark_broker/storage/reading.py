@@ -96,7 +96,13 @@ def servable_bytes(
             header = read_header(data, end)
             _check_place(header, position + end, expected, epochs)
             next_end = end + header.size_bytes
-            if header.last_offset >= end_offset or next_end > len(data):
+            if next_end > len(data):
+                break
+            if header.last_offset >= end_offset:
+                if end == 0:
+                    # Nothing to serve, or a count that a flipped bit made too large: without an
+                    # error a follower would ask for it again and again, at once.
+                    check_crc(header, view[:next_end], position)
                 break
             check_crc(header, view[end:next_end], position + end)
         except CorruptBatch:

@@ -2,6 +2,7 @@
 
 import pytest
 from tidemark_broker.storage import checkpoints
+from tidemark_protocol.ids import LeaderEpoch, Offset
 
 from tests.unit.storage.small_logs import TOPIC_ID
 
@@ -30,6 +31,7 @@ def test_an_empty_file_has_no_entries():
         b"\x00" * 40,
         b"\xff\xfe",
         b"0\n1\norders 0 " + b"9" * 30,
+        b"0\n1\norders 0 14",
     ],
 )
 def test_a_file_that_is_not_whole_is_not_used(data):
@@ -67,3 +69,11 @@ def test_properties_skip_comments_and_refuse_other_lines():
     assert checkpoints.decode_properties(data) == {"version": "1", "node.id": "3"}
     with pytest.raises(checkpoints.MalformedFile, match="name=value"):
         checkpoints.decode_properties(b"nonsense\n")
+
+
+def test_a_torn_epoch_file_is_never_taken_for_a_whole_one():
+    """Cut after any byte: `2 142` must not become epoch 2 from offset 1."""
+    whole = checkpoints.encode_epochs(((LeaderEpoch(0), Offset(0)), (LeaderEpoch(2), Offset(142))))
+    for size_bytes in range(1, len(whole)):
+        with pytest.raises(checkpoints.MalformedFile):
+            checkpoints.decode_epochs(whole[:size_bytes])
