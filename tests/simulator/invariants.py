@@ -41,7 +41,7 @@ class Invariants:
         self._controller_epochs: dict[int, int] = {}
         self._broker_epochs: dict[int, int] = {}
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
-        self._judge = SliceJudge(world.is_lost)
+        self._judge = SliceJudge(world.is_lost, world.was_lost)
         self._slices: dict[str, PartitionSlice] = {}
         self._states: dict[TopicPartition, PartitionState] = {}
         self._names: dict[TopicPartition, str] = {}

@@ -42,10 +42,15 @@ class DroppedEntry:
 
 class SliceJudge:
     """`is_lost(topic id, partition, broker)`: the controller was told that the broker's replica is
-    gone or failed (S9); only it knows, nothing durable says so."""
+    gone or failed (S9); only it knows, nothing durable says so. `was_lost`: at any time so far."""
 
-    def __init__(self, is_lost: Callable[[TopicId, int, Member], bool]) -> None:
+    def __init__(
+        self,
+        is_lost: Callable[[TopicId, int, Member], bool],
+        was_lost: Callable[[TopicId, int, Member], bool],
+    ) -> None:
         self._is_lost = is_lost
+        self._was_lost = was_lost
         self.dropped: list[DroppedEntry] = []
 
     def on_slice(
@@ -88,7 +93,7 @@ class SliceJudge:
             record = brokers.get(entry.member.broker_id)
             if record is None or entry.member.broker_epoch < record.clean_since:
                 continue
-            if self._is_lost(entry.topic_id, entry.partition, entry.member):
+            if self._was_lost(entry.topic_id, entry.partition, entry.member):
                 continue  # known to the controller only once that registration was done
             raise Violation("I13", f"{entry.text}; its broker is {record}")
 
@@ -183,7 +188,7 @@ class SliceJudge:
         if not eligible <= may_be.keys():
             raise Violation("I13", f"{where}: eligible leaders out of nowhere")
         for broker_id in sorted(may_be.keys() - eligible):
-            if not self._is_lost(value.topic.topic_id, new.partition, may_be[broker_id]):
+            if not self._was_lost(value.topic.topic_id, new.partition, may_be[broker_id]):
                 text = f"{where}: {may_be[broker_id]} is no longer eligible"
                 self.dropped.append(
                     DroppedEntry(value.topic.topic_id, new.partition, may_be[broker_id], text)

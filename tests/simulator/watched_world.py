@@ -3,6 +3,7 @@
 The one place that knows how `World` is built; invariants and promises ask here.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.storage.segment import Segment
 from tidemark_operator.controller.broker_record import BrokerRecord
+from tidemark_operator.controller.pool_state import PoolState
 from tidemark_operator.controller.slices import PartitionSlice, read_broker, read_slice
 from tidemark_operator.controller.tombstones import is_tombstone, read_tombstone
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
@@ -45,6 +47,7 @@ class WatchedWorld:
         self._by_loop: dict[SimulatedLoop, LiveBroker] = {}
         self._running: SimulatedLoop | None = None
         self._lost_below: dict[tuple[TopicId, int, BrokerId], int] = {}
+        self._failed_below: dict[tuple[TopicId, int, BrokerId], int] = {}
 
     @property
     def now_us(self) -> int:
@@ -125,27 +128,41 @@ class WatchedWorld:
         ]
 
     def is_lost(self, topic_id: TopicId, partition: int, member: Member) -> bool:
-        """A controller was told so, by a registration or a heartbeat (S9), at any time: its notes
-        go with it, and with the broker's next registration."""
+        """A controller was told so: by a registration (S9), which is for ever, or by the last
+        heartbeat."""
         self._remember_lost()
-        return member.broker_epoch < self._lost_below.get(
-            (topic_id, partition, member.broker_id), -1
+        replica = (topic_id, partition)
+        if member.broker_epoch < self._lost_below.get((*replica, member.broker_id), -1):
+            return True
+        return any(
+            replica in state.notes[member.broker_id].failed_replicas
+            for state in self._pool_states()
+            if member.broker_id in state.notes
         )
 
-    def _remember_lost(self) -> None:
+    def was_lost(self, topic_id: TopicId, partition: int, member: Member) -> bool:
+        """At any time: what a heartbeat reported may have been mended since."""
+        self._remember_lost()
+        key = (topic_id, partition, member.broker_id)
+        below = max(self._lost_below.get(key, -1), self._failed_below.get(key, -1))
+        return member.broker_epoch < below
+
+    def _pool_states(self) -> Iterator[PoolState]:
         for slot in self.world.controllers:
-            if slot.service is None:
-                continue
-            for pool in slot.service._pools.values():
-                state = pool.decisions.state
-                for broker_id, notes in state.notes.items():
-                    record = state.brokers.get(broker_id)
-                    failed_below = 0 if record is None else record.broker_epoch + 1
-                    lost = [(replica, notes.lost_below) for replica in notes.lost_replicas]
-                    lost += [(replica, failed_below) for replica in notes.failed_replicas]
-                    for replica, below in lost:
-                        key = (*replica, broker_id)
-                        self._lost_below[key] = max(below, self._lost_below.get(key, -1))
+            if slot.service is not None:
+                for pool in slot.service._pools.values():
+                    yield pool.decisions.state
+
+    def _remember_lost(self) -> None:
+        """A controller's notes go with it, and with the broker's next registration."""
+        for state in self._pool_states():
+            for broker_id, notes in state.notes.items():
+                record = state.brokers.get(broker_id)
+                failed_below = 0 if record is None else record.broker_epoch + 1
+                for replica in notes.lost_replicas:
+                    _raise(self._lost_below, (*replica, broker_id), notes.lost_below)
+                for replica in notes.failed_replicas:
+                    _raise(self._failed_below, (*replica, broker_id), failed_below)
 
     # ---- brokers
 
@@ -203,3 +220,11 @@ class WatchedWorld:
         data = segment.file._node.data  # type: ignore[attr-defined]
         assert isinstance(data, bytearray)
         return data
+
+
+def _raise(
+    epochs: dict[tuple[TopicId, int, BrokerId], int],
+    key: tuple[TopicId, int, BrokerId],
+    epoch: int,
+) -> None:
+    epochs[key] = max(epoch, epochs.get(key, -1))
