@@ -12,6 +12,7 @@ import logging
 import signal
 from collections.abc import Coroutine, Mapping
 from typing import Any
+from uuid import UUID
 
 from tidemark_protocol.controller_messages import Endpoints, RegisterRequest
 from tidemark_protocol.ids import NO_EPOCH, Offset
@@ -26,6 +27,8 @@ from tidemark_broker.runtime.controller_session import (
 from tidemark_broker.runtime.disk_probe import DiskProbe
 from tidemark_broker.runtime.environment import BrokerEnvironment
 from tidemark_broker.runtime.flusher import GroupFlusher
+from tidemark_broker.runtime.kafka.fetch_sessions import MAX_SESSION_ID
+from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.kafka_listener import KafkaListener
 from tidemark_broker.runtime.log_cleaner import LogCleaner
 from tidemark_broker.runtime.partitions import Partitions
@@ -138,7 +141,7 @@ class Broker:
                 _log.error("registration refused", extra={"reason": str(error)})
                 self.exit_code = EXIT_REFUSED
                 return
-            listener.cluster_id = directory.cluster_id
+            listener.services.cluster_id = directory.cluster_id
             assert self._tasks is not None
             polling = self._tasks.create_task(self.session.run(), name="controller-session")
             self._not_ready = ""
@@ -215,7 +218,14 @@ class Broker:
         self._background.append(self._tasks.create_task(work, name=name))
 
     async def _start_listener(self, directory: LogDirectory) -> KafkaListener:
-        listener = KafkaListener(self._fetches, cluster_id=directory.cluster_id)
+        services = KafkaServices(
+            self.partitions,
+            self._fetches,
+            self._loop,
+            cluster_id=directory.cluster_id,
+            first_session_id=UUID(self.incarnation).int % MAX_SESSION_ID + 1,
+        )
+        listener = KafkaListener(services)
         self.kafka_port = await listener.start(self.settings.listen_host, self.settings.kafka_port)
         return listener
 

@@ -41,6 +41,7 @@ class MetadataCache:
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.brokers: Mapping[BrokerId, BrokerState] = {}
         self.move_bytes_per_second = 0
+        self.retained: dict[TopicId, None] = {}  # kept without a Topic: clients do not see them
         self._held: dict[TopicPartition, HeldEpoch] = {}
 
     def partition(self, topic: str, partition: int) -> PartitionState | None:
@@ -80,6 +81,7 @@ class MetadataCache:
                 self._delete(entry)
                 deleted.append(entry.topic.topic_id)
                 continue
+            self._note_retained(entry)
             if self._apply_topic(entry.topic):
                 topics.append(entry.topic)
             topic_id = entry.topic.topic_id
@@ -121,6 +123,12 @@ class MetadataCache:
         self.partitions[key] = state
         return True
 
+    def _note_retained(self, entry: TopicPush) -> None:
+        if entry.is_retained:
+            self.retained[entry.topic.topic_id] = None
+        else:
+            self.retained.pop(entry.topic.topic_id, None)
+
     def _apply_topic(self, topic: TopicState) -> bool:
         # A topic recreated under its name: the name means the newer id from here on.
         is_new = self.topics_by_id.get(topic.topic_id) != topic
@@ -131,6 +139,7 @@ class MetadataCache:
     def _delete(self, entry: TopicPush) -> None:
         topic_id = entry.topic.topic_id
         self.topics_by_id.pop(topic_id, None)
+        self.retained.pop(topic_id, None)
         named = self.topics.get(entry.topic.topic)
         if named is not None and named.topic_id == topic_id:
             del self.topics[entry.topic.topic]

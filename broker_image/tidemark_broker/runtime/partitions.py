@@ -120,7 +120,7 @@ class Partitions:
         self._directory: LogDirectory | None = None
         self._hosted = _Hosted()
         self._produces = ProducePath(
-            find_leading=self._find_leading,
+            find_leading=self.find_leading,
             replicas=lambda: self.replicas,
             fail_storage=self.fail_storage,
             scheduler=scheduler,
@@ -153,7 +153,8 @@ class Partitions:
         """For a client that wants its retries recognised (Kafka's InitProducerId)."""
         return await self.producer_ids.init(producer_id, producer_epoch)
 
-    def _find_leading(self, topic: str, partition: int) -> HostedReplica | ErrorCode:
+    def find_leading(self, topic: str, partition: int) -> HostedReplica | ErrorCode:
+        """The replica that this broker leads, or why there is none."""
         replica = self._hosted.by_name.get((topic, partition))
         if replica is None or replica.leader is None or self.is_stopped:
             return self._absence(topic, partition)
@@ -213,7 +214,7 @@ class Partitions:
         self, topic: str, partition: int, before_offset: Offset
     ) -> DeleteRecordsResult:
         """`UP_TO_HIGH_WATERMARK` (-1) deletes all that is committed."""
-        replica = self._find_leading(topic, partition)
+        replica = self.find_leading(topic, partition)
         if isinstance(replica, ErrorCode):
             return DeleteRecordsResult(replica)
         return delete_records(replica, before_offset)

@@ -1,10 +1,10 @@
-"""Fetch v15 to v17, both directions: our replication link and, later, clients.
+"""Fetch v15 to v17, both directions: our replication link and clients.
 
 Versions 15, 16 and 17 differ only in tagged fields (16: node endpoints in the answer, 17: the
 replica's directory id in the request); neither is sent, both are skipped. Replicas name
 themselves with their broker epoch in the tagged ReplicaState (KIP-903), topics by id only
-(KIP-516). Gaps: no incremental fetch sessions (session id 0 is answered: always full), no
-aborted transactions, no snapshot id.
+(KIP-516). Gaps: no incremental fetch sessions for replicas, no aborted transactions, no snapshot
+id.
 
 Own rule between our brokers: with OFFSET_OUT_OF_RANGE a replica is told the true log start.
 """
@@ -38,7 +38,7 @@ _ANSWER_HEAD = struct.Struct(">ihi")  # throttle time, error, session id
 # partition, error, high watermark, last stable offset, log start
 _PARTITION_ANSWER = struct.Struct(">ihqqq")
 _EPOCH_END = struct.Struct(">iq")
-_NO_ABORTED_NO_PREFERRED = b"\x00" + INT32.pack(-1)
+_NO_ABORTED = b"\x00"
 _FULL_FETCH_EPOCH = -1  # session epoch of a full fetch that wants no session
 
 
@@ -54,13 +54,17 @@ class FetchPartition:
 
 @dataclass(frozen=True, slots=True)
 class FetchTopic:
+    """`topic`: its name, where a consumer of v12 or older asks; the id is empty then."""
+
     topic_id: TopicId
     partitions: tuple[FetchPartition, ...]
+    topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """`replica_id` -1: a consumer."""
+    """`replica_id` -1: a consumer. `forgotten`: (topic, topic id, partitions) that its session is
+    to ask for no more."""
 
     max_wait_ms: int
     min_bytes: int
@@ -73,6 +77,7 @@ class FetchRequest:
     session_id: int = 0
     session_epoch: int = _FULL_FETCH_EPOCH
     rack: str = ""
+    forgotten: tuple[tuple[str, TopicId, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +89,14 @@ class PartitionAnswer:
     records: bytes | memoryview = b""
     diverging_epoch: tuple[int, int] | None = None  # (epoch, end offset)
     current_leader: tuple[int, int] | None = None  # (broker id, leader epoch), KIP-951
+    preferred_replica: int = -1  # of a consumer, KIP-392
 
 
 @dataclass(frozen=True, slots=True)
 class TopicAnswer:
     topic_id: TopicId
     partitions: tuple[PartitionAnswer, ...]
+    topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +159,7 @@ def decode_fetch_request(reader: Reader, version: int) -> FetchRequest:
         FetchTopic(reader.topic_id(), _read_partitions(reader))
         for _ in range(reader.count(smallest_bytes=18))
     )
-    for _ in range(reader.count(smallest_bytes=18)):  # forgotten topics: we keep no session
-        reader.topic_id()
-        reader.take(4 * reader.count(smallest_bytes=4))
-        reader.tagged_fields()
+    forgotten = tuple(_read_forgotten(reader) for _ in range(reader.count(smallest_bytes=18)))
     rack = reader.compact_string()
     cluster_id: str | None = None
     replica_id, replica_epoch = _CONSUMER, -1
@@ -178,7 +182,15 @@ def decode_fetch_request(reader: Reader, version: int) -> FetchRequest:
         session_id=session_id,
         session_epoch=session_epoch,
         rack=rack or "",
+        forgotten=forgotten,
     )
+
+
+def _read_forgotten(reader: Reader) -> tuple[str, TopicId, tuple[int, ...]]:
+    topic_id = reader.topic_id()
+    partitions = tuple(reader.int32() for _ in range(reader.count(smallest_bytes=4)))
+    reader.tagged_fields()
+    return "", topic_id, partitions
 
 
 def _read_partitions(reader: Reader) -> tuple[FetchPartition, ...]:
@@ -207,7 +219,7 @@ def encode_fetch_response(response: FetchResponse) -> Buffers:
                 answer.high_watermark,  # no transactions: the last stable offset is the same
                 answer.log_start_offset,
             )
-            head += _NO_ABORTED_NO_PREFERRED
+            head += _NO_ABORTED + INT32.pack(answer.preferred_replica)
             head += unsigned_varint(len(answer.records) + 1)
             if answer.records:
                 parts += (head, answer.records)
@@ -255,7 +267,7 @@ def _read_answer(reader: Reader) -> PartitionAnswer:
     for _ in range(reader.count(smallest_bytes=17)):  # aborted transactions: we send none
         reader.take(16)
         reader.tagged_fields()
-    reader.int32()  # preferred read replica
+    preferred_replica = reader.int32()
     records = reader.compact_bytes()
     diverging: tuple[int, int] | None = None
     current_leader: tuple[int, int] | None = None
@@ -273,6 +285,7 @@ def _read_answer(reader: Reader) -> PartitionAnswer:
         records=b"" if records is None else records,
         diverging_epoch=diverging,
         current_leader=current_leader,
+        preferred_replica=preferred_replica,
     )
 
 

@@ -15,8 +15,15 @@ from tidemark_broker.wire.primitives import (
     nullable_string,
 )
 
+PRODUCE = 0
 FETCH = 1
+LIST_OFFSETS = 2
+METADATA = 3
 API_VERSIONS = 18
+INIT_PRODUCER_ID = 22
+OFFSET_FOR_LEADER_EPOCH = 23
+DESCRIBE_CLUSTER = 60
+DESCRIBE_TOPIC_PARTITIONS = 75
 
 _SMALLEST_REQUEST_BYTES = 8  # api key, version, correlation id
 

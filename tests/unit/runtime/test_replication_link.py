@@ -1,6 +1,7 @@
 """The Kafka listener and a follower's connection over real loopback sockets."""
 
 import asyncio
+import struct
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tidemark_broker.replication.join_throttle import JoinThrottle
+from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.kafka_listener import KafkaListener
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.replica_fetcher import LeaderFetcher, ReplicaFetchers
@@ -60,7 +62,9 @@ class Link:
         listeners = self.partitions[1].listeners
         listeners.appended = listeners.role_changed = fetches.on_appended
         listeners.watermark_moved = fetches.on_watermark
-        self.listener = KafkaListener(fetches, cluster_id="mine")
+        self.listener = KafkaListener(
+            KafkaServices(self.partitions[1], fetches, loop, cluster_id="mine")
+        )
         self.fetchers = ReplicaFetchers(
             self.partitions[2], suspect=self.suspects.append, tasks=tasks
         )
@@ -264,15 +268,20 @@ def framed(body: bytes) -> bytes:
     [
         framed(b"\x00\x00\x00\x09\x00\x00\x00\x01\xff\xff\x00"),  # Produce
         framed(b"\x00\x03\x00\x0c\x00\x00\x00\x01\xff\xff\x00"),  # Metadata
-        framed(b"\x00\x01\x00\x0b\x00\x00\x00\x01\xff\xff"),  # Fetch v11
+        framed(b"\x00\x01\x00\x03\x00\x00\x00\x01\xff\xff"),  # Fetch v3
+        framed(b"\x00\x01\x00\x0b\x00\x00\x00\x01\xff\xff"),  # Fetch v11, cut
+        framed(b"\x00\x18\x00\x00\x00\x00\x00\x01\xff\xff"),  # AddPartitionsToTxn
         framed(b""),
         framed(b"\x00"),
         INT32.pack(-1),
         INT32.pack(2**31 - 1),
         b"GET / HTTP/1.1\r\n\r\n",
-        encode_fetch_request(FetchRequest(500, 1, 1, ()), correlation_id=1, client_id="c"),
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
-    ids=["produce", "metadata", "old", "empty", "cut", "negative", "huge", "http", "consumer"],
+    ids=[
+        *("produce", "metadata", "old", "cut-fetch", "transactions", "empty", "cut", "negative"),
+        *("huge", "http", "tls"),
+    ],
 )
 def test_what_is_not_served_here_closes_the_connection(tmp_path: Path, data: bytes) -> None:
     async def scenario(link: Link) -> None:
@@ -285,7 +294,9 @@ def test_api_versions_names_what_is_served(tmp_path: Path) -> None:
     async def scenario(link: Link) -> None:
         request = framed(b"\x00\x12\x00\x00\x00\x00\x00\x07\xff\xff")
         answer = await exchange(link.port, request)
-        assert answer.hex() == "00000016000000070000000000020001000f0011001200000004"
+        assert answer[:14].hex() == "000000400000000700000000" + "0009"
+        served = [tuple(api) for api in struct.iter_unpack(">hhh", answer[14:])]
+        assert served[:2] == [(0, 3, 12), (1, 4, 17)] and (18, 0, 4) in served
 
     run(tmp_path, scenario)
 

@@ -1,0 +1,1 @@
+"""The Kafka protocol's requests, one handler module per API, over `Partitions`."""

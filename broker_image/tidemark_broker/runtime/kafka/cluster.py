@@ -1,0 +1,171 @@
+"""Metadata, DescribeCluster and DescribeTopicPartitions: the pool as clients see it.
+
+Brokers are told with the address and port of their registration, so clients must be where brokers
+are; addresses for clients outside come with listeners (issue 6, C5). No controller is named for
+requests: any broker takes them; the lowest live one is told where Kafka names one.
+"""
+
+from collections.abc import Iterable
+
+from tidemark_protocol.controller_messages import BrokerState
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_BROKER, BrokerId
+from tidemark_protocol.partition_state import PartitionState, TopicState
+
+from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest, table_handler
+from tidemark_broker.runtime.kafka.services import KafkaServices
+from tidemark_broker.wire.describe_cluster import DESCRIBE_CLUSTER_API, ENDPOINTS_OF_BROKERS
+from tidemark_broker.wire.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS_API
+from tidemark_broker.wire.metadata import METADATA_API
+from tidemark_broker.wire.tables import ZERO_TOPIC_ID, Values
+
+MAX_PARTITIONS_OF_A_PAGE = 2000  # as Kafka's max.request.partition.size.limit
+
+
+def cluster_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
+    view = ClusterView(services)
+    return (
+        table_handler(METADATA_API, view.metadata),
+        table_handler(DESCRIBE_CLUSTER_API, view.describe_cluster),
+        table_handler(DESCRIBE_TOPIC_PARTITIONS_API, view.describe_topic_partitions),
+    )
+
+
+class ClusterView:
+    def __init__(self, services: KafkaServices) -> None:
+        self._services = services
+        self._metadata = services.partitions.metadata
+
+    def metadata(self, request: KafkaRequest, asked: Values) -> Values:
+        wants_all = asked["topics"] is None or (request.version == 0 and not asked["topics"])
+        if wants_all:
+            topics = [self._topic(topic) for topic in self._visible_topics()]
+        else:
+            topics = [self._asked_topic(entry) for entry in asked["topics"]]
+        return {
+            "brokers": tuple(_broker(broker) for broker in self._live_brokers()),
+            "cluster_id": self._services.cluster_id,
+            "controller_id": self._controller_id(),
+            "topics": topics,
+        }
+
+    def describe_cluster(self, request: KafkaRequest, asked: Values) -> Values:
+        if asked["endpoint_type"] != ENDPOINTS_OF_BROKERS:
+            return {
+                "error": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                "error_message": "the controller has no Kafka endpoint: ask for brokers (1)",
+                "cluster_id": self._services.cluster_id,
+                "controller_id": NO_BROKER,
+                "brokers": (),
+            }
+        brokers = self._live_brokers()
+        if asked["include_fenced_brokers"]:
+            brokers = sorted(self._metadata.brokers.values(), key=lambda known: known.broker_id)
+        return {
+            "error": ErrorCode.NONE,
+            "cluster_id": self._services.cluster_id,
+            "controller_id": self._controller_id(),
+            "brokers": tuple(_broker(broker) for broker in brokers),
+        }
+
+    def describe_topic_partitions(self, request: KafkaRequest, asked: Values) -> Values:
+        names = sorted({entry["topic"] for entry in asked["topics"]})
+        if not names:
+            names = [topic.topic for topic in self._visible_topics()]
+        first = 0
+        if (cursor := asked["cursor"]) is not None:
+            names = [name for name in names if name >= cursor["topic"]]
+            first = max(0, cursor["partition"]) if names[:1] == [cursor["topic"]] else 0
+        room = max(1, min(asked["partition_limit"], MAX_PARTITIONS_OF_A_PAGE))
+        topics: list[Values] = []
+        next_cursor: Values | None = None
+        for name in names:
+            if room == 0:
+                next_cursor = {"topic": name, "partition": 0}
+                break
+            found = self._asked_topic({"topic": name, "topic_id": ZERO_TOPIC_ID})
+            rest = found["partitions"][first:]
+            found["partitions"] = rest[:room]
+            found["is_internal"] = found.get("is_internal", False)
+            topics.append(found)
+            if len(rest) > room:
+                next_cursor = {"topic": name, "partition": rest[room]["partition"]}
+                break
+            room -= len(rest)
+            first = 0
+        return {"topics": topics, "next_cursor": next_cursor}
+
+    # ---- inside
+
+    def _visible_topics(self) -> list[TopicState]:
+        known, retained = self._metadata.topics, self._metadata.retained
+        return [known[name] for name in sorted(known) if known[name].topic_id not in retained]
+
+    def _asked_topic(self, asked: Values) -> Values:
+        name, topic_id = asked["topic"], asked["topic_id"]
+        by_id = name is None
+        topic = (
+            self._metadata.topics_by_id.get(topic_id) if by_id else self._metadata.topics.get(name)
+        )
+        if topic is not None and topic.topic_id not in self._metadata.retained:
+            return self._topic(topic)
+        return {
+            "error": ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "topic": name,
+            "topic_id": topic_id,
+            "partitions": (),
+        }
+
+    def _topic(self, topic: TopicState) -> Values:
+        states = (
+            self._metadata.partitions.get((topic.topic_id, number))
+            for number in range(topic.partition_count)
+        )
+        return {
+            "error": ErrorCode.NONE,
+            "topic": topic.topic,
+            "topic_id": topic.topic_id,
+            "partitions": tuple(self._partition(state) for state in states if state is not None),
+        }
+
+    def _partition(self, state: PartitionState) -> Values:
+        leader = state.leader if self._is_live(state.leader) else NO_BROKER
+        eligible = tuple(member.broker_id for member in state.eligible_leaders)
+        return {
+            "error": ErrorCode.NONE if leader != NO_BROKER else ErrorCode.LEADER_NOT_AVAILABLE,
+            "partition": state.partition,
+            "leader": leader,
+            "leader_epoch": state.leader_epoch,
+            "replicas": state.replicas,
+            "in_sync_replicas": tuple(member.broker_id for member in state.in_sync_replicas),
+            "eligible_leaders": eligible,
+            "last_known_leaders": (),
+            "offline_replicas": tuple(
+                broker_id for broker_id in state.replicas if not self._is_live(broker_id)
+            ),
+        }
+
+    def _is_live(self, broker_id: int) -> bool:
+        broker = self._metadata.brokers.get(BrokerId(broker_id))
+        return broker is not None and not broker.is_fenced
+
+    def _live_brokers(self) -> list[BrokerState]:
+        brokers: Iterable[BrokerState] = self._metadata.brokers.values()
+        return sorted(
+            (broker for broker in brokers if not broker.is_fenced),
+            key=lambda broker: broker.broker_id,
+        )
+
+    def _controller_id(self) -> int:
+        live = self._live_brokers()
+        return live[0].broker_id if live else NO_BROKER
+
+
+def _broker(broker: BrokerState) -> Values:
+    return {
+        "broker_id": broker.broker_id,
+        "host": broker.endpoints.host,
+        "port": broker.endpoints.kafka_port,
+        "rack": broker.rack or None,
+        "is_fenced": broker.is_fenced,
+    }

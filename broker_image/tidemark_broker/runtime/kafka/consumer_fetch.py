@@ -1,0 +1,175 @@
+"""A consumer's fetch of many partitions: one answer when there is enough, or its wait is over.
+
+Each pass reads what is there. Too little: it parks a read of one byte more at every partition, and
+whichever gets news first starts the next pass, at most one a loop tick.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import LeaderEpoch
+
+from tidemark_broker.runtime.kafka.fetch_sessions import Key
+from tidemark_broker.runtime.partitions import FetchResult, Partitions
+from tidemark_broker.runtime.results import Consumer
+from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
+from tidemark_broker.wire.fetch import FetchPartition, PartitionAnswer
+
+MAX_RESPONSE_BYTES = 55 * 1024 * 1024  # Kafka's fetch.max.bytes of a broker
+MAX_WAIT_MS = 5 * 60 * 1000
+
+Found = dict[Key, PartitionAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """`rack` None: the client is too old to be sent elsewhere."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    rack: str | None
+
+
+class ConsumerFetch:
+    def __init__(
+        self,
+        partitions: Partitions,
+        asked: dict[Key, FetchPartition],
+        limits: FetchLimits,
+        *,
+        scheduler: Scheduler,
+        clock: Clock,
+        respond: Callable[[Found], None],
+    ) -> None:
+        """`respond` is called once, maybe before `start` returns; not after `cancel`."""
+        self._partitions = partitions
+        self._asked = asked
+        self._max_bytes = max(1, min(limits.max_bytes, MAX_RESPONSE_BYTES))
+        self._min_bytes = min(limits.min_bytes, self._max_bytes)
+        self._rack = limits.rack
+        self._scheduler = scheduler
+        self._clock = clock
+        self._deadline_ms = clock() + max(0, min(limits.max_wait_ms, MAX_WAIT_MS))
+        self._respond = respond
+        self._cancels: list[Callable[[], None]] = []
+        self._timer: Timer | None = None
+        self._has_news = False
+        self._is_over = False
+
+    def start(self) -> None:
+        """One pass; then an answer or a wait."""
+        found: Found = {}
+        read_bytes: dict[Key, int] = {}
+        total = 0
+        is_final = self._clock() >= self._deadline_ms
+        for key, asked in self._asked.items():
+            read_bytes[key] = min(asked.max_bytes, self._max_bytes - total)
+            answer = self._read(key, asked, read_bytes[key])
+            found[key] = answer
+            total += len(answer.records)
+            is_final = is_final or _ends_the_wait(answer)
+        if is_final or total >= self._min_bytes:
+            self._is_over = True
+            self._respond(found)
+            return
+        self._park(found, read_bytes)
+
+    def cancel(self) -> None:
+        self._is_over = True
+        self._leave()
+
+    # ---- inside
+
+    def _read(self, key: Key, asked: FetchPartition, max_bytes: int) -> PartitionAnswer:
+        topic = self._topic(key)
+        if isinstance(topic, ErrorCode):
+            return PartitionAnswer(asked.partition, topic)
+        if max_bytes <= 0:  # others have filled the answer; every read gives at least one batch
+            view = self._partitions.replica(topic, asked.partition)
+            if view is not None:
+                return PartitionAnswer(
+                    asked.partition, ErrorCode.NONE, view.high_watermark, view.log_start_offset
+                )
+        results: list[FetchResult] = []
+        self._partitions.fetch(
+            topic,
+            asked.partition,
+            asked.fetch_offset,
+            max_bytes=max_bytes,
+            min_bytes=0,
+            max_wait_ms=0,
+            done=results.append,
+            consumer=self._consumer(asked),
+        )
+        return _answer(asked.partition, results[0])
+
+    def _park(self, found: Found, read_bytes: dict[Key, int]) -> None:
+        wait_ms = max(1, self._deadline_ms - self._clock())
+        self._timer = self._scheduler.call_later(wait_ms / 1000, self._pass_again)
+        for key, asked in self._asked.items():
+            topic = self._topic(key)
+            if isinstance(topic, ErrorCode):
+                continue
+            cancel = self._partitions.fetch(
+                topic,
+                asked.partition,
+                asked.fetch_offset,
+                max_bytes=read_bytes[key],
+                min_bytes=len(found[key].records) + 1,
+                max_wait_ms=wait_ms,
+                done=self._on_news,
+                consumer=self._consumer(asked),
+            )
+            self._cancels.append(cancel)
+
+    def _on_news(self, result: FetchResult) -> None:
+        """Not from here: this may be the middle of an append."""
+        if not self._has_news:
+            self._has_news = True
+            self._scheduler.call_soon(self._pass_again)
+
+    def _pass_again(self) -> None:
+        if self._is_over:
+            return
+        self._has_news = False
+        self._leave()
+        self.start()
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        cancels, self._cancels = self._cancels, []
+        for cancel in cancels:
+            cancel()
+
+    def _consumer(self, asked: FetchPartition) -> Consumer:
+        return Consumer(self._rack, LeaderEpoch(asked.current_leader_epoch))
+
+    def _topic(self, key: Key) -> str | ErrorCode:
+        name, topic_id, _ = key
+        if name:
+            return name
+        topic = self._partitions.metadata.topics_by_id.get(topic_id)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        present = self._partitions.metadata.topics.get(topic.topic)
+        is_replaced = present is None or present.topic_id != topic_id
+        return ErrorCode.UNKNOWN_TOPIC_ID if is_replaced else topic.topic
+
+
+def _ends_the_wait(answer: PartitionAnswer) -> bool:
+    return answer.error is not ErrorCode.NONE or answer.preferred_replica >= 0
+
+
+def _answer(partition: int, result: FetchResult) -> PartitionAnswer:
+    return PartitionAnswer(
+        partition,
+        result.error,
+        result.high_watermark,
+        result.log_start_offset,
+        result.data,
+        preferred_replica=result.preferred_replica,
+    )

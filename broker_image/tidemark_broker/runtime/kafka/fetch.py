@@ -1,0 +1,125 @@
+"""Fetch: a replica's goes to `ReplicaFetches`, a consumer's by its session to `ConsumerFetch`."""
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import TopicId
+
+from tidemark_broker.runtime.kafka.consumer_fetch import ConsumerFetch, FetchLimits, Found
+from tidemark_broker.runtime.kafka.fetch_sessions import (
+    NO_SESSION,
+    FetchSession,
+    FetchSessions,
+    asked_of,
+)
+from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
+from tidemark_broker.runtime.kafka.services import KafkaServices
+from tidemark_broker.wire.api_versions import SupportedApi
+from tidemark_broker.wire.consumer_fetch import (
+    MIN_FETCH_VERSION_OF_CONSUMERS,
+    decode_older_fetch_request,
+)
+from tidemark_broker.wire.consumer_fetch_answers import encode_consumer_fetch_response
+from tidemark_broker.wire.fetch import (
+    MAX_FETCH_VERSION,
+    MIN_FETCH_VERSION,
+    FetchRequest,
+    FetchResponse,
+    PartitionAnswer,
+    TopicAnswer,
+    decode_fetch_request,
+    encode_fetch_response,
+)
+from tidemark_broker.wire.frames import FETCH
+
+_FIRST_VERSION_WITH_RACK = 11
+
+
+def fetch_handler(services: KafkaServices) -> ApiHandler:
+    consumers = ConsumerFetches(services)
+
+    def handle(request: KafkaRequest) -> None:
+        if request.version < MIN_FETCH_VERSION:
+            consumers.handle(request, decode_older_fetch_request(request.reader, request.version))
+            return
+        fetch = decode_fetch_request(request.reader, request.version)
+        if fetch.replica_id >= 0:
+            _fetch_of_replica(services, request, fetch)
+        else:
+            consumers.handle(request, fetch)
+
+    supported = SupportedApi(FETCH, MIN_FETCH_VERSION_OF_CONSUMERS, MAX_FETCH_VERSION)
+    return ApiHandler(supported, handle)
+
+
+def _fetch_of_replica(services: KafkaServices, request: KafkaRequest, fetch: FetchRequest) -> None:
+    correlation_id = request.header.correlation_id
+    own_cluster = services.cluster_id
+    if fetch.cluster_id is not None and own_cluster and fetch.cluster_id != own_cluster:
+        error = FetchResponse(correlation_id, ErrorCode.INCONSISTENT_CLUSTER_ID)
+        request.answer(encode_fetch_response(error))
+        return
+
+    def respond(topics: tuple[TopicAnswer, ...]) -> None:
+        request.answer(encode_fetch_response(FetchResponse(correlation_id, ErrorCode.NONE, topics)))
+
+    request.cancel = lambda: services.fetches.cancel(request.link)
+    services.fetches.handle(fetch, request.link, respond)
+
+
+class ConsumerFetches:
+    def __init__(self, services: KafkaServices) -> None:
+        self._services = services
+        self._sessions = FetchSessions(services.first_session_id)
+
+    def handle(self, request: KafkaRequest, fetch: FetchRequest) -> None:
+        services = self._services
+        session = self._sessions.find(fetch, services.clock())
+        if isinstance(session, ErrorCode):
+            self._answer(request, FetchResponse(request.header.correlation_id, session))
+            return
+        is_incremental = session is not None and fetch.session_epoch > 0
+
+        def respond(found: Found) -> None:
+            self._respond(request, session, found, is_incremental=is_incremental)
+
+        consumer_fetch = ConsumerFetch(
+            services.partitions,
+            dict(session.asked) if session is not None else asked_of(fetch),
+            FetchLimits(
+                fetch.max_wait_ms,
+                fetch.min_bytes,
+                fetch.max_bytes,
+                fetch.rack if request.version >= _FIRST_VERSION_WITH_RACK else None,
+            ),
+            scheduler=services.scheduler,
+            clock=services.clock,
+            respond=respond,
+        )
+        request.cancel = consumer_fetch.cancel
+        consumer_fetch.start()
+
+    def _respond(
+        self,
+        request: KafkaRequest,
+        session: FetchSession | None,
+        found: Found,
+        *,
+        is_incremental: bool,
+    ) -> None:
+        topics: dict[tuple[str, TopicId], list[PartitionAnswer]] = {}
+        for key, answer in found.items():
+            if session is not None and is_incremental and not session.is_news(key, answer):
+                continue
+            topics.setdefault(key[:2], []).append(answer)
+            if session is not None:
+                session.note_told(key, answer)
+        named = {key[:2]: key for key in found}
+        answers = tuple(
+            TopicAnswer(named[name][1], tuple(entries), named[name][0])
+            for name, entries in topics.items()
+        )
+        session_id = NO_SESSION if session is None else session.session_id
+        correlation_id = request.header.correlation_id
+        self._answer(request, FetchResponse(correlation_id, ErrorCode.NONE, answers, session_id))
+
+    def _answer(self, request: KafkaRequest, response: FetchResponse) -> None:
+        request.answer(encode_consumer_fetch_response(response, request.version))

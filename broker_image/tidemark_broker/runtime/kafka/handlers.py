@@ -1,0 +1,22 @@
+"""The table of handlers: what is in it is what ApiVersions tells."""
+
+from tidemark_broker.runtime.kafka.api_versions import api_versions_handler
+from tidemark_broker.runtime.kafka.cluster import cluster_handlers
+from tidemark_broker.runtime.kafka.fetch import fetch_handler
+from tidemark_broker.runtime.kafka.init_producer_id import init_producer_id_handler
+from tidemark_broker.runtime.kafka.list_offsets import list_offsets_handler
+from tidemark_broker.runtime.kafka.offset_for_leader_epoch import offset_for_leader_epoch_handler
+from tidemark_broker.runtime.kafka.produce import produce_handler
+from tidemark_broker.runtime.kafka.services import KafkaServices
+
+
+def add_handlers(services: KafkaServices) -> None:
+    services.add(
+        produce_handler(services),
+        fetch_handler(services),
+        list_offsets_handler(services),
+        api_versions_handler(services),
+        init_producer_id_handler(services),
+        offset_for_leader_epoch_handler(services),
+        *cluster_handlers(services),
+    )

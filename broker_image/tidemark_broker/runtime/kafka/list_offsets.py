@@ -1,0 +1,105 @@
+"""ListOffsets at the leader: nothing at or above the high watermark is ever told."""
+
+import logging
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import LeaderEpoch, Offset
+
+from tidemark_broker.runtime.consumer_reads import epoch_refusal
+from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_failure
+from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest, table_handler
+from tidemark_broker.runtime.kafka.services import KafkaServices
+from tidemark_broker.storage.errors import StorageError
+from tidemark_broker.wire.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    LIST_OFFSETS_API,
+    MAX_TIMESTAMP,
+)
+from tidemark_broker.wire.tables import Values
+
+_FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5  # KIP-207
+_FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+
+_log = logging.getLogger(__name__)
+
+
+def list_offsets_handler(services: KafkaServices) -> ApiHandler:
+    partitions = services.partitions
+
+    def respond(request: KafkaRequest, asked: Values) -> Values:
+        return {
+            "topics": tuple(
+                {
+                    "topic": topic["topic"],
+                    "partitions": tuple(
+                        answer(topic["topic"], partition, request.version)
+                        for partition in topic["partitions"]
+                    ),
+                }
+                for topic in asked["topics"]
+            )
+        }
+
+    def answer(topic: str, asked: Values, version: int) -> Values:
+        found: Values = {"partition": asked["partition"], "error": ErrorCode.NONE}
+        replica = partitions.find_leading(topic, asked["partition"])
+        if isinstance(replica, ErrorCode):
+            return found | {"error": replica}
+        refused = epoch_refusal(LeaderEpoch(asked["current_leader_epoch"]), replica)
+        if refused is not None:
+            return found | {"error": refused}
+        try:
+            return found | look_up(replica, asked["timestamp"], version)
+        except (StorageError, OSError) as error:
+            _log.error("an offset could not be looked up", extra={"error": str(error)})
+            if is_storage_failure(error):
+                partitions.fail_storage(error)
+            return found | {"error": ErrorCode.KAFKA_STORAGE_ERROR}
+
+    return table_handler(LIST_OFFSETS_API, respond)
+
+
+def look_up(replica: HostedReplica, timestamp_ms: int, version: int) -> Values:
+    """The fields of the answer. Raises StorageError, OSError."""
+    log = replica.log
+    leader = replica.leader
+    assert leader is not None
+    if timestamp_ms < LATEST_TIERED or version < _FIRST_VERSION_OF.get(timestamp_ms, 0):
+        return {"error": ErrorCode.UNSUPPORTED_VERSION}
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        return {"offset": start, "leader_epoch": epoch_at(replica, start)}
+    if timestamp_ms == LATEST_TIERED:
+        return {}  # nothing is tiered
+    if leader.hides_latest_offset:
+        is_known = version >= _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+        return {
+            "error": ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE
+        }
+    if timestamp_ms == LATEST:
+        return {"offset": replica.high_watermark, "leader_epoch": replica.leader_epoch}
+    if timestamp_ms == MAX_TIMESTAMP:
+        timestamp_ms = max((segment.max_timestamp_ms for segment in log.segments), default=-1)
+        if timestamp_ms < 0:
+            return {}
+    found = log.offset_for_timestamp(timestamp_ms)
+    if found is None or found[0] >= replica.high_watermark:
+        return {}
+    return {
+        "offset": found[0],
+        "timestamp": found[1],
+        "leader_epoch": epoch_at(replica, found[0]),
+    }
+
+
+def epoch_at(replica: HostedReplica, offset: Offset) -> int:
+    """Of the record at `offset`, or of the leader if there is none yet."""
+    epoch: int = replica.leader_epoch
+    for known, start_offset in replica.log.epoch_entries:
+        if start_offset > offset:
+            break
+        epoch = known
+    return epoch

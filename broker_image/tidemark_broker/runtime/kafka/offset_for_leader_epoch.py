@@ -1,0 +1,43 @@
+"""OffsetForLeaderEpoch: where a client's epoch ends in the leader's log (KIP-320)."""
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import LeaderEpoch
+
+from tidemark_broker.runtime.consumer_reads import epoch_refusal
+from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest, table_handler
+from tidemark_broker.runtime.kafka.services import KafkaServices
+from tidemark_broker.wire.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH_API
+from tidemark_broker.wire.tables import Values
+
+
+def offset_for_leader_epoch_handler(services: KafkaServices) -> ApiHandler:
+    def answer(topic: str, asked: Values) -> Values:
+        found: Values = {"partition": asked["partition"], "error": ErrorCode.NONE}
+        replica = services.partitions.find_leading(topic, asked["partition"])
+        if isinstance(replica, ErrorCode):
+            return found | {"error": replica}
+        refused = epoch_refusal(LeaderEpoch(asked["current_leader_epoch"]), replica)
+        if refused is not None:
+            return found | {"error": refused}
+        if asked["leader_epoch"] == replica.leader_epoch:
+            end = replica.high_watermark  # clients read no further
+            return found | {"leader_epoch": replica.leader_epoch, "end_offset": end}
+        known = replica.log.end_offset_for(LeaderEpoch(asked["leader_epoch"]))
+        if known is None:
+            return found
+        return found | {"leader_epoch": known[0], "end_offset": known[1]}
+
+    def respond(request: KafkaRequest, asked: Values) -> Values:
+        return {
+            "topics": tuple(
+                {
+                    "topic": topic["topic"],
+                    "partitions": tuple(
+                        answer(topic["topic"], partition) for partition in topic["partitions"]
+                    ),
+                }
+                for topic in asked["topics"]
+            )
+        }
+
+    return table_handler(OFFSET_FOR_LEADER_EPOCH_API, respond)

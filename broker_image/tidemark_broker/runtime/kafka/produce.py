@@ -1,0 +1,128 @@
+"""Produce: each partition's batch to `Partitions.produce`, one answer when all of them have theirs.
+
+Before anything else only what an old client may do wrong is looked at, in the batch's header: a
+record format before v2, more than one batch, zstd before the version that brought it (KIP-110).
+"""
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.runtime.kafka.requests import NO_ANSWER, ApiHandler, KafkaRequest
+from tidemark_broker.runtime.kafka.services import KafkaServices
+from tidemark_broker.runtime.partitions import Partitions, ProduceResult
+from tidemark_broker.runtime.produce_path import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+from tidemark_broker.wire.api_versions import SupportedApi
+from tidemark_broker.wire.frames import PRODUCE
+from tidemark_broker.wire.primitives import INT16, INT32
+from tidemark_broker.wire.produce import (
+    MAX_PRODUCE_VERSION,
+    MIN_PRODUCE_VERSION,
+    ProduceAnswer,
+    ProducePartition,
+    ProduceRequest,
+    decode_produce_request,
+    encode_produce_response,
+)
+
+_LENGTH_AT, _MAGIC_AT, _ATTRIBUTES_AT = 8, 16, 21
+_LENGTH_END = 12
+_ZSTD = 4
+_FIRST_VERSION_WITH_ZSTD = 7
+
+
+def produce_handler(services: KafkaServices) -> ApiHandler:
+    def handle(request: KafkaRequest) -> None:
+        produce = decode_produce_request(request.reader, request.version)
+        Producing(services.partitions, request, produce).start()
+
+    supported = SupportedApi(PRODUCE, MIN_PRODUCE_VERSION, MAX_PRODUCE_VERSION)
+    return ApiHandler(supported, handle, overlaps=True)
+
+
+class Producing:
+    """One request until its last partition is answered."""
+
+    __slots__ = ("_answers", "_left", "_partitions", "_produce", "_request")
+
+    def __init__(
+        self, partitions: Partitions, request: KafkaRequest, produce: ProduceRequest
+    ) -> None:
+        self._partitions = partitions
+        self._request = request
+        self._produce = produce
+        self._left = len(produce.partitions)
+        self._answers: list[ProduceAnswer | None] = [None] * self._left
+
+    def start(self) -> None:
+        if not self._left:
+            self._finish()
+        for index, asked in enumerate(self._produce.partitions):
+            refused = refusal(asked, self._produce, self._request.version)
+            if refused is not None:
+                self._done(index, refused)
+            else:
+                self._append(index, asked)
+
+    def _append(self, index: int, asked: ProducePartition) -> None:
+        self._partitions.produce(
+            asked.topic,
+            asked.partition,
+            asked.records,
+            acks=self._produce.acks,
+            timeout_ms=self._produce.timeout_ms,
+            done=lambda result: self._done(index, result),
+        )
+
+    def _done(self, index: int, result: ProduceResult) -> None:
+        asked = self._produce.partitions[index]
+        self._answers[index] = ProduceAnswer(
+            asked.topic,
+            asked.partition,
+            result.error,
+            result.base_offset,
+            log_start_offset=result.log_start_offset,
+            message=result.message,
+        )
+        self._left -= 1
+        if not self._left:
+            self._finish()
+
+    def _finish(self) -> None:
+        request = self._request
+        answers = [answer for answer in self._answers if answer is not None]
+        if self._produce.acks == ACKS_NONE:
+            failed = [answer for answer in answers if answer.error is not ErrorCode.NONE]
+            if failed:  # as Kafka: nobody reads an answer, so a closed connection has to say it
+                request.fail(f"acks=0: {failed[0].error.name} {failed[0].message}")
+                return
+            request.answer(NO_ANSWER)
+            return
+        header = request.header
+        request.answer(encode_produce_response(header.correlation_id, header.api_version, answers))
+
+
+def refusal(asked: ProducePartition, produce: ProduceRequest, version: int) -> ProduceResult | None:
+    """Why the batch is not even tried; everything else `Partitions.produce` decides."""
+    if produce.transactional_id is not None:
+        return ProduceResult(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message="there are no transactions"
+        )
+    if produce.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
+        return ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS)
+    records = asked.records
+    if len(records) <= _MAGIC_AT:
+        return None
+    if records[_MAGIC_AT] != 2:
+        return ProduceResult(
+            ErrorCode.INVALID_RECORD,
+            message=f"record format v{records[_MAGIC_AT]}: expected record batches (v2)",
+        )
+    if _LENGTH_END + int(INT32.unpack_from(records, _LENGTH_AT)[0]) < len(records):
+        return ProduceResult(ErrorCode.INVALID_RECORD, message="expected one record batch")
+    if len(records) < _ATTRIBUTES_AT + 2 or version >= _FIRST_VERSION_WITH_ZSTD:
+        return None
+    if int(INT16.unpack_from(records, _ATTRIBUTES_AT)[0]) & 7 == _ZSTD:
+        return ProduceResult(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            message=f"zstd: expected Produce v{_FIRST_VERSION_WITH_ZSTD} or later",
+        )
+    return None

@@ -1,0 +1,96 @@
+"""A request as its handler gets it, and the handler as the listener knows it."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark_broker.runtime.replica_fetches import FollowerLink
+from tidemark_broker.wire.api_versions import SupportedApi
+from tidemark_broker.wire.frames import Buffers, RequestHeader
+from tidemark_broker.wire.primitives import Reader
+from tidemark_broker.wire.tables import Api, Values
+
+NO_ANSWER: Buffers = []
+
+_log = logging.getLogger(__name__)
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(slots=True, eq=False)
+class KafkaRequest:
+    """`answer` is called once, maybe before `handle` returns, with a whole frame or NO_ANSWER.
+    `cancel` is called if the connection ends before; `fail` closes the connection."""
+
+    header: RequestHeader
+    reader: Reader
+    link: FollowerLink
+    answer: Callable[[Buffers], None]
+    fail: Callable[[str], None]
+    client_host: str = ""
+    cancel: Callable[[], None] = field(default=_nothing)
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+
+@dataclass(frozen=True, slots=True)
+class ApiHandler:
+    """`overlaps`: the next request with this flag on its connection may begin before this one is
+    answered; answers go out in order all the same. `handle` may raise MalformedFrame."""
+
+    supported: SupportedApi
+    handle: Callable[[KafkaRequest], None]
+    overlaps: bool = False
+
+
+Respond = Callable[[KafkaRequest, Values], Values]
+RespondLater = Callable[[KafkaRequest, Values], Awaitable[Values]]
+
+
+def table_handler(api: Api, respond: Respond) -> ApiHandler:
+    """Decodes, answers with what `respond` gives, encodes."""
+
+    def handle(request: KafkaRequest) -> None:
+        values = api.decode_request(request.reader, request.version)
+        _answer(api, request, respond(request, values))
+
+    return ApiHandler(SupportedApi(api.api_key, api.min_version, api.max_version), handle)
+
+
+class Answering:
+    """Requests whose answer takes a while, as tasks that end with their connection."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+
+    def table_handler(self, api: Api, respond: RespondLater) -> ApiHandler:
+        def handle(request: KafkaRequest) -> None:
+            values = api.decode_request(request.reader, request.version)
+            task = asyncio.get_running_loop().create_task(self._run(api, request, respond, values))
+            self._tasks[task] = None
+            task.add_done_callback(lambda done: self._tasks.pop(done, None))
+            request.cancel = task.cancel  # type: ignore[assignment]
+
+        return ApiHandler(SupportedApi(api.api_key, api.min_version, api.max_version), handle)
+
+    async def _run(
+        self, api: Api, request: KafkaRequest, respond: RespondLater, values: Values
+    ) -> None:
+        try:
+            answer = await respond(request, values)
+        except Exception as error:
+            _log.exception("a request could not be answered", extra={"api": api.name})
+            request.fail(f"{api.name}: {error}")
+            return
+        _answer(api, request, answer)
+
+
+def _answer(api: Api, request: KafkaRequest, values: Values) -> None:
+    header = request.header
+    request.answer(api.encode_response(header.correlation_id, header.api_version, values))

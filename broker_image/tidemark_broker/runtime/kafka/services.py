@@ -1,0 +1,27 @@
+"""What the handlers work with, and the table of all of them."""
+
+from dataclasses import dataclass, field
+
+from tidemark_broker.runtime.kafka.requests import Answering, ApiHandler
+from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.runtime.replica_fetches import ReplicaFetches
+from tidemark_broker.runtime.scheduling import Clock, Scheduler, monotonic_ms
+
+
+@dataclass(slots=True)
+class KafkaServices:
+    """`first_session_id`: of fetch sessions, another one in each life, so that a client's session
+    of a former life is not taken for one of this life. `handlers` by API key."""
+
+    partitions: Partitions
+    fetches: ReplicaFetches
+    scheduler: Scheduler
+    cluster_id: str = ""
+    first_session_id: int = 1
+    clock: Clock = monotonic_ms
+    answering: Answering = field(default_factory=Answering)
+    handlers: dict[int, ApiHandler] = field(default_factory=dict)
+
+    def add(self, *handlers: ApiHandler) -> None:
+        for handler in handlers:
+            self.handlers[handler.supported.api_key] = handler

@@ -1,0 +1,48 @@
+"""ListOffsets v1 to v10: offsets by timestamp, and the timestamps that mean a place in the log.
+
+v7 brought the maximum timestamp (KIP-734), v8 and v9 the places of tiered storage (KIP-405,
+KIP-1005), v10 a time limit (KIP-1075).
+"""
+
+from tidemark_broker.wire.frames import LIST_OFFSETS
+from tidemark_broker.wire.tables import BYTE, INT, LONG, SHORT, Api, Field, Struct, topic_array
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+
+LIST_OFFSETS_API = Api(
+    api_key=LIST_OFFSETS,
+    name="ListOffsets",
+    min_version=1,
+    max_version=10,
+    first_flexible_version=6,
+    request=Struct(
+        Field("replica_id", INT),
+        Field("isolation_level", BYTE, since=2, default=0),
+        Field(
+            "topics",
+            topic_array(
+                Field("partition", INT),
+                Field("current_leader_epoch", INT, since=4, default=-1),
+                Field("timestamp", LONG),
+            ),
+        ),
+        Field("timeout_ms", INT, since=10, default=0),
+    ),
+    response=Struct(
+        Field("throttle_time_ms", INT, since=2, default=0),
+        Field(
+            "topics",
+            topic_array(
+                Field("partition", INT),
+                Field("error", SHORT),
+                Field("timestamp", LONG, default=-1),
+                Field("offset", LONG, default=-1),
+                Field("leader_epoch", INT, since=4, default=-1),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,151 @@
+"""Produce v3 to v12, by hand: the hot path of every write, where records stay views of the frame.
+
+Versions differ little: v5 log start, v8 errors of records (none are sent, only the message of the
+batch), v9 flexible, v10 the present leader in a tagged field (KIP-951, not sent), v11 and v12 only
+in what transactions mean. v13 (topic ids) is not served.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.wire.frames import Buffers, framed
+from tidemark_broker.wire.primitives import (
+    INT32,
+    MalformedFrame,
+    Reader,
+    compact_string,
+    nullable_string,
+    unsigned_varint,
+)
+
+MIN_PRODUCE_VERSION = 3
+MAX_PRODUCE_VERSION = 12
+_FIRST_FLEXIBLE_VERSION = 9
+_MAX_PARTITIONS = 100_000  # of one request, however short their entries
+
+_ACKS_AND_TIMEOUT = struct.Struct(">hi")
+_ANSWER = struct.Struct(">ihqq")  # partition, error, base offset, append time
+
+
+@dataclass(frozen=True, slots=True)
+class ProducePartition:
+    topic: str
+    partition: int
+    records: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceRequest:
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    partitions: tuple[ProducePartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceAnswer:
+    """`append_time_ms` -1 unless the topic stamps records with the time of their append."""
+
+    topic: str
+    partition: int
+    error: ErrorCode
+    base_offset: int = -1
+    append_time_ms: int = -1
+    log_start_offset: int = -1
+    message: str = ""
+
+
+def decode_produce_request(reader: Reader, version: int) -> ProduceRequest:
+    """From after the client id of the header. Records are views of the frame. Raises
+    MalformedFrame."""
+    if not MIN_PRODUCE_VERSION <= version <= MAX_PRODUCE_VERSION:
+        raise MalformedFrame(
+            f"Produce: expected version {MIN_PRODUCE_VERSION} to {MAX_PRODUCE_VERSION},"
+            f" found {version}"
+        )
+    is_flexible = version >= _FIRST_FLEXIBLE_VERSION
+    if is_flexible:
+        reader.tagged_fields()  # the header's
+    text = reader.compact_string if is_flexible else reader.nullable_string
+    transactional_id = text()
+    acks, timeout_ms = reader.fields(_ACKS_AND_TIMEOUT)
+    found: list[ProducePartition] = []
+    for _ in range(_count(reader, 0, is_flexible)):
+        topic = text()
+        if topic is None:
+            raise MalformedFrame("Produce: expected a topic, found null")
+        for _ in range(_count(reader, len(found), is_flexible)):
+            partition = reader.int32()
+            found.append(ProducePartition(topic, partition, _records(reader, is_flexible)))
+            if is_flexible:
+                reader.tagged_fields()
+        if is_flexible:
+            reader.tagged_fields()
+    if is_flexible:
+        reader.tagged_fields()
+    reader.expect_end()
+    return ProduceRequest(transactional_id, acks, timeout_ms, tuple(found))
+
+
+def _count(reader: Reader, already: int, is_flexible: bool) -> int:
+    count = reader.unsigned_varint() - 1 if is_flexible else reader.int32()
+    allowed = min(reader.end - reader.position, _MAX_PARTITIONS - already)
+    if count > allowed:
+        raise MalformedFrame(
+            f"at byte {reader.position}: {count} elements, expected at most {allowed}"
+        )
+    return count
+
+
+def _records(reader: Reader, is_flexible: bool) -> memoryview:
+    size = reader.unsigned_varint() - 1 if is_flexible else reader.int32()
+    if size < 0:
+        return memoryview(b"")
+    start = reader.take(size)
+    return memoryview(reader.data)[start : start + size]
+
+
+def encode_produce_response(
+    correlation_id: int, version: int, answers: list[ProduceAnswer]
+) -> Buffers:
+    """A whole frame. Answers of one topic that follow each other are put together."""
+    is_flexible = version >= _FIRST_FLEXIBLE_VERSION
+    by_topic: list[list[ProduceAnswer]] = []
+    for answer in answers:
+        if by_topic and by_topic[-1][0].topic == answer.topic:
+            by_topic[-1].append(answer)
+        else:
+            by_topic.append([answer])
+    out = bytearray(INT32.pack(correlation_id))
+    if is_flexible:
+        out += b"\x00"
+    text = compact_string if is_flexible else nullable_string
+    out += _length(len(by_topic), is_flexible)
+    for entries in by_topic:
+        out += text(entries[0].topic)
+        out += _length(len(entries), is_flexible)
+        for answer in entries:
+            out += _encode_answer(answer, version)
+        if is_flexible:
+            out += b"\x00"
+    out += INT32.pack(0)  # throttle time
+    if is_flexible:
+        out += b"\x00"
+    return framed([out])
+
+
+def _encode_answer(answer: ProduceAnswer, version: int) -> bytes:
+    is_flexible = version >= _FIRST_FLEXIBLE_VERSION
+    out = _ANSWER.pack(answer.partition, answer.error, answer.base_offset, answer.append_time_ms)
+    if version >= 5:
+        out += answer.log_start_offset.to_bytes(8, "big", signed=True)
+    if version >= 8:
+        text = compact_string if is_flexible else nullable_string
+        out += _length(0, is_flexible) + text(answer.message or None)
+    return out + b"\x00" if is_flexible else out
+
+
+def _length(count: int, is_flexible: bool) -> bytes:
+    return unsigned_varint(count + 1) if is_flexible else INT32.pack(count)
