@@ -1,0 +1,96 @@
+"""How far one group has read: committed offsets, in the order of the log, and when they expire.
+
+Only what the log holds committed is here, and of two the one later in the log, whatever the order
+in which their ends are reported: replay gives the same (no committed offset ever goes back).
+"""
+
+from collections.abc import Iterable
+
+from tidemark_broker.groups.classic_group import ClassicGroup, GroupState
+from tidemark_broker.groups.members import CONSUMER_PROTOCOL_TYPE
+from tidemark_broker.groups.messages import FetchedOffset
+from tidemark_broker.groups.offsets_topic import CommittedOffset
+
+TopicPartition = tuple[str, int]
+_REPLAYED = -1  # earlier in the log than any append of ours
+
+
+class GroupOffsets:
+    def __init__(self) -> None:
+        self._committed: dict[TopicPartition, CommittedOffset] = {}
+        self._order: dict[TopicPartition, int] = {}  # which append wrote or removed it last
+
+    def __len__(self) -> int:
+        return len(self._committed)
+
+    def __contains__(self, partition: TopicPartition) -> bool:
+        return partition in self._committed
+
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        return tuple(self._committed)
+
+    def load(self, partition: TopicPartition, committed: CommittedOffset) -> None:
+        self._committed[partition] = committed
+
+    def apply(
+        self, append_id: int, partition: TopicPartition, committed: CommittedOffset | None
+    ) -> None:
+        """A committed record, in any order. None: a tombstone."""
+        if not self._is_newest(append_id, partition):
+            return
+        self._order[partition] = append_id
+        if committed is None:
+            self._committed.pop(partition, None)
+        else:
+            self._committed[partition] = committed
+
+    def _is_newest(self, append_id: int, partition: TopicPartition) -> bool:
+        return append_id > self._order.get(partition, _REPLAYED)
+
+    def forget_removed(self, before_append_id: int) -> None:
+        """Order of removed ones, where no append from before is under way any more."""
+        self._order = {
+            key: order
+            for key, order in self._order.items()
+            if key in self._committed or order >= before_append_id
+        }
+
+    def fetch(self, partitions: Iterable[TopicPartition] | None) -> tuple[FetchedOffset, ...]:
+        asked = self._committed if partitions is None else partitions
+        return tuple(
+            FetchedOffset(topic, partition, self._committed.get((topic, partition)))
+            for topic, partition in asked
+        )
+
+    def expired(
+        self, group: ClassicGroup, now_ms: int, retention_ms: int
+    ) -> tuple[TopicPartition, ...]:
+        """What the group needs no longer (KIP-211)."""
+        return tuple(
+            key
+            for key, committed in self._committed.items()
+            if _may_expire(group, key[0])
+            and _is_over(committed, _base_ms(group, committed), now_ms, retention_ms)
+        )
+
+
+def _may_expire(group: ClassicGroup, topic: str) -> bool:
+    """Nothing that a group with members may still read."""
+    if group.state is GroupState.EMPTY:
+        return True
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE or group.state is not GroupState.STABLE:
+        return False
+    return group.topics is not None and topic not in group.topics
+
+
+def _base_ms(group: ClassicGroup, committed: CommittedOffset) -> int:
+    """A group that had members keeps its offsets from when the last one left."""
+    if group.state is GroupState.EMPTY and not group.is_simple and group.state_since_ms >= 0:
+        return group.state_since_ms
+    return committed.commit_ms
+
+
+def _is_over(committed: CommittedOffset, base_ms: int, now_ms: int, retention_ms: int) -> bool:
+    if committed.expire_ms >= 0:
+        return now_ms >= committed.expire_ms
+    return now_ms - base_ms >= retention_ms

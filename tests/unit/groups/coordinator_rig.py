@@ -1,0 +1,191 @@
+"""A coordinator on a log that commits at once, or when told to, or refuses."""
+
+import struct
+from dataclasses import dataclass, replace
+
+from tidemark_broker.groups.coordinator import CoordinatorState, GroupCoordinator
+from tidemark_broker.groups.messages import (
+    Answer,
+    AppendRecords,
+    Effect,
+    GroupAnswer,
+    GroupRequest,
+    Heartbeat,
+    HeartbeatAnswer,
+    JoinGroup,
+    JoinGroupAnswer,
+    LeaveGroup,
+    LeavingMember,
+    OffsetCommit,
+    OffsetCommitAnswer,
+    OffsetFetch,
+    OffsetFetchAnswer,
+    OffsetToCommit,
+    Protocol,
+    SyncGroup,
+    SyncGroupAnswer,
+)
+from tidemark_broker.groups.offsets_topic import OffsetsRecord
+from tidemark_broker.groups.settings import GroupSettings
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import LeaderEpoch
+
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
+
+
+def subscription(*topics: str) -> bytes:
+    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", 0)
+
+
+def protocols(*names: str, topics: tuple[str, ...] = ("t",)) -> tuple[Protocol, ...]:
+    return tuple(Protocol(name, subscription(*topics)) for name in names)
+
+
+JOIN = JoinGroup(
+    "g", "", "", "c", "/h", SESSION_MS, REBALANCE_MS, "consumer", protocols("range"),
+    requires_member_id=False,
+)  # fmt: skip
+
+
+@dataclass
+class Rig:
+    coordinator: GroupCoordinator
+    log: list[OffsetsRecord]
+    now_ms: int = 1_000_000
+    commits_at_once: bool = True
+
+    def __post_init__(self) -> None:
+        self.answers: dict[int, GroupAnswer] = {}
+        self.appends: list[AppendRecords] = []
+        self._next_request_id = 0
+        self._next_member = 0
+
+    def perform(self, effects: tuple[Effect, ...]) -> None:
+        for effect in effects:
+            if isinstance(effect, Answer):
+                assert effect.request_id not in self.answers, "answered twice"
+                self.answers[effect.request_id] = effect.answer
+            else:
+                assert effect.leader_epoch == self.coordinator.leader_epoch
+                self.appends.append(effect)
+                if self.commits_at_once:
+                    self.commit()
+
+    def commit(self) -> None:
+        append = self.appends.pop(0)
+        self.log += append.records
+        self.perform(self.coordinator.on_committed(append.append_id, self.now_ms))
+
+    def refuse(self, error: ErrorCode) -> None:
+        append = self.appends.pop(0)
+        self.perform(self.coordinator.on_refused(append.append_id, error, self.now_ms))
+
+    def lead(self, leader_epoch: int) -> None:
+        epoch = LeaderEpoch(leader_epoch)
+        self.perform(self.coordinator.become_leader(epoch, self.now_ms))
+        for record in self.log:
+            self.coordinator.on_record(epoch, record.key, record.value)
+        self.perform(self.coordinator.on_loaded(epoch, self.now_ms))
+        assert self.coordinator.state is CoordinatorState.ACTIVE
+
+    def wait(self, wait_ms: int) -> None:
+        """Deadlines in between are met at their times."""
+        end_ms = self.now_ms + wait_ms
+        for _ in range(1000):
+            due_ms = self.coordinator.next_deadline_ms
+            if due_ms is None or due_ms > end_ms:
+                break
+            self.now_ms = max(self.now_ms, due_ms)
+            self.perform(self.coordinator.on_tick(self.now_ms))
+        else:
+            raise AssertionError("deadlines without end")
+        self.now_ms = end_ms
+
+    def send(self, request: GroupRequest) -> int:
+        request_id = self._next_request_id
+        self._next_request_id += 1
+        self.perform(self.coordinator.on_request(request_id, request, self.now_ms))
+        return request_id
+
+    def ask(self, request: GroupRequest) -> GroupAnswer:
+        return self.answers[self.send(request)]
+
+    # Requests
+
+    def send_join(self, join: JoinGroup = JOIN) -> int:
+        self._next_member += 1
+        return self.send(replace(join, new_member_id=f"m{self._next_member}"))
+
+    def joined(self, request_id: int) -> JoinGroupAnswer:
+        answer = self.answers[request_id]
+        assert isinstance(answer, JoinGroupAnswer)
+        return answer
+
+    def join(self, join: JoinGroup = JOIN) -> JoinGroupAnswer:
+        return self.joined(self.send_join(join))
+
+    def sync(self, joined: JoinGroupAnswer, **assignments: bytes) -> SyncGroupAnswer:
+        sync = SyncGroup(
+            "g", joined.generation_id, joined.member_id, assignments=tuple(assignments.items())
+        )
+        answer = self.ask(sync)
+        assert isinstance(answer, SyncGroupAnswer)
+        return answer
+
+    def heartbeat(self, member_id: str, generation_id: int, instance: str | None = None) -> str:
+        answer = self.ask(Heartbeat("g", generation_id, member_id, instance))
+        assert isinstance(answer, HeartbeatAnswer)
+        return answer.error.name
+
+    def leave(self, member_id: str) -> None:
+        self.ask(LeaveGroup("g", (LeavingMember(member_id),)))
+
+    def send_commit(
+        self, offset: int, member_id: str = "", generation_id: int = -1, topic: str = "t"
+    ) -> int:
+        offsets = (OffsetToCommit(topic, 0, offset),)
+        return self.send(OffsetCommit("g", offsets, generation_id, member_id))
+
+    def committed(self, request_id: int) -> str:
+        answer = self.answers[request_id]
+        assert isinstance(answer, OffsetCommitAnswer)
+        return answer.partitions[0].error.name
+
+    def commit_offset(
+        self, offset: int, member_id: str = "", generation_id: int = -1, topic: str = "t"
+    ) -> str:
+        return self.committed(self.send_commit(offset, member_id, generation_id, topic))
+
+    def fetched(self) -> dict[str, int]:
+        answer = self.ask(OffsetFetch("g", None))
+        assert isinstance(answer, OffsetFetchAnswer)
+        return {
+            found.topic: found.committed.offset
+            for found in answer.offsets
+            if found.committed is not None
+        }
+
+    # Whole stories
+
+    def state(self) -> str:
+        return self.coordinator.describe_group("g").state
+
+    def stable(self, *joins: JoinGroup) -> list[JoinGroupAnswer]:
+        """These are members and have their assignment; the first one leads."""
+        request_ids = [self.send_join(join) for join in joins]
+        self.wait(0)
+        answers = [self.joined(request_id) for request_id in request_ids]
+        self.sync(answers[0], **{answer.member_id: b"yours" for answer in answers})
+        for answer in answers[1:]:
+            assert self.sync(answer).assignment == b"yours"
+        assert self.state() == "Stable"
+        return answers
+
+
+def a_rig(settings: GroupSettings = SETTINGS) -> Rig:
+    rig = Rig(GroupCoordinator(settings), [])
+    rig.lead(1)
+    return rig
