@@ -59,6 +59,7 @@ class Rig:
 
     def __post_init__(self) -> None:
         self.answers: dict[int, GroupAnswer] = {}
+        self.answered_in: dict[int, int] = {}  # leader epochs
         self.appends: list[AppendRecords] = []
         self._next_request_id = 0
         self._next_member = 0
@@ -68,6 +69,7 @@ class Rig:
             if isinstance(effect, Answer):
                 assert effect.request_id not in self.answers, "answered twice"
                 self.answers[effect.request_id] = effect.answer
+                self.answered_in[effect.request_id] = self.coordinator.leader_epoch
             else:
                 assert effect.leader_epoch == self.coordinator.leader_epoch
                 self.appends.append(effect)
