@@ -304,9 +304,13 @@ class _PartitionHistory:
             return
         for poll in finals:
             shown.update(zip(poll.offsets, poll.values, strict=True))
+        final_us = max(poll.invoked_us for poll in finals)
+        final_end = max(max(poll.high_watermark, *poll.offsets, 0) for poll in finals)
         for offset, values in self._log.items():
             if offset in shown or self._may_be_gone(offset):
                 continue
+            if offset >= final_end and self._known_at_us[offset] >= final_us:
+                continue  # first seen while the last of the final reads was under way
             # An acknowledged one that nobody ever read is a lost write, found above.
             if any(self._values[value].is_read for value in values):
                 self._found("vanished", f"{values} at offset {offset} is not there at the end")

@@ -244,3 +244,15 @@ def test_the_worst_samples_are_kept() -> None:
 def test_nobody_can_read_to_the_end_of_a_deleted_topic() -> None:
     operations = [*sent(0, 1), poll({0: 0})]
     assert judge(operations, {"orders-0": Suspension(is_deleted=True)}).anomalies == ()
+
+
+def test_what_comes_while_the_last_final_read_is_under_way_need_not_be_in_it() -> None:
+    final = poll({0: 0}, 1000, process="final", is_final=True, high_watermark=1)
+    acknowledged_late = send(1, 1, 1000)
+    read_late = poll({1: 1}, 1001, is_reset=True)
+    assert names(judge([send(0, 0), final, acknowledged_late])) == []
+    assert names(judge([send(0, 0), final, acknowledged_late, read_late])) == []
+    assert names(judge([send(0, 0), send(1, 1), final])) == ["lost-write"]
+    assert names(
+        judge([send(0, 0), send(1, 1), replace(read_late, invoked_us=5, completed_us=6), final])
+    ) == ["vanished"]
