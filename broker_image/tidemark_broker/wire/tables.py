@@ -256,7 +256,9 @@ class Api:
         return version >= self.first_flexible_version
 
     def decode_request(self, reader: Reader, version: int) -> Values:
-        """From after the client id of the header to the end. Raises MalformedFrame."""
+        """From after the client id of the header on. Bytes after the last field are let be, as
+        Kafka lets them: librdkafka leaves three where it asks for all topics. Raises
+        MalformedFrame."""
         if not self.min_version <= version <= self.max_version:
             raise MalformedFrame(
                 f"{self.name}: expected version {self.min_version} to {self.max_version},"
@@ -266,9 +268,7 @@ class Api:
         table_reader = TableReader(rest, version, is_flexible=self.is_flexible(version))
         if table_reader.is_flexible:
             table_reader.tagged_fields()  # the header's
-        found = self.request.read(table_reader)
-        table_reader.expect_end()
-        return found
+        return self.request.read(table_reader)
 
     def encode_response(
         self, correlation_id: int, version: int, values: Mapping[str, Any]

@@ -1,0 +1,76 @@
+"""A `tidemark dev` for tests with real Kafka clients, and what they do to it."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from tests.cluster.local_cluster import LocalCluster, running
+
+PARTITIONS = 3
+LIMIT_SECONDS = 30.0
+
+
+@contextlib.contextmanager
+def kafka_cluster(data_dir: Path) -> Iterator[LocalCluster]:
+    """With the topic `orders` of three partitions and three replicas, all in sync."""
+    with running(data_dir) as cluster:
+        cluster.wait_until_in_sync()
+        yield cluster
+
+
+def bootstrap(cluster: LocalCluster) -> list[str]:
+    return [f"127.0.0.1:{cluster.first_port + 5 + number}" for number in range(cluster.brokers)]
+
+
+def librdkafka_settings(cluster: LocalCluster, **more: Any) -> dict[str, Any]:
+    return {"bootstrap.servers": ",".join(bootstrap(cluster)), "log_level": 3, **more}
+
+
+class Sending:
+    """A librdkafka producer that keeps what was acknowledged, and what failed."""
+
+    def __init__(self, cluster: LocalCluster, **settings: Any) -> None:
+        self._producer = Producer(librdkafka_settings(cluster, acks="all", **settings))
+        self.acknowledged: list[bytes] = []
+        self.failed: list[KafkaError] = []
+
+    def send(self, values: Iterable[bytes], topic: str = "orders", **where: Any) -> None:
+        for value in values:
+            self._producer.produce(topic, value=value, on_delivery=self._on_delivery, **where)
+            self._producer.poll(0)
+
+    def flush(self) -> None:
+        left = self._producer.flush(LIMIT_SECONDS)
+        assert left == 0, f"{left} records are neither acknowledged nor failed"
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.acknowledged.append(message.value())
+        else:
+            self.failed.append(error)
+
+
+def read_all(cluster: LocalCluster, topic: str = "orders", **settings: Any) -> list[Message]:
+    """From the beginning of every partition to the ends of now."""
+    settings = {"group.id": "reader", "enable.auto.commit": False, **settings}
+    consumer = Consumer(librdkafka_settings(cluster, **{"enable.partition.eof": True, **settings}))
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    found: list[Message] = []
+    at_end: set[int] = set()
+    try:
+        while len(at_end) < PARTITIONS:
+            message = consumer.poll(LIMIT_SECONDS)
+            assert message is not None, f"the ends of {topic} were not reached"
+            error = message.error()
+            if error is None:
+                found.append(message)
+                at_end.discard(message.partition())
+                continue
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            at_end.add(message.partition())
+    finally:
+        consumer.close()
+    return found

@@ -1,0 +1,127 @@
+"""librdkafka by confluent-kafka, unmodified, against real broker processes."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.clients.kafka_cluster import (
+    LIMIT_SECONDS,
+    Sending,
+    bootstrap,
+    kafka_cluster,
+    librdkafka_settings,
+    read_all,
+)
+from tests.cluster.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with kafka_cluster(tmp_path_factory.mktemp("confluent")) as found:
+        yield found
+
+
+def test_it_sees_brokers_topics_and_leaders(cluster: LocalCluster) -> None:
+    admin = AdminClient(librdkafka_settings(cluster))
+    metadata = admin.list_topics(timeout=LIMIT_SECONDS)
+    addresses = {f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()}
+    assert addresses == set(bootstrap(cluster))
+    partitions = metadata.topics["orders"].partitions
+    assert sorted(partitions) == [0, 1, 2]
+    assert all(sorted(partition.isrs) == [0, 1, 2] for partition in partitions.values())
+    described = admin.describe_cluster().result(LIMIT_SECONDS)
+    assert {node.id for node in described.nodes} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
+def test_records_of_every_codec_come_back(
+    cluster: LocalCluster, codec: str, idempotent: bool
+) -> None:
+    name = f"{codec}-{idempotent}-".encode()
+    sent = [name + b"%d" % number + b"x" * 200 for number in range(500)]
+    settings = {"compression.type": codec, "enable.idempotence": idempotent, "linger.ms": 20}
+    sending = Sending(cluster, **settings)
+    sending.send(sent)
+    sending.flush()
+    assert sending.failed == []
+    values = [message.value() for message in read_all(cluster)]
+    assert sorted(value for value in values if value.startswith(name)) == sorted(sent)
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_fewer_acknowledgements(cluster: LocalCluster, acks: int) -> None:
+    sent = [b"acks%d-%d" % (acks, number) for number in range(100)]
+    producer = Producer(librdkafka_settings(cluster, acks=acks))
+    for value in sent:
+        producer.produce("orders", value=value)
+    assert producer.flush(LIMIT_SECONDS) == 0
+    deadline = time.monotonic() + LIMIT_SECONDS
+    found: set[bytes] = set()
+    while not found >= set(sent):
+        assert time.monotonic() < deadline, set(sent) - found
+        found = {message.value() for message in read_all(cluster)}
+
+
+def test_seek_by_time_and_the_ends_of_the_log(cluster: LocalCluster) -> None:
+    sending = Sending(cluster)
+    first_ms = int(time.time() * 1000) + 1_000_000
+    for number in range(5):
+        where = {"partition": 1, "timestamp": first_ms + number * 100}
+        sending.send([b"stamped-%d" % number], **where)
+        sending.flush()
+    assert sending.failed == []
+    consumer = Consumer(librdkafka_settings(cluster, **{"group.id": "seeker"}))
+    asked = [
+        TopicPartition("orders", 1, first_ms + 150),
+        TopicPartition("orders", 1, first_ms + 10_000_000),
+    ]
+    places = [consumer.offsets_for_times([place], timeout=LIMIT_SECONDS)[0] for place in asked]
+    low, high = consumer.get_watermark_offsets(TopicPartition("orders", 1), timeout=LIMIT_SECONDS)
+    assert (low, places[0].offset, places[1].offset) == (0, high - 3, -1)
+    consumer.assign([TopicPartition("orders", 1, places[0].offset)])
+    message = consumer.poll(LIMIT_SECONDS)
+    consumer.close()
+    assert message is not None and message.value() == b"stamped-2"
+
+
+def test_an_unknown_topic_and_a_record_too_large_are_refused(cluster: LocalCluster) -> None:
+    sending = Sending(cluster, **{"message.max.bytes": 3_000_000})
+    sending.send([b"x" * 2_000_000])
+    sending.flush()
+    assert [error.code() for error in sending.failed] == [KafkaError.MSG_SIZE_TOO_LARGE]
+    lost = Sending(cluster, **{"message.timeout.ms": 3000})
+    lost.send([b"x"], topic="nobody")
+    lost.flush()
+    assert len(lost.failed) == 1 and lost.acknowledged == []
+
+
+def test_a_transactional_id_is_refused_for_good(cluster: LocalCluster) -> None:
+    producer = Producer(librdkafka_settings(cluster, **{"transactional.id": "t"}))
+    with pytest.raises(KafkaException):
+        producer.init_transactions(5)
+
+
+def test_a_killed_leader_costs_an_idempotent_producer_nothing(tmp_path: Path) -> None:
+    with kafka_cluster(tmp_path) as cluster:
+        sending = Sending(cluster, **{"enable.idempotence": True, "linger.ms": 2})
+        sent = [b"%06d" % number for number in range(6000)]
+        for number, value in enumerate(sent):
+            if number == 2000:
+                cluster.kill(cluster.partition(0)["leader"])
+            sending.send([value], partition=number % 3)
+            if number % 10 == 0:
+                time.sleep(0.001)  # spread over the failover, not all of it before
+        sending.flush()
+        assert sending.failed == []
+        assert sorted(sending.acknowledged) == sent
+        counts = Counter(message.value() for message in read_all(cluster))
+        assert sorted(counts) == sent
+        assert set(counts.values()) == {1}
