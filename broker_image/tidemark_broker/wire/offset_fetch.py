@@ -1,0 +1,65 @@
+"""OffsetFetch v1 to v9: null topics ask for all (v2); from v8 on several groups (KIP-709).
+
+Not offered: v10, which names topics by id. `require_stable` matters to transactions only."""
+
+from tidemark_broker.wire.frames import OFFSET_FETCH
+from tidemark_broker.wire.tables import (
+    BOOLEAN,
+    INT,
+    LONG,
+    SHORT,
+    STRING,
+    Api,
+    ArrayOf,
+    Field,
+    Struct,
+    topic_array,
+)
+
+_ASKED = ArrayOf(Struct(Field("topic", STRING), Field("partitions", ArrayOf(INT))))
+_FOUND = topic_array(
+    Field("partition", INT),
+    Field("offset", LONG, default=-1),
+    Field("leader_epoch", INT, since=5, default=-1),
+    Field("metadata", STRING, nullable_since=1, default=""),
+    Field("error", SHORT, default=0),
+)
+
+OFFSET_FETCH_API = Api(
+    api_key=OFFSET_FETCH,
+    name="OffsetFetch",
+    min_version=1,
+    max_version=9,
+    first_flexible_version=6,
+    request=Struct(
+        Field("group_id", STRING, until=7, default=""),
+        Field("topics", _ASKED, until=7, nullable_since=2),
+        Field(
+            "groups",
+            ArrayOf(
+                Struct(
+                    Field("group_id", STRING),
+                    Field("member_id", STRING, since=9, nullable_since=9),
+                    Field("member_epoch", INT, since=9, default=-1),
+                    Field("topics", _ASKED, nullable_since=8),
+                )
+            ),
+            since=8,
+            default=(),
+        ),
+        Field("require_stable", BOOLEAN, since=7, default=False),
+    ),
+    response=Struct(
+        Field("throttle_time_ms", INT, since=3, default=0),
+        Field("topics", _FOUND, until=7, default=()),
+        Field("error", SHORT, since=2, until=7, default=0),
+        Field(
+            "groups",
+            ArrayOf(
+                Struct(Field("group_id", STRING), Field("topics", _FOUND), Field("error", SHORT))
+            ),
+            since=8,
+            default=(),
+        ),
+    ),
+)

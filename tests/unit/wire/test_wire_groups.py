@@ -1,0 +1,109 @@
+"""The tables of the group APIs against kafka-python's schemas: same bytes, same fields in order."""
+
+import re
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import kafka.protocol.admin as admin
+import kafka.protocol.consumer as consumer
+import kafka.protocol.metadata as metadata
+import pytest
+from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
+from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
+from tidemark_broker.wire.find_coordinator import FIND_COORDINATOR_API
+from tidemark_broker.wire.heartbeat import HEARTBEAT_API
+from tidemark_broker.wire.join_group import JOIN_GROUP_API
+from tidemark_broker.wire.leave_group import LEAVE_GROUP_API
+from tidemark_broker.wire.list_groups import LIST_GROUPS_API
+from tidemark_broker.wire.offset_commit import OFFSET_COMMIT_API
+from tidemark_broker.wire.offset_delete import OFFSET_DELETE_API
+from tidemark_broker.wire.offset_fetch import OFFSET_FETCH_API
+from tidemark_broker.wire.sync_group import SYNC_GROUP_API
+from tidemark_broker.wire.tables import Api, TableReader, TableWriter
+
+APIS = (
+    DELETE_GROUPS_API,
+    DESCRIBE_GROUPS_API,
+    FIND_COORDINATOR_API,
+    HEARTBEAT_API,
+    JOIN_GROUP_API,
+    LEAVE_GROUP_API,
+    LIST_GROUPS_API,
+    OFFSET_COMMIT_API,
+    OFFSET_DELETE_API,
+    OFFSET_FETCH_API,
+    SYNC_GROUP_API,
+)
+CASES = [
+    (api, version, side)
+    for api in APIS
+    for version in range(api.min_version, api.max_version + 1)
+    for side in ("Request", "Response")
+]
+
+
+def peers_class(name: str, version: int) -> Any:
+    found = next(
+        vars(module)[name] for module in (consumer, admin, metadata) if name in vars(module)
+    )
+    return found[version]
+
+
+def value_of(schema: dict[str, Any], numbers: Iterator[int]) -> Any:
+    number, kind = next(numbers), schema["type"]
+    if kind == "string":
+        return f"s{number}"
+    if kind == "bytes":
+        return b"b%d" % number
+    if kind == "bool":
+        return True
+    if kind == "bitfield":
+        return {3, 8}  # an int32 on the wire
+    assert kind in {"int8", "int16", "int32", "int64"}, kind
+    return number
+
+
+def is_in(version: int, versions: str) -> bool:
+    first, _, last = versions.rstrip("+").partition("-")
+    return int(first) <= version and (versions.endswith("+") or version <= int(last or first))
+
+
+def filled(holder: Any, schema: dict[str, Any], version: int, numbers: Iterator[int]) -> Any:
+    """The peer's object with distinct values, two elements in each array."""
+    values = {}
+    for field in schema["fields"]:
+        if not is_in(version, field["versions"]):
+            continue
+        kind = field["type"]
+        if not kind.startswith("[]"):
+            value = value_of(field, numbers)
+        elif "fields" in field:
+            inner = getattr(holder, kind[2:])
+            value = [filled(inner, field, version, numbers) for _ in range(2)]
+        else:
+            value = [value_of({"type": kind[2:]}, numbers) for _ in range(2)]
+        values[snake(field["name"])] = value
+    return holder(**values)
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "side"), CASES, ids=[f"{a.name}{side}-{v}" for a, v, side in CASES]
+)
+def test_each_version_has_the_bytes_and_the_order_of_an_independent_schema(
+    api: Api, version: int, side: str
+) -> None:
+    peer = peers_class(f"{api.name}{side}", version)
+    numbers = count(1)
+    raw = bytes(filled(peer, peer._json, version, numbers).encode())
+    struct = api.request if side == "Request" else api.response
+    reader = TableReader(raw, version, is_flexible=api.is_flexible(version))
+    found = struct.read(reader)
+    reader.expect_end()
+    writer = TableWriter(version, is_flexible=api.is_flexible(version))
+    struct.write(writer, found)
+    assert bytes(writer.out) == raw
