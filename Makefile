@@ -45,7 +45,7 @@ sim: setup ## the simulator: SEEDS=n runs from FIRST_SEED=k with JOBS=j processe
 sim-replay: setup ## one run again: transcript and picture in build/sim; SEED=n, SHRINK=1 drops faults
 	@hack/sim replay --seed $(SEED) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SHRINK),--shrink)
 
-sim-mutants: setup ## every guard removed once: is it noticed? Writes tests/simulator/mutants.md (an hour)
+sim-mutants: setup ## every guard removed once: is it noticed? Writes tests/simulator/mutants.md
 	@hack/sim mutant_hunt
 
 sim-exhaustive: setup ## every interleaving of a small world, as large as 10 minutes hold

@@ -91,10 +91,10 @@ def kill_broker_in_call(world: World, number: int, calls: int) -> None:
 def freeze_broker(world: World, number: int, for_us: int) -> None:
     process = broker_of(world, number).process
     if process is not None:
-        _freeze(world, process, for_us)
+        freeze(world, process, for_us)
 
 
-def _freeze(world: World, process: SimulatedProcess, for_us: int) -> None:
+def freeze(world: World, process: SimulatedProcess, for_us: int) -> None:
     process.freeze()
     world.timeline.after(for_us, process.thaw)
 
@@ -110,7 +110,7 @@ def stutter_broker(world: World, number: int, most_us: int, for_us: int) -> None
             return
         length_us = world.random.randint(1, most_us)
         if slot.process is not None:
-            _freeze(world, slot.process, length_us)
+            freeze(world, slot.process, length_us)
         world.timeline.after(length_us + world.random.randint(1, most_us), pause)
 
     pause()
@@ -320,7 +320,7 @@ def freeze_controller(world: World, number: int, for_us: int) -> None:
     """Long enough, and its successor leads when it thaws: two controllers at once."""
     process = _controller(world, number).process
     if process is not None:
-        _freeze(world, process, for_us)
+        freeze(world, process, for_us)
 
 
 @fault

@@ -213,8 +213,25 @@ class Invariants:
         for replica in broker.partitions.replicas:
             audit = self._audit_of(broker.broker, replica)
             has_changed = audit.look()
+            if has_changed:
+                self._check_is_stored(broker, replica)
             if replica.leader is not None and has_changed:
                 self._look_at_leader(broker, replica, audit)
+
+    def _check_is_stored(self, broker: LiveBroker, replica: HostedReplica) -> None:
+        """I14, S3: nobody acts on a state that is not durable."""
+        key = (replica.topic_id, replica.partition)
+        stored, applied = self._states.get(key), replica.state
+        if stored is None or applied is None:
+            return
+        is_unknown = applied.partition_epoch > stored.partition_epoch
+        is_another = applied.partition_epoch == stored.partition_epoch and applied != stored
+        if is_unknown or is_another:
+            raise Violation(
+                "I14",
+                f"{self._names[key]}: broker {broker.broker_id} applied {applied}, stored is"
+                f" {stored}",
+            )
 
     def _audit_of(self, broker: Any, replica: HostedReplica) -> ReplicaAudit:
         audit = self._audits.get(replica)

@@ -1,14 +1,16 @@
-"""`make sim-mutants`: each guard removed once, and the seeds until a run notices it.
+"""`make sim-mutants`: each guard removed once; which seed, and which test, notices it?
 
-Writes tests/simulator/mutants.md. Exit code 1 when a mutant survives all its seeds without a
-scenario test that is named for it. Seeds are those of `make sim`, which finds nothing in them.
+Writes tests/simulator/mutants.md. The seed that noticed last time (mutant_seeds.json) is tried
+first, then those from 1 on, in the mutant's weather, which break nothing without the mutant. The
+named test is run with and without the mutant. Exit code 1 when nothing notices a mutant.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,104 +18,140 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.simulator.campaign import results_of
-from tests.simulator.mutants import MUTANTS, Mutant, planted
+from tests.simulator.mutant import Mutant, planted
+from tests.simulator.mutants import MUTANTS, mutant_of
 from tests.simulator.run import RunResult, run_seed
+from tests.simulator.storms import seconds_of
 
 MOST_SEEDS = 200
 TABLE = Path(__file__).with_name("mutants.md")
+SEEDS = Path(__file__).with_name("mutant_seeds.json")
 ROOT = Path(__file__).parents[2]
+TESTS_FAILED = 1  # pytest's exit code: not for a test that is not found
 
 
 @dataclass(frozen=True, slots=True)
 class Hunted:
     mutant: Mutant
-    caught_by: str  # "" if nothing did
-    seed: int
-    seeds: int
+    violation: str  # the invariant; "" if no seed noticed
+    seed: int  # the first of those from 1 on that noticed, -1 if none did
+    tried: int  # so many seeds did not
+    is_tested: bool  # the named test fails with it and passes without
+
+    @property
+    def is_caught(self) -> bool:
+        return bool(self.violation) or self.is_tested
 
 
 def run_mutated(seed: int, name: str) -> RunResult:
-    """In a process of its own kind: what is planted is gone with the context."""
-    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
+    """In any process: what is planted is gone with the context."""
+    mutant = mutant_of(name)
     with planted(mutant):
-        return run_seed(seed)
+        return run_seed(seed, seconds_of(mutant.weather), mutant.weather)
 
 
-def hunt(mutant: Mutant, jobs: int, first_seed: int = 1) -> Hunted:
-    """The first seed that notices; then, if none does, the scenario tests named for it."""
-    runs = 0
-    seeds = range(first_seed, first_seed + MOST_SEEDS)
-    for result in results_of(seeds, jobs, partial(run_mutated, name=mutant.name)):
-        runs += 1
+def known_seeds() -> dict[str, int]:
+    """By mutant: the seed that noticed it when the table was last written."""
+    found: dict[str, int] = json.loads(SEEDS.read_text())
+    return found
+
+
+def hunt(mutant: Mutant, jobs: int, most_seeds: int, known: int | None) -> tuple[str, int, int]:
+    """(invariant, seed, seeds that noticed nothing). ("", -1, ...) when none did."""
+    if not mutant.weather:
+        return "", -1, 0
+    if known is not None:
+        result = run_mutated(known, mutant.name)
         if result.violation is not None:
-            return Hunted(mutant, result.violation[0], result.seed, runs)
-    if mutant.test and test_fails_with(mutant):
-        return Hunted(mutant, f"`{mutant.test}`", -1, runs)
-    return Hunted(mutant, "", -1, runs)
+            return result.violation[0], known, known - 1
+    tried = 0
+    work = partial(run_mutated, name=mutant.name)
+    for result in results_of(range(1, most_seeds + 1), jobs, work):
+        if result.violation is not None:
+            return result.violation[0], result.seed, tried
+        tried += 1
+    return "", -1, tried
 
 
-def test_fails_with(mutant: Mutant) -> bool:
-    """The named test passes without the mutant and fails with it."""
-    plain = [sys.executable, "-m", "pytest", "-q", "-x", mutant.test]
-    mutated = [sys.executable, "-m", "tests.simulator.mutant_hunt", "--under", mutant.name]
-    if subprocess.run(plain, cwd=ROOT, capture_output=True, check=False).returncode != 0:
-        return False
-    return subprocess.run(mutated, cwd=ROOT, capture_output=True, check=False).returncode == 1
+def tests_pass(nodes: Sequence[str]) -> bool:
+    """Without any mutant."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", *nodes]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
+
+
+def fails_test(mutant: Mutant) -> bool:
+    """In a process of its own: the test's modules are imported with the mutant planted."""
+    command = [sys.executable, "-m", "tests.simulator.mutant_hunt", "--under", mutant.name]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    return ended.returncode == TESTS_FAILED
 
 
 def run_test_under(name: str) -> int:
     import pytest
 
-    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
+    mutant = mutant_of(name)
     with planted(mutant):
-        return int(pytest.main(["-q", "-x", mutant.test]))
+        return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", mutant.test]))
 
 
 def table(found: Iterable[Hunted]) -> str:
     lines = [
         "# Guards removed, and what noticed",
         "",
-        "Generated by `make sim-mutants`. Each row is one guard weakened in the test's process;",
-        "the seeds are those of `make sim` from 1 on, which find nothing without it; at most"
-        f" {MOST_SEEDS}.",
+        "Generated by `make sim-mutants`. Each row is one guard weakened in the test's process:",
+        "what the simulator's judges said, at which seed of those from 1 on in that weather",
+        "(`storms.py`; without the mutant they break nothing), and the test that fails with the",
+        "mutant planted and passes without. Of a pair of guards either alone keeps the promise: it",
+        "is removed as one.",
         "",
-        "| guard or rule | what is no longer done | noticed by | seed | seeds needed |",
-        "|---|---|---|---|---|",
+        "| guard or rule | what is no longer done | replaced | weather | noticed by | seed"
+        " | test that fails |",
+        "|---|---|---|---|---|---|---|",
     ]
     for hunted in found:
         mutant = hunted.mutant
-        seed = str(hunted.seed) if hunted.seed >= 0 else "-"
-        by = hunted.caught_by or "**nothing**"
-        if hunted.seed < 0 and mutant.why_not_seen:
-            by += f" ({mutant.why_not_seen})"
-        lines.append(f"| {mutant.rule} | {mutant.name} | {by} | {seed} | {hunted.seeds} |")
+        by, seed = hunted.violation, str(hunted.seed)
+        if not hunted.violation:
+            by, seed = f"no seed of {hunted.tried}", "-"
+        if not mutant.weather:
+            by = f"not tried: {mutant.why_no_seed}"
+        test = f"`{mutant.test.removeprefix('tests/')}`" if hunted.is_tested else "**none**"
+        lines.append(
+            f"| {mutant.rule} | {mutant.name} | `{mutant.targets}` | {mutant.weather or '-'} | {by}"
+            f" | {seed} | {test} |"
+        )
     return "\n".join(lines) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seeds", type=int, default=MOST_SEEDS, help="at most, for each mutant")
     parser.add_argument("--only", default="", help="mutants whose name contains this; no table")
     parser.add_argument("--under", default="", help="run a mutant's test with it planted")
     options = parser.parse_args(arguments)
     if options.under:
         return run_test_under(options.under)
-    console = Console()
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    chosen = [mutant for mutant in MUTANTS if options.only in mutant.name]
+    if not tests_pass(sorted({mutant.test for mutant in chosen})):
+        console.print("the tests named for mutants fail without any: mend them first")
+        return 1
+    known = known_seeds()
     found = []
-    for mutant in MUTANTS:
-        if options.only not in mutant.name:
-            continue
-        hunted = hunt(mutant, options.jobs)
-        found.append(hunted)
-        console.print(
-            f"{hunted.caught_by or 'NOTHING'}: {mutant.name} (seed {hunted.seed},"
-            f" {hunted.seeds} runs)",
-            markup=False,
-            highlight=False,
+    for mutant in chosen:
+        name = mutant.name
+        hunted = Hunted(
+            mutant, *hunt(mutant, options.jobs, options.seeds, known.get(name)), fails_test(mutant)
         )
+        found.append(hunted)
+        by = f"{hunted.violation} at seed {hunted.seed}" if hunted.violation else "no seed"
+        console.print(f"{name}: {by}; test {'fails' if hunted.is_tested else 'PASSES'}")
     if not options.only:
         TABLE.write_text(table(found))
-    return 1 if any(not hunted.caught_by for hunted in found) else 0
+        seeds = {each.mutant.name: each.seed for each in found if each.violation}
+        SEEDS.write_text(json.dumps(seeds, indent=1) + "\n")
+    return 0 if all(hunted.is_caught for hunted in found) else 1
 
 
 if __name__ == "__main__":

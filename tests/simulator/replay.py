@@ -70,10 +70,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=SAFETY_SECONDS, help="of faults")
+    parser.add_argument("--weather", default="", help="of storms.py: nothing but that")
     parser.add_argument("--shrink", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("build/sim"))
     options = parser.parse_args(arguments)
-    plan = RunPlan(options.seed, options.seconds)
+    plan = RunPlan(options.seed, options.seconds, weather=options.weather)
     if options.shrink:
         first = Run(plan).go()
         if first.violation is None:

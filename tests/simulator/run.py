@@ -18,11 +18,12 @@ from tidemark_cli.history import Kind, Operation, judge
 from tests.simulator.client_port import Fetch, Produce, serve_clients
 from tests.simulator.clients import Consumer, ConsumerPlan, Producer, ProducerPlan, Surroundings
 from tests.simulator.clock import EPOCH_US
-from tests.simulator.fault_plan import PlanShape, draw_plan
+from tests.simulator.fault_plan import PlanShape
 from tests.simulator.faults import Fault, heal, schedule
 from tests.simulator.idempotent_client import IdempotentProducer
 from tests.simulator.invariants import Invariants
 from tests.simulator.promises import Bounds, Promises
+from tests.simulator.storms import plan_of, weather_of
 from tests.simulator.violations import Violation
 from tests.simulator.watched_world import WatchedWorld
 from tests.simulator.world import World, WorldOptions
@@ -54,6 +55,7 @@ class RunPlan:
     seed: int
     safety_seconds: float = SAFETY_SECONDS
     faults: tuple[Fault, ...] | None = None  # None: those of the seed
+    weather: str = ""  # of storms.py, and nothing else; "": what the seed brings
     keeps_trace: bool = False
     has_logs: bool = False
 
@@ -68,12 +70,15 @@ class Shape:
     replica_lag_max_ms: int
     acks: tuple[int, ...]
     idempotent: tuple[bool, ...]
+    pauses_ms: tuple[int, ...] = (30, 80, 150)
 
     @staticmethod
-    def of(seed: int) -> "Shape":
-        """Drawn from a stream of its own: a fault more or less changes nothing of it."""
+    def of(seed: int, weather: str = "") -> "Shape":
+        """Drawn from a stream of its own: a fault more or less changes nothing of it.
+
+        In a storm producers hurry, and some wait for no follower: log ends and watermarks part."""
         chance = Random(f"shape of {seed}")
-        return Shape(
+        shape = Shape(
             min_insync=chance.choice((1, 2, 2, 2, 2, 3)),
             commit_rule=chance.choice(("MinInsync", "MinInsync", "MinInsync", "Isr")),
             flush=chance.choice(("Os", "Os", "Os", "Always")),
@@ -81,11 +86,17 @@ class Shape:
             acks=(-1, -1, chance.choice((-1, 0, 1))),
             idempotent=(chance.random() < 0.5, chance.random() < 0.5, False),
         )
+        if not weather:
+            return shape
+        acks = (*shape.acks, 1, 1)
+        return replace(
+            shape, acks=acks, idempotent=(*shape.idempotent, False, False), pauses_ms=(5, 15, 40)
+        )
 
 
-def faults_of(seed: int, safety_seconds: float) -> tuple[Fault, ...]:
+def faults_of(seed: int, safety_seconds: float, weather: str = "") -> tuple[Fault, ...]:
     last_us = int((safety_seconds - 1) * SECOND_US)
-    return draw_plan(seed, PlanShape(brokers=3, controllers=2, last_us=last_us))
+    return plan_of(seed, PlanShape(brokers=3, controllers=2, last_us=last_us), weather)
 
 
 class _Ears:
@@ -105,10 +116,10 @@ class _Ears:
 class Run:
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
-        self.shape = Shape.of(plan.seed)
+        self.shape = Shape.of(plan.seed, plan.weather or weather_of(plan.seed))
         self.faults = plan.faults
         if self.faults is None:
-            self.faults = faults_of(plan.seed, plan.safety_seconds)
+            self.faults = faults_of(plan.seed, plan.safety_seconds, plan.weather)
         self.ears = _Ears()
         serve = serve_clients(self.ears, lambda b: (b.settings.listen_host, CLIENT_PORT))
         options = WorldOptions(serve_clients=serve, has_logs=plan.has_logs)
@@ -298,7 +309,7 @@ class Run:
                 topic="orders",
                 partition=number % 2,
                 acks=acks,
-                pause_ms=chance.choice((30, 80, 150)),
+                pause_ms=chance.choice(self.shape.pauses_ms),
                 timeout_ms=chance.choice((500, 1500, 3000)),
                 is_idempotent=self.shape.idempotent[number],
             )
@@ -330,7 +341,7 @@ def _placed(history: list[Operation]) -> Iterator[Operation]:
             yield operation
 
 
-def run_seed(seed: int, safety_seconds: float = SAFETY_SECONDS) -> RunResult:
-    result = Run(RunPlan(seed, safety_seconds)).go()
+def run_seed(seed: int, safety_seconds: float = SAFETY_SECONDS, weather: str = "") -> RunResult:
+    result = Run(RunPlan(seed, safety_seconds, weather=weather)).go()
     gc.collect()  # it was off in the run, whose world is full of cycles
     return result

@@ -64,9 +64,8 @@ class MetadataCache:
         return tuple(self._held.values())
 
     def apply_push(self, push: MetadataPush) -> MetadataChanges:
-        version = (push.controller_epoch, push.image_version)
-        if version < (self.controller_epoch, self.image_version):
-            return MetadataChanges(is_dropped=True)  # S25
+        if self._is_older(push):
+            return MetadataChanges(is_dropped=True)
         self.controller_epoch, self.image_version = push.controller_epoch, push.image_version
         self.move_bytes_per_second = push.move_bytes_per_second
         brokers = {broker.broker_id: broker for broker in push.brokers}
@@ -96,6 +95,11 @@ class MetadataCache:
             partitions=tuple(changed),
             deleted=tuple(deleted),
         )
+
+    def _is_older(self, push: MetadataPush) -> bool:
+        """S25: of a controller before this one, or of an image before this one."""
+        version = (push.controller_epoch, push.image_version)
+        return version < (self.controller_epoch, self.image_version)
 
     def apply_partition(self, topic_id: TopicId, state: PartitionState) -> bool:
         """True if the state is new here. Equal partition epochs are the same state (reference 0),

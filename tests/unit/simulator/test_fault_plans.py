@@ -6,6 +6,7 @@ import pytest
 
 from tests.simulator.fault_plan import KINDS, MISTAKES, Draw, PlanShape, draw_plan
 from tests.simulator.faults import ACTS, Fault, heal, schedule
+from tests.simulator.storms import AIMED, WEATHERS, plan_of, weather_of
 from tests.simulator.world import World, WorldOptions
 from tests.unit.simulator.test_simulated_world import ends, produce, started
 
@@ -18,7 +19,7 @@ def test_a_plan_is_a_function_of_its_seed() -> None:
 
 
 def test_every_fault_has_arguments_drawn_for_it_and_the_other_way_round() -> None:
-    assert sorted({**KINDS, **MISTAKES}) == sorted(ACTS)
+    assert sorted({**KINDS, **MISTAKES, **AIMED}) == sorted(ACTS)
 
 
 def test_all_kinds_occur_within_some_seeds() -> None:
@@ -26,15 +27,25 @@ def test_all_kinds_occur_within_some_seeds() -> None:
     assert seen == set(KINDS)
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_quarter_of_all_seeds_has_one_of_all_weathers_and_a_storm_only_when_asked() -> None:
+    drawn = [weather_of(seed) for seed in range(400)]
+    assert set(drawn) == {"", *WEATHERS}
+    assert 60 < sum(weather != "" for weather in drawn) < 140
+    calm = drawn.index("")
+    assert plan_of(calm, SHAPE) == draw_plan(calm, SHAPE)
+    for weather, kinds in WEATHERS.items():
+        assert {fault.kind for fault in plan_of(calm, SHAPE, weather)} == set(kinds)
+
+
+@pytest.mark.parametrize("kind", sorted({**KINDS, **AIMED}))
 def test_the_world_comes_back_from_each_kind_of_fault(kind: str) -> None:
 
-    draw = Draw(Random(kind), SHAPE)
+    draw, arguments = Draw(Random(kind), SHAPE), {**KINDS, **AIMED}[kind]
     with World(5) as world:
         started(world)
         produce(world, "a")
         world.run_for(100)
-        plan = [Fault(world.now_us + n * 700_000, kind, KINDS[kind](draw)) for n in range(3)]
+        plan = [Fault(world.now_us + n * 700_000, kind, arguments(draw)) for n in range(3)]
         schedule(world, plan)
         world.run_for(4_000)
         heal(world)

@@ -176,3 +176,21 @@ def test_a_second_flush_waits_for_what_the_first_one_syncs(tmp_path):  # S11
     for thread in (first, second):
         thread.join(10)
     assert log.recovery_point == 2
+
+
+def test_the_name_of_a_new_segment_is_synced_before_its_records_count(tmp_path):  # S11
+    synced: list[list[str]] = []
+
+    class Remembering(FaultyDisk):
+        def sync_directory(self, path: Path) -> None:
+            synced.append(sorted(self.list_names(path)))
+            super().sync_directory(path)
+
+    log = open_log(tmp_path / "log", Remembering(), settings=LogSettings(segment_bytes=BATCH_BYTES))
+    append(log, b"a")
+    log.flush()
+    append(log, b"b")
+    synced.clear()
+    log.flush()
+    assert log.recovery_point == 2
+    assert any(f"{1:020}.log" in names for names in synced)

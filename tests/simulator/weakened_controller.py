@@ -1,0 +1,237 @@
+"""Mutants of the controller: durable writes, elections, registrations, sessions, the Lease."""
+
+from dataclasses import replace
+from typing import Any
+
+from tidemark_operator.controller.sessions import Expiry
+from tidemark_operator.stores.object_store import OutcomeUnknown
+
+from tests.simulator.mutant import CONTROLLER, Mutant, always, patch
+
+SLICES = CONTROLLER + "slice_store:SliceStore."
+REGISTRATION = CONTROLLER + "registration:"
+SESSIONS = CONTROLLER + "sessions:Sessions."
+SERVICE_LEASE = "tidemark_operator.lease:ControllerLease."
+
+
+def _without_compare(original: Any) -> Any:
+    """The last writer wins."""
+
+    async def replaced(self: Any, current: Any, wanted: Any) -> Any:
+        from tidemark_operator.controller.slices import split_pool
+        from tidemark_operator.stores.object_store import PARTITION_SLICE
+
+        namespace, _ = split_pool(current.pool)
+        item = await self._store.get(PARTITION_SLICE, namespace, current.name)
+        if item is not None:
+            version = item["metadata"]["resourceVersion"]
+            wanted = replace(wanted, resource_version=version)
+        return await original(self, current, wanted)
+
+    return replaced
+
+
+def _takes_unknown_for_done(original: Any) -> Any:
+    async def replaced(self: Any, current: Any, wanted: Any) -> Any:
+        try:
+            return await original(self, current, wanted)
+        except OutcomeUnknown:
+            self._unsettled.discard(current.name)
+            return self._durable(wanted)
+
+    return replaced
+
+
+def _does_nothing(original: Any) -> Any:
+    return lambda *arguments, **named: None
+
+
+def _grants_no_session(original: Any) -> Any:
+    """What the controller before heard of last is long ago."""
+
+    def grant_all(
+        self: Any, broker_ids: Any, now_ms: int, *, is_second_opinion: bool = False
+    ) -> None:
+        original(
+            self,
+            broker_ids,
+            now_ms - self._settings.session_timeout_ms,
+            is_second_opinion=is_second_opinion,
+        )
+
+    return grant_all
+
+
+def _next_epoch_of_lease_alone(original: Any) -> Any:
+    async def next_epoch(self: Any, stored: Any) -> int:
+        return 1 + (0 if stored is None else int(stored["spec"].get("leaseTransitions") or 0))
+
+    return next_epoch
+
+
+def _expires_one_by_one(original: Any) -> Any:
+    def expire(self: Any, now_ms: int, *, pool_size: int) -> Expiry:
+        expired = self._silent_for(self._settings.session_timeout_ms, now_ms)[:1]
+        for broker_id in expired:
+            self.end(broker_id)
+        return Expiry(expired)
+
+    return expire
+
+
+def _keeps_eligible_by_setting(original: Any) -> Any:
+    """min ISR goes its own way, past the eligible leaders (S6)."""
+
+    def with_min_insync(topic: Any, partition: Any, standings: Any, wanted: int) -> Any:
+        return replace(partition, min_insync_replicas=wanted)
+
+    return with_min_insync
+
+
+def _loses_eligible(original: Any) -> Any:
+    """Only who is in the ISR counts (S15)."""
+    return lambda *arguments, **named: ()
+
+
+MUTANTS = (
+    Mutant("the last writer wins", "compare-and-set on the slice",
+           (patch(SLICES + "_replace", _without_compare),),
+           "tests/scenarios/test_i16_lease_lost_in_a_write.py::"
+           "test_it_is_one_legal_step_or_none[before]", "two controllers"),
+    Mutant("an unknown outcome is taken for done",
+           "unknown write outcome settled by a quorum read",
+           (patch(SLICES + "_replace", _takes_unknown_for_done),),
+           "tests/scenarios/test_s3_refused_expand.py::"
+           "test_while_the_outcome_is_unknown_the_watermark_waits_for_the_"
+           "proposed_member", "bad store"),
+    Mutant("a deposed controller's read is not noticed", "I16",
+           (patch(SLICES + "_check_not_deposed", _does_nothing),),
+           "tests/unit/controller/test_control_safety.py::"
+           "test_s3_a_frozen_controllers_queued_expand_cannot_land_after_its_"
+           "successors_refusal", "two controllers"),
+    Mutant("every start counts as clean", "unclean restart voids its entries",
+           (patch(REGISTRATION + "is_clean_start", always(True)),),
+           "tests/unit/controller/test_control_safety.py::"
+           "test_s2_a_registration_whose_answer_was_lost_gets_the_same_epoch_again", "joiners die"),
+    Mutant("a failed disk is forgotten at the next start", "S8",
+           (patch(REGISTRATION + "is_storage_failed", always(False)),),
+           "tests/scenarios/test_s8_lost_write_back.py::"
+           "test_the_process_ends_once_the_controller_recorded_the_failure", "bad disks"),
+    Mutant("any volume will do", "empty disk never rejoins as ISR",
+           (patch(REGISTRATION + "is_same_volume", always(True)),),
+           "tests/unit/controller/test_control_safety.py::"
+           "test_without_its_full_proof_a_start_is_unclean[another volume]",
+           why_no_seed="an empty volume has neither proof; volumes change by mistakes only"),
+    Mutant("any stop proof counts", "S7: the stop proof carries the stored broker epoch",
+           (patch(REGISTRATION + "is_stopped_cleanly", always(True)),),
+           "tests/unit/controller/test_control_safety.py::"
+           "test_s2_a_registration_whose_answer_was_lost_gets_the_same_epoch_again", "joiners die"),
+    Mutant("any boot stamp counts", "S1, S7: the stamp names boot, pod, claim and epoch",
+           (patch(REGISTRATION + "is_only_killed", always(True)),),
+           "tests/unit/controller/test_control_safety.py::"
+           "test_s2_a_registration_whose_answer_was_lost_gets_the_same_epoch_again", "joiners die"),
+    Mutant("lost replicas keep their entries", "S9, empty disk never rejoins as ISR",
+           (patch(REGISTRATION + "is_lost", always(False)),),
+           "tests/scenarios/test_s9_lost_partition.py::"
+           "test_a_partition_whose_directory_is_gone_is_led_by_nobody_who_lost_it",
+           why_no_seed="files are lost by mistakes only"),
+    Mutant("void entries are valid", "S2",
+           (patch(CONTROLLER + "standing:Standings.is_valid", always(True)),),
+           "tests/unit/controller/test_control_elections.py::"
+           "test_a_failed_replica_hands_over_and_is_void", "joiners die"),
+    Mutant("safe leaders are dropped", "S15, I13",
+           (patch(CONTROLLER + "partition_change:eligible_leaders", _loses_eligible),),
+           "tests/transcripts/test_transcripts.py::"
+           "test_a_transcript_is_what_the_cores_do[a-shrink-of-an-older-state]", "leaders die"),
+    Mutant("min ISR changes without its eligible leaders", "S6",
+           (patch(CONTROLLER + "topics:with_min_insync", _keeps_eligible_by_setting),),
+           "tests/scenarios/test_s6_min_isr.py::"
+           "test_lowering_it_drops_the_eligible_leaders_in_the_write_that_lets_"
+           "one_commit_alone", "settings"),
+    Mutant("nobody's own stall extends sessions",
+           "session extended by the controller's own stall",
+           (patch(SESSIONS + "extend", _does_nothing),),
+           "tests/unit/controller/test_control_sessions.py::"
+           "test_the_controllers_own_stall_is_nobodys_silence",
+           why_no_seed="a broker fenced in vain comes back: nothing is lost"),
+    Mutant("a take-over grants no session", "new controller grants one full session",
+           (patch(SESSIONS + "grant_all", _grants_no_session),),
+           "tests/unit/controller/test_control_sessions.py::"
+           "test_silence_fences_at_the_session_timeout_and_not_before",
+           why_no_seed="a broker fenced in vain comes back: nothing is lost"),
+    Mutant("brokers that expire together are fenced one by one", "both die in one event",
+           (patch(SESSIONS + "expire", _expires_one_by_one),),
+           "tests/unit/controller/test_control_sessions.py::"
+           "test_brokers_that_expired_together_are_one_event",
+           why_no_seed="the second is fenced a moment later"),
+    Mutant("half a pool silent at once is believed", "S18",
+           (patch(SESSIONS + "_is_mass_expiry", always(False)),),
+           "tests/scenarios/test_s18_deaf_controller.py::"
+           "test_a_deaf_controller_gives_way_and_nobody_is_fenced",
+           why_no_seed="a promise of availability while a controller is cut off"),
+    Mutant("who gave way takes the Lease back at once", "S18",
+           (patch(SERVICE_LEASE + "_sits_out", always(False)),),
+           "tests/scenarios/test_s18_deaf_controller.py::"
+           "test_a_controller_alone_judges_twice",
+           why_no_seed="a promise of availability while a controller is cut off"),
+    Mutant("the controller epoch is the Lease's alone", "S16",
+           (patch(SERVICE_LEASE + "_next_epoch", _next_epoch_of_lease_alone),),
+           "tests/scenarios/test_s16_controller_epochs.py::"
+           "test_a_term_that_wrote_nothing_shares_no_epoch_with_the_one_after_a_deleted_lease",
+           why_no_seed="Leases go by mistakes only"),
+    Mutant("refused is dead", "S19",
+           (patch(CONTROLLER + "polls:Polls.is_closed", always(True)),),
+           "tests/scenarios/test_s19_refused_is_not_dead.py::"
+           "test_a_broker_behind_a_rejecting_network_policy_is_not_fenced_while_it_polls",
+           why_no_seed="a broker fenced in vain comes back: nothing is lost"),
+    Mutant("leadership moves as often as it can", "S20",
+           (patch(CONTROLLER + "gray_failures:GrayFailures._has_moved_lately", always(False)),),
+           "tests/scenarios/test_s20_gray_failure.py::"
+           "test_one_move_in_a_lag_window_although_the_next_leaders_disk_hangs_too",
+           why_no_seed="a promise of availability"),
+    Mutant("the longest of the logs that happen to be there leads", "S14",
+           (patch(CONTROLLER + "last_resorts:may_take_longest_of_all", always(True)),),
+           "tests/transcripts/test_transcripts.py::"
+           "test_a_transcript_is_what_the_cores_do[clean-stop-of-the-last-but-one]", "powers fail"),
+    Mutant("a valid entry is not waited for", "S14",
+           (patch(CONTROLLER + "last_resorts:has_valid_entry", always(False)),),
+           "tests/scenarios/test_s2_void_entries.py::"
+           "test_stripping_cut_short_after_the_first_of_nine_slices_lets_nobody_"
+           "lead_the_rest", "powers fail"),
+    Mutant("an unclean election without being asked", "B4: by choice only",
+           (patch(CONTROLLER + "last_resorts:allows_unclean_election", always(True)),),
+           "tests/unit/controller/test_control_elections.py::"
+           "test_with_one_replica_missing_only_a_human_decides", "powers fail"),
+    Mutant("a human's choice comes true twice", "B4",
+           (patch(CONTROLLER + "last_resorts:is_chosen", always(True)),),
+           "tests/scenarios/test_s14_last_resorts.py::"
+           "test_a_humans_choice_counts_in_one_leader_epoch_only",
+           why_no_seed="nobody chooses in the simulator"),
+    Mutant("leaders by a slice that nobody confirmed", "S17",
+           (patch(CONTROLLER + "elections:may_grant", always(True)),),
+           "tests/scenarios/test_s17_old_backups.py::"
+           "test_a_slice_restored_under_running_brokers_is_rebuilt_above_them_from_the_longest_log",
+           why_no_seed="slices are restored by mistakes only"),
+    Mutant("a slice below what is held decides", "S17",
+           (patch(CONTROLLER + "held_epochs:Floor.is_above", always(False)),),
+           "tests/scenarios/test_s17_old_backups.py::"
+           "test_a_slice_restored_under_running_brokers_is_rebuilt_above_them_from_the_longest_log",
+           why_no_seed="slices are restored by mistakes only"),
+    Mutant("a tombstone covers whatever has its topic id", "S12",
+           (patch(CONTROLLER + "tombstones:Tombstone.covers", always(True)),),
+           "tests/scenarios/test_s12_deleted_topics.py::"
+           "test_a_slice_put_back_after_its_deletion_is_not_served_and_not_deleted_again",
+           why_no_seed="nobody puts a deleted topic's slice back in the simulator"),
+    Mutant("a move begins whatever stands in its way", "B11, I19",
+           (patch(CONTROLLER + "reassignment:obstacle", always("")),),
+           "tests/unit/controller/test_control_reassignment.py::"
+           "test_a_move_that_would_leave_nobody_in_sync_is_refused",
+           why_no_seed="simulated moves keep at least one member of the ISR"),
+    Mutant("a move is over before its target has it all", "B11, I19",
+           (patch(CONTROLLER + "elections:may_complete", lambda original: (
+               lambda partition, in_sync: bool(
+                   partition.adding_replicas or partition.removing_replicas))),),
+           "tests/unit/controller/test_control_reassignment.py::"
+           "test_nobody_leaves_before_the_whole_target_is_in_sync",
+           why_no_seed="three brokers, three replicas: nobody is added"),
+)  # fmt: skip

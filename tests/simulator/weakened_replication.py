@@ -1,0 +1,231 @@
+"""Mutants of the replication cores: leader, follower, idempotent producers, follower reads."""
+
+from dataclasses import replace
+from typing import Any
+
+from tidemark_broker.replication.effects import TruncateLog
+from tidemark_operator.controller.standing import Standings
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_EPOCH
+from tidemark_protocol.partition_state import Member
+
+from tests.simulator.mutant import CONTROLLER, Mutant, always, always_property, patch
+
+LEADER = "replication.leader:PartitionLeader."
+FOLLOWER = "replication.follower:PartitionFollower."
+PRODUCERS = "replication.producer_state:"
+
+
+def _fetches_without_divergence(original: Any) -> Any:
+    def next_fetch(self: Any, log: Any, now_ms: int) -> Any:
+        fetch = original(self, log, now_ms)
+        return None if fetch is None else replace(fetch, last_fetched_epoch=NO_EPOCH)
+
+    return next_fetch
+
+
+def _truncates_to_watermark(original: Any) -> Any:
+    def truncation(self: Any, diverging: Any, log: Any) -> TruncateLog:
+        return TruncateLog(min(self.high_watermark, log.log_end_offset))
+
+    return truncation
+
+
+def _watermark_from_divergence(original: Any) -> Any:
+    def on_answer(self: Any, fetch: Any, answer: Any, log: Any, now_ms: int) -> Any:
+        effects = original(self, fetch, answer, log, now_ms)
+        if answer.diverging_epoch is not None and effects:
+            return (*self.on_appended(answer.high_watermark, log.log_end_offset), *effects)
+        return effects
+
+    return on_answer
+
+
+def _admits_any_life(original: Any) -> Any:
+    def admitted(
+        member: Member, partition: Any, standings: Standings, replica: Any
+    ) -> Member | None:
+        standing = standings.of(member.broker_id)
+        if standing is None or not standings.is_active(member.broker_id, replica):
+            return None
+        return Member(member.broker_id, standing.broker_epoch)
+
+    return admitted
+
+
+def _forgets_members_on_refusal(original: Any) -> Any:
+    """A proposed member is dropped when the controller says no, not when the epoch rises."""
+
+    def on_answer(self: Any, proposal: Any, error: ErrorCode, now_ms: int) -> Any:
+        if error is not ErrorCode.NONE and self._pending is not None:
+            self._pending = None
+            return self._advance_high_watermark(now_ms)
+        return original(self, proposal, error, now_ms)
+
+    return on_answer
+
+
+def _applied_only(original: Any) -> Any:
+    return lambda self: self.state.in_sync_replicas
+
+
+def _waits_for_members_only(original: Any) -> Any:
+    return lambda self, slowest_member, now_ms: slowest_member
+
+
+def _applies_whatever_comes(original: Any) -> Any:
+    def apply_partition(self: Any, topic_id: Any, state: Any) -> bool:
+        self.partitions[topic_id, state.partition] = state
+        return True
+
+    return apply_partition
+
+
+def _restarts_lag_clock_never(original: Any) -> Any:
+    return lambda self, stall_ms, now_ms: None
+
+
+MUTANTS = (
+    Mutant("a fetch of another leader epoch is served",
+           "fetch carries and checks leader epoch",
+           (patch(LEADER + "_leader_epoch_error", always(ErrorCode.NONE)),),
+           "tests/transcripts/test_transcripts.py::"
+           "test_a_transcript_is_what_the_cores_do[kip320-a-fetch-of-an-older-"
+           "epoch]", "leaders die"),
+    Mutant("a fetch of a former life is served",
+           "fetch carries and checks broker epoch",
+           (patch(LEADER + "_is_former_life", always(False)),),
+           "tests/transcripts/test_transcripts.py::"
+           "test_a_transcript_is_what_the_cores_do[s02-fetch-of-a-former-life]", "joiners die"),
+    Mutant("a fetch of another life counts for the entry", "S2",
+           (patch(LEADER + "_counts_for", always(True)),),
+           "tests/unit/replication/test_leader_watermark.py::"
+           "test_a_fetch_counts_for_an_entry_only_in_the_same_life", "joiners die"),
+    Mutant("proposals admit whatever life lives now (controller's half)",
+           "ISR proposal carries broker epochs",
+           (patch(CONTROLLER + "in_sync_replicas:_admitted", _admits_any_life),),
+           "tests/unit/controller/test_control_in_sync_replicas.py::"
+           "test_an_ineligible_member_is_refused_and_the_refusal_raises_the_"
+           "partition_epoch[older life]", "joiners die"),
+    Mutant("nobody compares broker epochs (leader's and controller's halves)",
+           "fetch and ISR proposal carry broker epochs", (
+               patch(LEADER + "_is_former_life", always(False)),
+               patch(LEADER + "_counts_for", always(True)),
+               patch(LEADER + "_is_present_life", always(True)),
+               patch(CONTROLLER + "in_sync_replicas:_admitted", _admits_any_life)),
+           "tests/transcripts/test_transcripts.py::"
+           "test_a_transcript_is_what_the_cores_do[an-unflushed-tail-is-copied-"
+           "again]", "joiners die"),
+    Mutant("the watermark waits for the applied ISR only",
+           "high watermark waits for maximal ISR",
+           (patch(LEADER + "_waited_for", _applied_only),),
+           "tests/unit/replication/test_leader_watermark.py::"
+           "test_a_proposed_member_is_waited_for_even_when_fenced_or_late_"
+           "meanwhile", "joiners die"),
+    Mutant("the watermark waits for the applied ISR only, and for no joiner (a pair)",
+           "high watermark waits for maximal ISR", (
+               patch(LEADER + "_waited_for", _applied_only),
+               patch(LEADER + "_slowest_joiner", _waits_for_members_only)),
+           "tests/transcripts/test_transcripts.py::"
+           "test_a_transcript_is_what_the_cores_do[commit-waits-for-the-maximal-"
+           "isr]", "joiners die"),
+    Mutant("the watermark moves below min ISR",
+           "high watermark waits for min.insync.replicas",
+           (patch(LEADER + "_may_commit", always(True)),),
+           "tests/transcripts/test_transcripts.py::"
+           "test_a_transcript_is_what_the_cores_do[a-shrink-of-an-older-state]", "leaders die"),
+    Mutant("truncation to the high watermark",
+           "truncation asks for the divergence by epoch, not by high watermark",
+           (patch(FOLLOWER + "_truncation", _truncates_to_watermark),),
+           "tests/transcripts/test_transcripts.py::"
+           "test_a_transcript_is_what_the_cores_do[kip279-an-epoch-of-neither]", "leaders die"),
+    Mutant("no truncation before the first fetch",
+           "a follower truncates before it fetches in a new epoch",
+           (patch(FOLLOWER + "next_fetch", _fetches_without_divergence),),
+           "tests/transcripts/test_transcripts.py::"
+           "test_a_transcript_is_what_the_cores_do[a-diverging-answer-touches-no-"
+           "watermark]", "leaders die"),
+    Mutant("joins below the watermark", "ISR entry only at or past the leader's high watermark",
+           (patch(LEADER + "_has_reached_watermark", always(True)),),
+           "tests/transcripts/test_transcripts.py::"
+           "test_a_transcript_is_what_the_cores_do[a-diverging-answer-touches-no-"
+           "watermark]", "leaders die"),
+    Mutant("joins below the epoch's start", "ISR entry only past the start of its epoch",
+           (patch(LEADER + "_has_reached_epoch_start", always(True)),),
+           "tests/transcripts/test_transcripts.py::"
+           "test_a_transcript_is_what_the_cores_do[joins-only-from-the-epochs-"
+           "start]", "leaders die"),
+    Mutant("the watermark follows a diverging answer",
+           "watermark only from a non-diverging answer",
+           (patch(FOLLOWER + "on_answer", _watermark_from_divergence),),
+           "tests/unit/replication/test_follower.py::"
+           "test_a_diverging_answer_touches_no_watermark", "leaders die"),
+    Mutant("acks=all admitted and acknowledged below min ISR",
+           "acks=all refused below min ISR before the append",
+           (patch(LEADER + "has_enough_in_sync_replicas", always_property(True)),),
+           "tests/unit/runtime/test_idempotent_produce.py::"
+           "test_below_min_insync_a_duplicate_is_refused_like_any_produce", "leaders die"),
+    Mutant("progress kept over a missed epoch", "S27",
+           (patch(LEADER + "_is_next_epoch_of", always(True)),),
+           "tests/scenarios/test_s27_skipped_epoch.py::"
+           "test_progress_from_before_an_epoch_that_the_leader_missed_"
+           "acknowledges_nothing", "leaders die"),
+    Mutant("older states are applied (leader's half)", "I14",
+           (patch(LEADER + "_is_newer", always(True)),),
+           "tests/transcripts/test_transcripts.py::"
+           "test_a_transcript_is_what_the_cores_do[commit-waits-for-who-just-"
+           "caught-up]", "leaders die"),
+    Mutant("whatever state comes is known (metadata's half)", "I14, S17",
+           (patch("runtime.metadata:MetadataCache.apply_partition", _applies_whatever_comes),),
+           "tests/unit/runtime/test_metadata_cache.py::"
+           "test_the_same_push_again_changes_nothing", "leaders die"),
+    Mutant("a member below the watermark stays", "S7",
+           (patch(LEADER + "_is_below_watermark", always(False)),),
+           "tests/scenarios/test_s7_another_mount.py::"
+           "test_a_member_that_fetches_below_the_high_watermark_is_expelled_at_"
+           "once", "joiners die"),
+    Mutant("an answer to another question counts", "I7, KAFKA-13266",
+           (patch(FOLLOWER + "_is_for_this_moment", always(True)),),
+           "tests/transcripts/test_transcripts.py::"
+           "test_a_transcript_is_what_the_cores_do[an-answer-of-an-older-epoch]", "leaders die"),
+    Mutant("a refusal raises no epoch, and is taken for the end (a pair)",
+           "refused expand raises the partition epoch", (
+               patch(CONTROLLER + "in_sync_replicas:raised", lambda original: lambda state: state),
+               patch(LEADER + "on_answer", _forgets_members_on_refusal)),
+           "tests/scenarios/test_s3_refused_expand.py::"
+           "test_what_was_acknowledged_after_a_refusal_is_in_the_log_of_whoever_"
+           "can_still_lead", "late words"),
+    Mutant("a leader's own stall makes followers late", "S21",
+           (patch(LEADER + "on_stall", _restarts_lag_clock_never),),
+           "tests/unit/replication/test_leader_in_sync.py::"
+           "test_a_stall_of_the_leader_makes_nobody_late",
+           why_no_seed="nothing is lost by an eviction too many"),
+    Mutant("a duplicate is not found", "duplicate sequence answered with the first offset",
+           (patch(PRODUCERS + "_find_duplicate", always(None)),),
+           "tests/unit/replication/test_producer_state.py::"
+           "test_any_of_the_last_five_batches_is_a_duplicate_at_its_own_offset[0]", "leaders die"),
+    Mutant("any sequence is the next one", "B8: gaps and repetitions are refused",
+           (patch(PRODUCERS + "_is_next", always(True)),),
+           "tests/unit/replication/test_producer_state.py::"
+           "test_neither_gap_nor_overlap_is_taken[9]", "leaders die"),
+    Mutant("an older producer epoch writes on", "B8: epoch bumps fence",
+           (patch(PRODUCERS + "_is_fenced", always(False)),),
+           "tests/unit/replication/test_producer_state.py::"
+           "test_a_lower_epoch_is_fenced",
+           why_no_seed="simulated producers raise no epochs"),
+    Mutant("an unknown producer begins anywhere", "B8",
+           (patch(PRODUCERS + "_may_begin", always(True)),),
+           "tests/unit/replication/test_producer_state.py::"
+           "test_an_unknown_producer_may_not_begin_elsewhere",
+           why_no_seed="simulated producers begin at 0"),
+    Mutant("any follower serves readers", "B10: in sync, and confirmed within the lag window",
+           (patch("runtime.consumer_reads:may_serve_as_follower", always(True)),),
+           "tests/unit/runtime/test_follower_reads.py::"
+           "test_a_follower_that_knows_itself_out_of_sync_sends_its_readers_away",
+           why_no_seed="an old end is shown, which the history allows to consumers"),
+    Mutant("any follower is preferred", "B10",
+           (patch("replication.read_replicas:may_be_preferred", always(True)),),
+           "tests/unit/replication/test_read_replicas.py::"
+           "test_one_that_is_not_known_to_have_the_offset_is_not_preferred",
+           why_no_seed="simulated consumers choose by themselves"),
+)  # fmt: skip

@@ -1,0 +1,123 @@
+"""Mutants of the storage and of what a broker does at its start and when a disk fails."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.simulator.disk import SimulatedLock
+from tests.simulator.mutant import Mutant, always, patch
+
+LOG = "storage.partition_log:PartitionLog."
+DIRECTORY = "storage.log_directory:LogDirectory."
+PROOFS = "storage.start_proofs:StartProofs."
+
+
+def _locks_nothing(original: Any) -> Any:
+    def lock(self: Any, path: Path) -> SimulatedLock:
+        return SimulatedLock(self._volume, self._opened(path, True))
+
+    return lock
+
+
+def _does_nothing(original: Any) -> Any:
+    return lambda *arguments, **named: None
+
+
+def _reads_and_leaves(original: Any) -> Any:
+    def take(self: Any) -> None:
+        self._clean_stop_epoch = self._read_clean_stop()
+        self._boot_stamp = None if self.has_clean_stop else self._read_stamp()
+
+    return take
+
+
+def _stamp_whatever_was_cut(original: Any) -> Any:
+    return lambda self, recoveries: self._boot_stamp
+
+
+def _stop_whatever_was_cut(original: Any) -> Any:
+    return lambda self, recoveries: self._clean_stop_epoch
+
+
+def _counts_what_came_meanwhile(original: Any) -> Any:
+    """A sync that overlapped a truncation counts all the same."""
+
+    def note(self: Any, *end_offset: Any) -> None:
+        return None
+
+    return note
+
+
+MUTANTS = (
+    Mutant("two processes on one volume", "directory lock",
+           (patch("tests.simulator.disk:SimulatedDisk.lock", _locks_nothing),),
+           "tests/unit/simulator/test_simulated_disk.py::"
+           "test_one_process_holds_the_lock_until_it_is_dead", "forced deletions"),
+    Mutant("proofs stay on the volume while logs are read", "stamp removed before logs are read",
+           (patch(PROOFS + "take", _reads_and_leaves),),
+           "tests/scenarios/test_s1_unclean_start_forgotten.py::"
+           "test_a_store_that_does_not_answer_gives_no_stamp", "joiners die"),
+    Mutant("a boot stamp counts whatever recovery cut off", "S8",
+           (patch(PROOFS + "boot_stamp", _stamp_whatever_was_cut),),
+           "tests/scenarios/test_s8_lost_write_back.py::"
+           "test_damage_is_not_what_a_kill_leaves[last batch]", "bad disks"),
+    Mutant("a stop proof counts whatever recovery cut off", "S8",
+           (patch(PROOFS + "clean_stop_epoch", _stop_whatever_was_cut),),
+           "tests/scenarios/test_s8_lost_write_back.py::"
+           "test_a_clean_stop_leaves_nothing_to_cut",
+           why_no_seed="a clean stop that left a torn log needs a lost write-back unheard of"),
+    Mutant("logs are not synced before the proof is claimed", "S8",
+           (patch(DIRECTORY + "secure_logs", _does_nothing),),
+           "tests/scenarios/test_s8_lost_write_back.py::"
+           "test_a_restart_secures_what_the_killed_process_left_before_it_claims_"
+           "its_proof", "bad disks"),
+    Mutant("the stamp stays after a lost write", "S8",
+           (patch(PROOFS + "remove_stamp", _does_nothing),),
+           "tests/scenarios/test_s8_lost_write_back.py::"
+           "test_without_a_controller_it_ends_once_the_stamp_is_off_the_volume", "bad disks"),
+    Mutant("a failed append is left behind", "failed append rolled back",
+           (patch(LOG + "_take_back", _does_nothing),),
+           "tests/scenarios/test_s10_failed_append.py::"
+           "test_a_retry_after_a_full_disk_is_written_and_readable", "bad disks"),
+    Mutant("an empty epoch is forgotten", "I5, KAFKA-7415",
+           (patch(LOG + "assign_epoch", _does_nothing),),
+           "tests/unit/storage/test_log_producers.py::"
+           "test_leader_and_follower_know_the_same", "leaders die"),
+    Mutant("a recreated log keeps its checkpoints", "S23",
+           (patch(DIRECTORY + "_drop_checkpoints", _does_nothing),),
+           "tests/scenarios/test_s23_recreated_topics.py::"
+           "test_a_kill_at_any_step_of_the_recreation_exposes_nothing_uncommitted", "topics churn"),
+    Mutant("a sync counts although the log was cut meanwhile", "S11", (
+               patch("storage.durability:Durability.note_truncating", _counts_what_came_meanwhile),
+               patch("storage.durability:Durability.note_truncated", _counts_what_came_meanwhile)),
+           "tests/unit/storage/test_storage_partition_log.py::"
+           "test_truncation_into_an_older_segment_drops_the_later_ones", "bad disks"),
+    Mutant("new files' names are not synced", "S11",
+           (patch("storage.durability:Durability.note_files_created", _does_nothing),),
+           "tests/unit/storage/test_storage_disk_faults.py::"
+           "test_the_name_of_a_new_segment_is_synced_before_its_records_count",
+           why_no_seed="simulated logs are too short for a second segment"),
+    Mutant("the log starts past the high watermark", "I1, B9 retention",
+           (patch("storage.retention:is_committed", always(True)),),
+           "tests/unit/storage/test_storage_retention.py::"
+           "test_nothing_past_the_high_watermark_goes[0-0]",
+           why_no_seed="simulated topics keep all"),
+    Mutant("compaction past the high watermark", "B9 compaction",
+           (patch("storage.compaction:may_compact", always(True)),),
+           "tests/unit/storage/test_storage_compaction.py::"
+           "test_nothing_at_or_past_the_high_watermark_is_touched",
+           why_no_seed="simulated topics are not compacted"),
+    Mutant("damage is over at once", "I10, B9",
+           (patch("runtime.replica_damage:Damage.is_over", always(True)),),
+           "tests/unit/runtime/test_replica_damage.py::"
+           "test_a_leader_does_not_serve_it_and_reports_itself",
+           why_no_seed="runs with flipped bits are judged less strictly"),
+    Mutant("a replica that others count on is rebuilt", "I6, B9",
+           (patch("runtime.hosted_replica:proves_nothing", always(True)),),
+           "tests/unit/runtime/test_replica_damage.py::"
+           "test_a_follower_that_is_still_in_sync_keeps_what_it_has",
+           why_no_seed="runs with flipped bits are judged less strictly"),
+    Mutant("older pushes are applied", "S25",
+           (patch("runtime.metadata:MetadataCache._is_older", always(False)),),
+           "tests/scenarios/test_s25_stale_pushes.py::"
+           "test_a_stale_push_does_not_make_a_former_life_count_for_the_watermark", "late words"),
+)  # fmt: skip
