@@ -38,6 +38,8 @@ class Invariants:
         self._committed: dict[TopicPartition, CommittedLog] = {}
         self._audits: dict[HostedReplica, ReplicaAudit] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}  # I11: epoch -> process
+        # Of leaders, as last looked at.
+        self._watermarks: dict[HostedReplica, tuple[PartitionState, int]] = {}
         self._controller_epochs: dict[int, int] = {}
         self._broker_epochs: dict[int, int] = {}
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
@@ -278,6 +280,22 @@ class Invariants:
                 f" epoch {epoch}",
             )
         self._check_maximal(broker, key, leader)
+        self._check_committed_by_enough(replica, leader)
+
+    def _check_committed_by_enough(self, replica: HostedReplica, leader: PartitionLeader) -> None:
+        """I9, KIP-966: under one state below min ISR the watermark stands still."""
+        state, high_watermark = leader.state, leader.high_watermark
+        before = self._watermarks.get(replica)
+        self._watermarks[replica] = (state, high_watermark)
+        if before is None or before[0] != state or before[1] >= high_watermark:
+            return
+        is_enough = len(state.in_sync_replicas) >= state.min_insync_replicas
+        if not is_enough and not leader.settings.commits_by_isr_alone:
+            raise Violation(
+                "I9",
+                f"{replica.topic}-{replica.partition}: high watermark {before[1]} became"
+                f" {high_watermark} below min ISR: {state}",
+            )
 
     def _on_new_leader(
         self,
