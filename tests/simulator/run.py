@@ -23,7 +23,7 @@ from tests.simulator.faults import Fault, heal, schedule
 from tests.simulator.idempotent_client import IdempotentProducer
 from tests.simulator.invariants import Invariants
 from tests.simulator.promises import Bounds, Promises
-from tests.simulator.storms import plan_of, weather_of
+from tests.simulator.storms import plan_of
 from tests.simulator.violations import Violation
 from tests.simulator.watched_world import WatchedWorld
 from tests.simulator.world import World, WorldOptions
@@ -76,7 +76,8 @@ class Shape:
     def of(seed: int, weather: str = "") -> "Shape":
         """Drawn from a stream of its own: a fault more or less changes nothing of it.
 
-        In a storm producers hurry, and some wait for no follower: log ends and watermarks part."""
+        In a storm that was asked for producers hurry, and some wait for no follower, so that log
+        ends and watermarks part; not in those of ordinary seeds, whose number counts."""
         chance = Random(f"shape of {seed}")
         shape = Shape(
             min_insync=chance.choice((1, 2, 2, 2, 2, 3)),
@@ -116,7 +117,7 @@ class _Ears:
 class Run:
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
-        self.shape = Shape.of(plan.seed, plan.weather or weather_of(plan.seed))
+        self.shape = Shape.of(plan.seed, plan.weather)
         self.faults = plan.faults
         if self.faults is None:
             self.faults = faults_of(plan.seed, plan.safety_seconds, plan.weather)
