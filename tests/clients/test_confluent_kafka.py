@@ -78,7 +78,8 @@ def test_seek_by_time_and_the_ends_of_the_log(cluster: LocalCluster) -> None:
         sending.send([b"stamped-%d" % number], **where)
         sending.flush()
     assert sending.failed == []
-    consumer = Consumer(librdkafka_settings(cluster, **{"group.id": "seeker"}))
+    settings = {"group.id": "seeker", "enable.auto.commit": False}
+    consumer = Consumer(librdkafka_settings(cluster, **settings))
     asked = [
         TopicPartition("orders", 1, first_ms + 150),
         TopicPartition("orders", 1, first_ms + 10_000_000),
