@@ -125,6 +125,32 @@ def test_a_deposed_controllers_late_registration_is_not_written_back_to_a_lower_
     run(scenario)
 
 
+def test_a_deposed_controllers_late_registration_shares_its_epoch_with_no_other_life() -> None:
+    """It gives B@4 to one life; its successor, that read before, would give B@4 to the next."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        frozen = rig.service
+        rig.service = rig.another_controller()
+        await rig.service.load(ControllerEpoch(2))
+        new_controller, rig.service = rig.service, frozen
+        late = FakeBroker(rig, BrokerId(1), "1-b")
+        await late.register()
+        assert late.epoch == 4
+        rig.service = new_controller
+        await FakeBroker(rig, BrokerId(1), "1-c").register()
+        stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
+        assert (stored["brokerEpoch"], stored["incarnation"]) == (4, "1-b")
+        assert not new_controller.is_leading  # it takes the lease anew and reads everything
+        await successor(rig, 3)
+        third = FakeBroker(rig, BrokerId(1), "1-c")
+        await third.register()
+        assert third.epoch == 5
+
+    run(scenario)
+
+
 def test_s9_a_clean_start_without_one_replica_is_void_for_it_before_its_epoch_is_stored() -> None:
     """Stripping is durable first: a controller that dies between leaves an older Broker object,
     not a clean one with an entry that proves nothing."""
