@@ -199,6 +199,12 @@ class ReplicaAudit:
     def _check_place(self, header: BatchHeader) -> None:
         if self._batches:
             self._check_continues(header)
+        elif header.base_offset != self._first_offset and self._segment_index == 0:
+            raise Violation(
+                "I4",
+                f"{self.who}: begins with offset {header.base_offset}, its first segment"
+                f" with {self._first_offset}",
+            )
         known_epoch = self.replica.log._checkpoint.epochs.epoch_at(header.base_offset)
         if known_epoch != header.partition_leader_epoch:
             raise Violation(
