@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -154,9 +155,12 @@ class LeaderLookup:
         for url in idle[:BROKERS_ASKED_AT_ONCE]:
             asking = asyncio.create_task(self._renew_from(url), name=f"ask-{url}")
             self._asking[url] = asking
-            asking.add_done_callback(lambda _, url=url: self._asking.pop(url))  # type: ignore[misc]
+            asking.add_done_callback(partial(self._note_answered, url))
         if self._asking:
             await asyncio.wait(self._asking.values(), return_when=asyncio.FIRST_COMPLETED)
+
+    def _note_answered(self, url: str, _: "asyncio.Task[None]") -> None:
+        del self._asking[url]
 
     async def _renew_from(self, url: str) -> None:
         try:

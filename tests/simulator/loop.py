@@ -11,7 +11,7 @@ import contextlib
 import contextvars
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from tests.simulator.clock import MachineClock
 from tests.simulator.timeline import Event, Timeline
@@ -82,25 +82,24 @@ class SimulatedTimer(Event):
         return self.when_us / 1e6
 
 
-class Host:
+class Host(Protocol):
     """What a loop asks of the world; `processes.SimulatedProcess` is the living one."""
 
     def job_delay_us(self) -> int:
         """How long a worker thread takes for a job."""
-        raise NotImplementedError
+        ...
 
-    def in_worker(self, job: Callable[[], object]) -> object:
-        raise NotImplementedError
+    def in_worker(self, job: Callable[[], object]) -> object: ...
 
-    async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]:
-        raise NotImplementedError
+    async def connect(
+        self, factory: Callable[[], Any], host: str, port: int
+    ) -> tuple[Any, Any]: ...
 
-    def listen(self, factory: Callable[[], Any], host: str, port: int) -> Any:
-        raise NotImplementedError
+    def listen(self, factory: Callable[[], Any], host: str, port: int) -> Any: ...
 
     def on_error(self, context: dict[str, Any]) -> None:
         """An exception that nobody caught."""
-        raise NotImplementedError
+        ...
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):

@@ -8,7 +8,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from tests.simulator.clock import MachineClock
 from tests.simulator.disk import SimulatedDisk, Volume
@@ -184,22 +184,19 @@ class SimulatedProcess(Host):
             self.loop.block_until(self._world.timeline.now_us + microseconds)
 
 
-class Surroundings:
+class Surroundings(Protocol):
     """What processes need of the world; `World` is one."""
 
     timeline: Timeline
     network: Network
     random: Random
 
-    def next_process_id(self) -> int:
-        raise NotImplementedError
+    def next_process_id(self) -> int: ...
 
-    def add_process(self, process: SimulatedProcess) -> None:
-        raise NotImplementedError
+    def add_process(self, process: SimulatedProcess) -> None: ...
 
-    def note(self, who: str, what: str) -> None:
-        raise NotImplementedError
+    def note(self, who: str, what: str) -> None: ...
 
     def on_crash(self, who: str, error: BaseException) -> None:
         """An exception that a process did not catch: a defect."""
-        raise NotImplementedError
+        ...

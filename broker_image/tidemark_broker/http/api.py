@@ -49,6 +49,8 @@ _STATUSES = {
     504: "Not acknowledged in time",
 }
 
+_SERVED_BEFORE = "the dispatcher in app.py serves this route before FastAPI sees it"
+
 
 async def produce_to_topic(
     topic: Topic, body: Records, acks: Acks = "all", timeout_ms: TimeoutMs = 30_000
@@ -56,7 +58,7 @@ async def produce_to_topic(
     """Append records. Each goes to its `partition`, else by its key (murmur2), else to one chosen
     for the request. If one other broker leads them all: 307; else records led elsewhere are
     forwarded. One entry per record, in order."""
-    raise NotImplementedError
+    raise AssertionError(_SERVED_BEFORE)
 
 
 async def produce_to_partition(
@@ -67,7 +69,7 @@ async def produce_to_partition(
     timeout_ms: TimeoutMs = 30_000,
 ) -> documents.ProduceAnswerDocument:
     """Append records to one partition, as one batch."""
-    raise NotImplementedError
+    raise AssertionError(_SERVED_BEFORE)
 
 
 async def read_records(
@@ -85,21 +87,38 @@ async def read_records(
     With `rack` the leader may answer 307 to an in-sync replica of that rack
     (Tidemark-Preferred-Read-Replica), which serves below its own high watermark, or sends back to
     the leader. `current_leader_epoch`: 409 if a newer one is known here, 503 if not that one."""
-    raise NotImplementedError
+    raise AssertionError(_SERVED_BEFORE)
 
 
 async def healthz() -> documents.HealthDocument:
     """Who answers here, in which of its lives."""
-    raise NotImplementedError
+    raise AssertionError(_SERVED_BEFORE)
 
 
 async def readyz() -> documents.ReadyDocument:
     """Whether this broker serves (200) or not (503), and why not."""
-    raise NotImplementedError
+    raise AssertionError(_SERVED_BEFORE)
+
+
+class BrokerApi(FastAPI):
+    """Its document also has the schema of problem details, which every route's refusals name."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            schema = get_openapi(
+                title=self.title,
+                version=self.version,
+                openapi_version=self.openapi_version,
+                routes=self.routes,
+            )
+            schemas = schema["components"]["schemas"]
+            schemas["ProblemDocument"] = documents.ProblemDocument.model_json_schema()
+            self.openapi_schema = schema
+        return self.openapi_schema
 
 
 def create_api(admin: AdminRoutes) -> FastAPI:
-    api = FastAPI(title="Tidemark broker", docs_url=None, redoc_url=None, redirect_slashes=False)
+    api = BrokerApi(title="Tidemark broker", docs_url=None, redoc_url=None, redirect_slashes=False)
     for path, endpoint in (
         ("/topics/{topic}", produce_to_topic),
         ("/topics/{topic}/partitions/{partition}", produce_to_partition),
@@ -139,7 +158,6 @@ def create_api(admin: AdminRoutes) -> FastAPI:
         openapi_extra=_producer_body(),
     )
     _use_problems(api)
-    _describe_problems(api)
     return api
 
 
@@ -163,23 +181,6 @@ def _producer_body() -> dict[str, Any]:
     """Optional, so FastAPI cannot describe it from a parameter without requiring it."""
     content = {"application/json": {"schema": documents.ProducerDocument.model_json_schema()}}
     return {"requestBody": {"content": content, "required": False}}
-
-
-def _describe_problems(api: FastAPI) -> None:
-    def openapi() -> dict[str, Any]:
-        if api.openapi_schema is None:
-            schema = get_openapi(
-                title=api.title,
-                version=api.version,
-                openapi_version=api.openapi_version,
-                routes=api.routes,
-            )
-            schemas = schema["components"]["schemas"]
-            schemas["ProblemDocument"] = documents.ProblemDocument.model_json_schema()
-            api.openapi_schema = schema
-        return api.openapi_schema
-
-    api.openapi = openapi  # type: ignore[method-assign]
 
 
 def _use_problems(api: FastAPI) -> None:

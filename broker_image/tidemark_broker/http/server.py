@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -43,14 +43,16 @@ class GuardedProtocol(HttpToolsProtocol):
 
     server_limits = DEFAULT_LIMITS
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not asyncio's by class, only by what they do.
+        stream = cast(asyncio.Transport, transport)
+        super().connection_made(stream)
         self._head_bytes = 0
         self._head_since: float | None = self.loop.time()  # None while no head is awaited
         self._stall_timer: asyncio.TimerHandle | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         if len(self.connections) > self.server_limits.connections:
-            transport.abort()
+            stream.abort()
             return
         self._check_head()
 

@@ -8,7 +8,6 @@ piece per family so that the caller can give the loop back in between. Follower-
 from the leader only.
 """
 
-import os
 import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -194,7 +193,7 @@ def render_process() -> Iterator[str]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     try:
         resident_pages = int(Path("/proc/self/statm").read_text().split()[1])
-        open_files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        open_files = len(tuple(Path("/proc/self/fd").iterdir()))
     except OSError:
         resident_pages = open_files = 0
     values = (

@@ -1,59 +1,18 @@
 """Named scenarios of docs/safety.md: what a start proves, missing slices, the last resort."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 import pytest
 from tidemark_operator.controller.service import SliceMissing
 from tidemark_operator.stores.object_store import PARTITION_SLICE
-from tidemark_protocol.controller_messages import InSyncProposal, ReplicaReport
+from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import (
     BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    Offset,
 )
-from tidemark_protocol.partition_state import Member, PartitionState
+from tidemark_protocol.partition_state import Member
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig
+from tests.unit.controller.control_steps import clean_restart, expand, held, run
 from tests.unit.controller.control_values import shown
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
-
-
-def expand(state: PartitionState, *added: Member) -> InSyncProposal:
-    return InSyncProposal(
-        ORDERS,
-        state.partition,
-        state.leader_epoch,
-        state.partition_epoch,
-        (*state.in_sync_replicas, *added),
-    )
-
-
-def held(last_epoch: int, log_end: int, high_watermark: int = 0) -> ReplicaReport:
-    return ReplicaReport(
-        ORDERS, 0, LeaderEpoch(last_epoch), Offset(log_end), Offset(high_watermark)
-    )
-
-
-async def successor(rig: Rig, epoch: int = 2) -> None:
-    """Another controller process takes over; the old one is gone."""
-    await rig.service.step_down()
-    rig.service = rig.another_controller()
-    await rig.service.load(ControllerEpoch(epoch))
-
-
-async def clean_restart(rig: Rig, broker: FakeBroker, *replicas: ReplicaReport) -> FakeBroker:
-    again = FakeBroker(rig, broker.broker_id, f"{broker.incarnation}+", replicas=replicas)
-    response = await again.register(clean_stop_epoch=broker.epoch)
-    assert response.is_clean
-    await again.catch_up()
-    return again
-
 
 # S8, S9
 

@@ -32,7 +32,7 @@ class KafkaRequest:
     answer: Callable[[Buffers], None]
     fail: Callable[[str], None]
     client_host: str = ""
-    cancel: Callable[[], None] = field(default=_nothing)
+    cancel: Callable[[], object] = field(default=_nothing)
 
     @property
     def version(self) -> int:
@@ -75,7 +75,7 @@ class Answering:
             task = asyncio.get_running_loop().create_task(self._run(api, request, respond, values))
             self._tasks[task] = None
             task.add_done_callback(lambda done: self._tasks.pop(done, None))
-            request.cancel = task.cancel  # type: ignore[assignment]
+            request.cancel = task.cancel
 
         return ApiHandler(SupportedApi(api.api_key, api.min_version, api.max_version), handle)
 
