@@ -58,6 +58,8 @@ lock: setup ## resolve the lock files anew from pyproject.toml
 	.venv/bin/uv pip compile --quiet --upgrade --no-header --generate-hashes --no-emit-index-url \
 		--no-emit-find-links pyproject.toml -o requirements.lock
 	.venv/bin/uv pip compile --quiet --no-header --generate-hashes --no-emit-index-url \
-		--no-emit-find-links --extra dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
+		--no-emit-find-links --extra audit --constraint requirements.lock pyproject.toml -o requirements-audit.lock
+	.venv/bin/uv pip compile --quiet --no-header --generate-hashes --no-emit-index-url \
+		--no-emit-find-links --extra audit --extra dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
 
 export ON

@@ -1,0 +1,316 @@
+"""What an audit found, as plain values: written by the rules, rendered by `report`.
+
+Times are milliseconds since 1970 of Prometheus's scrapes, durations are milliseconds, intervals are
+half open. Whoever renders needs nothing else than an `AuditResult`; `to_json` and `from_json` are
+the format of `report.json`.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+RESULT_FORMAT = 1
+
+
+class Verdict(StrEnum):
+    """The audit's one word; the first that holds, in the order LOSS, VIOLATED, INCONCLUSIVE."""
+
+    PASS = "PASS"
+    VIOLATED = "VIOLATED"
+    LOSS = "LOSS"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    NO_SOURCE = "NO-SOURCE"
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self]
+
+
+EXIT_CODES = {
+    Verdict.PASS: 0,
+    Verdict.VIOLATED: 1,
+    Verdict.LOSS: 2,
+    Verdict.INCONCLUSIVE: 3,
+    Verdict.NO_SOURCE: 4,
+}
+
+
+class Severity(StrEnum):
+    CRITICAL = "critical"
+    MAJOR = "major"
+    MINOR = "minor"
+    INFO = "info"
+
+
+class Confidence(StrEnum):
+    """`proved`: the samples leave no other reading. `indicated`: they fit, but so might others."""
+
+    PROVED = "proved"
+    INDICATED = "indicated"
+
+
+class Outcome(StrEnum):
+    """Of one rule. Without its inputs a rule is `not evaluated`, never kept."""
+
+    KEPT = "kept"
+    VIOLATED = "violated"
+    NOT_EVALUATED = "not evaluated"
+
+
+class IntervalKind(StrEnum):
+    """What a partition was in, from its leader's view. The first five add up to the window."""
+
+    UNDER_REPLICATED = "under-replicated"
+    UNDER_MIN_ISR = "under-min-isr"
+    OFFLINE = "offline"
+    UNOBSERVED = "unobserved"
+    HEALTHY = "healthy"
+    # These two lie beside the others, not among them.
+    ONE_FAILURE_FROM_LOSS = "one-failure-from-loss"
+    ONE_FAILURE_FROM_STALL = "one-failure-from-stall"
+
+
+class LossKind(StrEnum):
+    COMMITTED_TRUNCATION = "committed-truncation"
+    ELECTION_GAP = "election-gap"
+    DIGEST_MISMATCH = "digest-mismatch"
+    HIGH_WATERMARK_REGRESS = "high-watermark-regress"
+    LEADER_BELOW_HIGH_WATERMARK = "leader-below-high-watermark"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sample that proves something; `series` is written as Prometheus writes it."""
+
+    series: str
+    at_ms: int
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartition:
+    topic: str
+    partition: int
+    topic_id: str = ""  # a topic created again under its old name is another topic
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    partition: TopicPartition
+    kind: IntervalKind
+    start_ms: int
+    end_ms: int
+    planned: bool = False
+    cause: str = ""  # `broker 2 out of sync`, `planned restart of broker 1`, `move`
+    brokers: tuple[str, ...] = ()  # out of the in-sync set meanwhile
+    in_sync_replicas: int = -1  # the fewest seen; -1 where nobody said
+    replicas: int = -1
+    min_in_sync_replicas: int = -1
+
+    @property
+    def duration_ms(self) -> int:
+        return self.end_ms - self.start_ms
+
+
+@dataclass(frozen=True, slots=True)
+class SliRow:
+    """Where a partition's window went; the six add up to the window times `partitions`."""
+
+    topic: str
+    partition: int | None  # None: the sum of the topic's partitions
+    topic_id: str
+    partitions: int
+    healthy_ms: int
+    degraded_planned_ms: int
+    degraded_unplanned_ms: int
+    under_min_isr_ms: int
+    offline_ms: int
+    unobserved_ms: int
+    one_failure_from_loss_ms: int = 0
+    one_failure_from_stall_ms: int = 0
+
+    @property
+    def total_ms(self) -> int:
+        return self.observed_ms + self.unobserved_ms
+
+    @property
+    def observed_ms(self) -> int:
+        degraded = self.degraded_planned_ms + self.degraded_unplanned_ms
+        return self.healthy_ms + degraded + self.under_min_isr_ms + self.offline_ms
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerLag:
+    """How far one follower was behind; quantiles of samples are right to 1 % of their value."""
+
+    partition: TopicPartition
+    follower: str
+    samples: int
+    age_p50_seconds: float | None
+    age_p99_seconds: float | None
+    age_p999_seconds: float | None
+    age_max_seconds: float | None
+    records_p50: float | None
+    records_p99: float | None
+    records_p999: float | None
+    records_max: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LagBand:
+    """Caught-up age of all followers together in one stretch of time."""
+
+    start_ms: int
+    end_ms: int
+    samples: int
+    p50_seconds: float
+    p90_seconds: float
+    p99_seconds: float
+    max_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """A leader with a new epoch, seen between two scrapes."""
+
+    partition: TopicPartition
+    after_ms: int  # last sample before it
+    at_ms: int  # first sample after it
+    kind: str  # clean, unclean, planned, or unknown where nobody counted it
+    from_broker: str
+    to_broker: str
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    partition: TopicPartition
+    after_ms: int
+    at_ms: int
+    from_in_sync_replicas: int
+    to_in_sync_replicas: int
+    reason: str  # lag, fenced, planned, expand, or empty
+
+
+@dataclass(frozen=True, slots=True)
+class LossEvidence:
+    partition: TopicPartition
+    kind: LossKind
+    after_ms: int
+    at_ms: int
+    records: int | None  # a lower bound; None where the evidence holds no number
+    confidence: Confidence
+    sentence: str
+    samples: tuple[Sample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of a partition's window somebody looked at."""
+
+    partition: TopicPartition
+    observed_ms: int
+    window_ms: int
+    samples: int
+    missing_families: tuple[str, ...] = ()
+
+    @property
+    def ratio(self) -> float:
+        return self.observed_ms / self.window_ms if self.window_ms else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Burn:
+    """Error budget burnt, as a multiple of what the objective allows, over the last hours."""
+
+    rule: str
+    window_ms: int
+    rate: float
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    id: str  # the same in every run: hash of rule, subject and start
+    rule: str
+    severity: Severity
+    subject: str  # a partition, a broker, a file
+    start_ms: int
+    end_ms: int
+    sentence: str
+    cause: str
+    remedy: str  # a command or a sentence
+    doc: str  # place in docs/audit-rules.md
+    confidence: Confidence
+    planned: bool = False
+    partitions: tuple[TopicPartition, ...] = ()
+    samples: tuple[Sample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RuleResult:
+    rule: str
+    title: str
+    outcome: Outcome
+    objective: str  # as a sentence: `>= 99.9 % of observed partition-minutes`
+    measured: str
+    value: float | None = None
+    limit: float | None = None
+    worst: str = ""  # the subject that decided
+    missing_families: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInfo:
+    """One of the things that were read."""
+
+    place: str
+    kind: str
+    samples: int
+    series: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    verdict: Verdict
+    sentence: str
+    clusters: tuple[str, ...]
+    window_start_ms: int
+    window_end_ms: int
+    unsettled_ms: int  # of the asked window, at its end, that was left out as still open
+    scrape_interval_ms: int
+    engine: str
+    wall_seconds: float
+    sources: tuple[SourceInfo, ...]
+    rules: tuple[RuleResult, ...]
+    sli_by_topic: tuple[SliRow, ...]
+    sli_by_partition: tuple[SliRow, ...]
+    intervals: tuple[Interval, ...]  # all but healthy ones
+    follower_lag: tuple[FollowerLag, ...]
+    lag_bands: tuple[LagBand, ...]
+    elections: tuple[Election, ...]
+    isr_changes: tuple[IsrChange, ...]
+    loss_evidence: tuple[LossEvidence, ...]
+    coverage: tuple[Coverage, ...]
+    burn: tuple[Burn, ...]
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()  # e.g. what is too small to be seen by sampling
+    format: int = RESULT_FORMAT
+
+    @property
+    def window_ms(self) -> int:
+        return self.window_end_ms - self.window_start_ms
+
+
+def to_json(result: AuditResult) -> bytes:
+    """The document of `report.json`; infinities and NaN become null."""
+    return msgspec.json.format(msgspec.json.encode(result), indent=2)
+
+
+def from_json(document: bytes) -> AuditResult:
+    """Raises msgspec.ValidationError for a document of another format."""
+    return msgspec.json.decode(document, type=AuditResult)
