@@ -38,6 +38,8 @@ from tidemark_operator.runtimes.pods import PodRuntime
 from tidemark_operator.runtimes.racks import NodeRacks
 from tidemark_operator.stores import kubernetes
 from tidemark_operator.stores.kubernetes import KubernetesStore
+from tidemark_operator.topic_admin.calls import topic_calls
+from tidemark_operator.topic_admin.service import TopicAdmin
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +173,11 @@ async def run(settings: OperatorSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     watch = _watch(settings, operator, loop)
-    api = await serve(operator.controller, _listen(settings.controller_port))
+    api = await serve(
+        operator.controller,
+        _listen(settings.controller_port),
+        more_calls=topic_calls(TopicAdmin(store, operator.controller)),
+    )
     health = await _serve_health(operator, settings.health_port)
     watch.start()
     log.info("operator started", extra={"identity": settings.identity, "address": settings.address})

@@ -188,6 +188,8 @@ class Broker:
         listeners = partitions.listeners
         listeners.propose = self.session.propose
         partitions.producer_ids.ask = self.session.ask_producer_ids
+        partitions.topic_changes.ask = self.session.ask_topics
+        partitions.topic_changes.asking = self.session.asking_broker
         listeners.appended = fetches.on_appended
         listeners.watermark_moved = fetches.on_watermark
         listeners.role_changed = fetches.on_appended

@@ -46,6 +46,7 @@ from tidemark_protocol.ids import (
     Offset,
     TopicId,
 )
+from tidemark_protocol.topic_messages import AskingBroker, TopicsRequest, TopicsResponse
 
 from tidemark_broker.runtime.controller_client import ControllerClient, ControllerUnavailable
 from tidemark_broker.runtime.partitions import Partitions
@@ -60,7 +61,7 @@ MAX_OPEN_POLLS = 2  # the long poll, and one that interrupts it
 
 _log = logging.getLogger(__name__)
 
-Answer = TypeVar("Answer", AlterPartitionResponse, AllocateProducerIdsResponse)
+Answer = TypeVar("Answer", AlterPartitionResponse, AllocateProducerIdsResponse, TopicsResponse)
 
 
 class RegistrationRefusedForGood(Exception):
@@ -354,16 +355,33 @@ class ControllerSession:
             during="producer ids",
         )
 
+    def asking_broker(self) -> AskingBroker:
+        return AskingBroker(self._pool, self._partitions.broker_id, self._broker_epoch)
+
+    async def ask_topics(
+        self, path: str, request: TopicsRequest, timeout_ms: int
+    ) -> TopicsResponse | None:
+        """None: ask again."""
+        return await self._ask(
+            path, request, TopicsResponse, during="changes of topics", timeout_ms=timeout_ms
+        )
+
     # ---- asking
 
     async def _ask(
-        self, path: str, request: object, kind: type[Answer], *, during: str
+        self,
+        path: str,
+        request: object,
+        kind: type[Answer],
+        *,
+        during: str,
+        timeout_ms: int | None = None,
     ) -> Answer | None:
         """None without a good answer of the leading controller; whoever asks tries again."""
+        if timeout_ms is None:
+            timeout_ms = self._session_timeout_ms // 2
         try:
-            response = await self._client.call(
-                path, request, kind, timeout_ms=self._session_timeout_ms // 2
-            )
+            response = await self._client.call(path, request, kind, timeout_ms=timeout_ms)
         except ControllerUnavailable as error:
             self._note_problem(during, str(error))
             return None

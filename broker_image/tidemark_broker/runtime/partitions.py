@@ -43,6 +43,7 @@ from tidemark_broker.runtime.results import (
     ReplicaView,
 )
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, monotonic_ms
+from tidemark_broker.runtime.topic_changes import TopicChanges
 from tidemark_broker.storage.errors import DiskFull, StorageError
 from tidemark_broker.storage.log_directory import LogDirectory
 from tidemark_broker.storage.record_batch import read_header
@@ -114,6 +115,7 @@ class Partitions:
         self.shortage = ""  # of disk space: why nothing is taken
         self.broker_id = broker_id
         self.producer_ids = ProducerIds()
+        self.topic_changes = TopicChanges(self.metadata)
         self._broker_epoch = BrokerEpoch(-1)
         self._scheduler = scheduler
         self._clock = clock
@@ -312,6 +314,7 @@ class Partitions:
         for key in changes.partitions:
             self._apply_partition(key, now_ms)
         self.listeners.metadata_applied()
+        self.topic_changes.on_metadata()
         return changes
 
     def on_in_sync_answer(self, proposal: InSyncProposal, found: InSyncAnswer) -> None:

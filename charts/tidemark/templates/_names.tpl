@@ -17,7 +17,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "tidemark.rules" -}}
 - apiGroups: [tidemark.dev]
   resources: [topics]
-  verbs: [get, list, watch]
+  verbs: [get, list, watch, create, update, delete]     # write: for clients of Kafka's admin APIs
 - apiGroups: [tidemark.dev]
   resources: [brokerpools]
   verbs: [get, list, watch, create]     # create: the pool `default`

@@ -7,7 +7,7 @@ where. /v1/status shows the same JSON in local mode and on Kubernetes.
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from aiohttp import web
@@ -38,15 +38,21 @@ Request = TypeVar("Request")
 
 # One message's body to its answer's. Raises MalformedMessage.
 BrokerCall = Callable[[bytes], Awaitable[bytes]]
+NO_CALLS: Mapping[str, BrokerCall] = {}
 
 PidOf = Callable[[str, BrokerId], int | None]  # of a pool's broker; local mode knows them
 
 
-def create_app(service: ControllerService, *, pid_of: PidOf | None = None) -> web.Application:
+def create_app(
+    service: ControllerService,
+    *,
+    pid_of: PidOf | None = None,
+    more_calls: Mapping[str, BrokerCall] = NO_CALLS,
+) -> web.Application:
     app = web.Application(client_max_size=MAX_MESSAGE_BYTES)
-    calls = broker_calls(service)
+    calls = {**broker_calls(service), **more_calls}
 
-    async def broker_call(request: web.Request) -> web.Response:
+    async def called(request: web.Request) -> web.Response:
         try:
             answer = await calls[request.path](await _read(request))
         except MalformedMessage as error:
@@ -63,7 +69,7 @@ def create_app(service: ControllerService, *, pid_of: PidOf | None = None) -> we
         return web.Response(body=exposition(service), headers={"Content-Type": CONTENT_TYPE})
 
     for path in calls:
-        app.router.add_post(path, broker_call)
+        app.router.add_post(path, called)
     app.router.add_get("/healthz", health)
     app.router.add_get("/readyz", health)  # a standby is ready too: it answers NOT_CONTROLLER
     app.router.add_get("/metrics", metrics)
@@ -72,20 +78,22 @@ def create_app(service: ControllerService, *, pid_of: PidOf | None = None) -> we
 
 
 def broker_calls(service: ControllerService) -> dict[str, BrokerCall]:
-    """What brokers may ask, by path."""
-
-    def call(kind: type[Request], answer: Callable[[Request], Awaitable[object]]) -> BrokerCall:
-        async def answered(body: bytes) -> bytes:
-            return encode(await answer(decode(body, kind)))
-
-        return answered
-
+    """What brokers may ask of the controller itself, by path."""
     return {
-        REGISTER_PATH: call(RegisterRequest, service.register),
-        HEARTBEAT_PATH: call(HeartbeatRequest, service.heartbeat),
-        ALTER_PARTITION_PATH: call(AlterPartitionRequest, service.alter_partition),
-        ALLOCATE_PRODUCER_IDS_PATH: call(AllocateProducerIdsRequest, service.allocate_producer_ids),
+        REGISTER_PATH: broker_call(RegisterRequest, service.register),
+        HEARTBEAT_PATH: broker_call(HeartbeatRequest, service.heartbeat),
+        ALTER_PARTITION_PATH: broker_call(AlterPartitionRequest, service.alter_partition),
+        ALLOCATE_PRODUCER_IDS_PATH: broker_call(
+            AllocateProducerIdsRequest, service.allocate_producer_ids
+        ),
     }
+
+
+def broker_call(kind: type[Request], answer: Callable[[Request], Awaitable[object]]) -> BrokerCall:
+    async def answered(body: bytes) -> bytes:
+        return encode(await answer(decode(body, kind)))
+
+    return answered
 
 
 async def serve(
@@ -93,10 +101,12 @@ async def serve(
     listening: socket.socket,
     *,
     pid_of: PidOf | None = None,
+    more_calls: Mapping[str, BrokerCall] = NO_CALLS,
     add_routes: Callable[[web.Application], None] = lambda _: None,
 ) -> web.AppRunner:
-    """Serves on a socket that is bound already; `cleanup()` of the answer ends it."""
-    app = create_app(service, pid_of=pid_of)
+    """Serves on a socket that is bound already; `cleanup()` of the answer ends it. `more_calls` of
+    brokers: those that the controller does not answer itself."""
+    app = create_app(service, pid_of=pid_of, more_calls=more_calls)
     add_routes(app)
     runner = web.AppRunner(
         app,

@@ -31,6 +31,8 @@ from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.runtimes.processes import ProcessesRuntime, ProcessSettings
 from tidemark_operator.stores.object_store import BROKER_POOL, TOPIC, StoreError
 from tidemark_operator.stores.sqlite import SqliteStore
+from tidemark_operator.topic_admin.calls import topic_calls
+from tidemark_operator.topic_admin.service import TopicAdmin
 
 HOST = "127.0.0.1"
 EXIT_FAILED = 1
@@ -108,7 +110,11 @@ class LocalCluster:
         await self._apply_files()
         with socket.create_server((HOST, self._settings.controller_port)) as listening:
             runner = await api.serve(
-                self.controller, listening, pid_of=self.runtime.pid, add_routes=self._add_routes
+                self.controller,
+                listening,
+                pid_of=self.runtime.pid,
+                more_calls=topic_calls(TopicAdmin(self._store, self.controller)),
+                add_routes=self._add_routes,
             )
             try:
                 async with asyncio.TaskGroup() as tasks:

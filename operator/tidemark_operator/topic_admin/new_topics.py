@@ -1,0 +1,153 @@
+"""The Topic object that a client's CreateTopics asks for. Pure.
+
+Kafka's checks with Kafka's codes come first; then the manifest is judged by the same rules as one
+that came by kubectl.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.topic_messages import DEFAULT_COUNT, NewTopic
+
+from tidemark_operator.manifests.schemas import apply_defaults, validate
+from tidemark_operator.manifests.topic_config import config_faults
+from tidemark_operator.stores.object_store import TOPIC, Object
+from tidemark_operator.topic_admin.keepers import MADE_BY_LABEL, REQUEST_ANNOTATION
+from tidemark_operator.topic_admin.names import object_names, topic_name_refusal
+from tidemark_operator.topic_admin.refusal import Refusal
+
+DEFAULT_PARTITIONS = 1
+DEFAULT_REPLICAS = 3
+MAX_PARTITIONS = 10_000
+MAX_REPLICAS = 10
+MAX_PLACED = 1000  # partitions that spec.placement can name
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlaces:
+    """Where replicas may go: brokers of the manifest that are not to be emptied."""
+
+    pool: str  # namespace/name
+    usable: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    partitions: int
+    replicas: int
+
+
+def topic_manifest(
+    new: NewTopic, places: PoolPlaces, *, request_id: str, name_choice: int = 0
+) -> Object | Refusal:
+    """With its defaults. `name_choice`: another object name, where the first is taken by a Topic of
+    another topicName."""
+    refusal = topic_name_refusal(new.topic)
+    if refusal is not None:
+        return refusal
+    counts = _counts(new, places)
+    if isinstance(counts, Refusal):
+        return counts
+    faults = tuple(config_faults(new.config, counts.replicas))
+    if faults:
+        return Refusal(ErrorCode.INVALID_CONFIG, "; ".join(faults))
+    names = object_names(places.pool, new.topic)
+    namespace, _, pool_name = places.pool.partition("/")
+    spec: dict[str, Any] = {
+        "partitions": counts.partitions,
+        "replicationFactor": counts.replicas,
+        "brokerPool": pool_name,
+        "deletionPolicy": new.deletion_policy,
+        "config": dict(sorted(new.config.items())),
+    }
+    name = names[min(name_choice, len(names) - 1)]
+    if name != new.topic:
+        spec["topicName"] = new.topic
+    if new.assignments:
+        spec["placement"] = placement_entries(dict(enumerate(new.assignments)))
+    item = {
+        "apiVersion": TOPIC.api_version,
+        "kind": TOPIC.kind,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {MADE_BY_LABEL: "kafka"},
+            "annotations": {REQUEST_ANNOTATION: request_id},
+        },
+        "spec": spec,
+    }
+    sentences = validate(item)
+    if sentences:
+        return Refusal(ErrorCode.INVALID_REQUEST, "; ".join(sentences))
+    return apply_defaults(item)
+
+
+def placement_entries(placement: dict[int, tuple[BrokerId, ...]]) -> list[dict[str, Any]]:
+    return [
+        {"partition": number, "replicas": list(placement[number])} for number in sorted(placement)
+    ]
+
+
+def _counts(new: NewTopic, places: PoolPlaces) -> _Counts | Refusal:
+    if new.assignments:
+        return _assigned_counts(new, places)
+    partitions, replicas = new.partition_count, new.replication_factor
+    if partitions == DEFAULT_COUNT:
+        partitions = DEFAULT_PARTITIONS
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"expected 1 to {MAX_PARTITIONS} partitions (or -1, the default), found {partitions}",
+        )
+    usable = len(places.usable)
+    if replicas == DEFAULT_COUNT:
+        replicas = max(1, min(DEFAULT_REPLICAS, usable))
+    if not 1 <= replicas <= MAX_REPLICAS:
+        return Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"expected a replication factor of 1 to {MAX_REPLICAS} (or -1, the default), found"
+            f" {replicas}",
+        )
+    if replicas > usable:
+        return Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {replicas} needs as many brokers, BrokerPool {places.pool} has"
+            f" {usable} that take replicas: ask for fewer, or raise its spec.replicas",
+        )
+    return _Counts(partitions, replicas)
+
+
+def _assigned_counts(new: NewTopic, places: PoolPlaces) -> _Counts | Refusal:
+    if new.partition_count != DEFAULT_COUNT or new.replication_factor != DEFAULT_COUNT:
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            "expected either assignments or the counts of partitions and replicas, found both",
+        )
+    refusal = assignments_refusal(new.assignments, places)
+    if refusal is not None:
+        return refusal
+    return _Counts(len(new.assignments), len(new.assignments[0]))
+
+
+def assignments_refusal(
+    assignments: tuple[tuple[BrokerId, ...], ...], places: PoolPlaces
+) -> Refusal | None:
+    """Of partitions that are to be made: distinct brokers of the pool, equally many for each."""
+    problem = ""
+    if len(assignments) > MAX_PLACED:
+        problem = f"expected assignments of at most {MAX_PLACED} partitions"
+    for replicas in assignments:
+        gone = sorted(set(replicas) - set(places.usable))
+        if not replicas or len(replicas) > MAX_REPLICAS:
+            problem = f"expected 1 to {MAX_REPLICAS} brokers for a partition"
+        elif len(set(replicas)) != len(replicas):
+            problem = f"expected distinct brokers for a partition, found {list(replicas)}"
+        elif len(replicas) != len(assignments[0]):
+            problem = "expected as many brokers for each partition"
+        elif gone:
+            problem = f"brokers {gone} are not in BrokerPool {places.pool}, or are to be emptied"
+        if problem:
+            break
+    return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem) if problem else None

@@ -1,0 +1,117 @@
+"""Asking the controller for topics, and waiting until this broker can serve them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tidemark_broker.runtime.metadata import MetadataCache
+from tidemark_broker.runtime.topic_changes import Deadline, TopicChanges
+from tidemark_protocol.controller_messages import MetadataPush, TopicPush
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import (
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+from tidemark_protocol.topic_messages import (
+    AskingBroker,
+    CreateTopicsRequest,
+    NewTopic,
+    TopicResult,
+    TopicsRequest,
+    TopicsResponse,
+)
+
+ORDERS = TopicId("6f1c8d0a-1b4e-4a64-9a0f-6a3f1b1f2a11")
+MADE = TopicsResponse(ErrorCode.NONE, results=(TopicResult("orders", ErrorCode.NONE),))
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 10))
+
+
+def push(version: int, leader: BrokerId) -> MetadataPush:
+    member = Member(BrokerId(1), BrokerEpoch(5))
+    state = PartitionState(
+        partition=0,
+        replicas=(BrokerId(1),),
+        leader=leader,
+        leader_broker_epoch=BrokerEpoch(5),
+        leader_epoch=LeaderEpoch(version),
+        in_sync_replicas=(member,),
+        eligible_leaders=(),
+        partition_epoch=PartitionEpoch(version),
+        min_insync_replicas=1,
+    )
+    topic = TopicPush(TopicState("orders", ORDERS, 1, 1), (state,))
+    return MetadataPush(ControllerEpoch(1), version, False, (), (topic,))
+
+
+class Asked:
+    """A controller that answers `answers` in turn; None: no answer."""
+
+    def __init__(self, *answers: TopicsResponse | None) -> None:
+        self.metadata = MetadataCache()
+        self.changes = TopicChanges(self.metadata)
+        self.changes.ask = self._ask
+        self.changes.asking = lambda: AskingBroker("shop/default", BrokerId(1), BrokerEpoch(5))
+        self.requests: list[TopicsRequest] = []
+        self._answers = list(answers)
+
+    async def _ask(
+        self, path: str, request: TopicsRequest, timeout_ms: int
+    ) -> TopicsResponse | None:
+        self.requests.append(request)
+        return self._answers.pop(0) if self._answers else None
+
+    def apply(self, version: int, leader: int) -> None:
+        self.metadata.apply_push(push(version, BrokerId(leader)))
+        self.changes.on_metadata()
+
+
+def test_a_created_topic_is_answered_once_all_of_it_is_led() -> None:
+    async def scenario() -> None:
+        asked = Asked(MADE)
+        creating = asyncio.create_task(
+            asked.changes.create((NewTopic("orders"),), Deadline(30_000))
+        )
+        for _ in range(3):
+            await asyncio.sleep(0)
+        asked.apply(1, NO_BROKER)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not creating.done()
+        asked.apply(2, 1)
+        assert await creating == MADE
+
+    run(scenario)
+
+
+def test_no_answer_is_asked_for_again_under_the_same_id() -> None:
+    async def scenario() -> None:
+        asked = Asked(None, None, MADE)
+        asked.apply(1, 1)
+        assert await asked.changes.create((NewTopic("orders"),), Deadline(30_000)) == MADE
+        await asked.changes.create((NewTopic("orders"),), Deadline(100))
+        ids = [
+            request.request_id
+            for request in asked.requests
+            if isinstance(request, CreateTopicsRequest)
+        ]
+        assert ids[0] == ids[1] == ids[2] == "1-5-1"
+        assert set(ids[3:]) == {"1-5-2"}
+
+    run(scenario)
+
+
+def test_no_controller_means_timed_out_when_the_time_is_up() -> None:
+    async def scenario() -> None:
+        asked = Asked()
+        response = await asked.changes.create((NewTopic("orders"),), Deadline(200))
+        assert response.error is ErrorCode.REQUEST_TIMED_OUT and response.message
+
+    run(scenario)

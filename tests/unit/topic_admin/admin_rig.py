@@ -1,0 +1,76 @@
+"""A leading controller with brokers of a pool, its objects in a real SQLite store, and the door
+through which brokers ask for topics."""
+
+from pathlib import Path
+from typing import Any
+
+from tidemark_operator.stores.object_store import (
+    BROKER_POOL,
+    TOPIC,
+    Object,
+    ResourceKind,
+    StoreError,
+)
+from tidemark_operator.stores.sqlite import SqliteStore
+from tidemark_operator.topic_admin.service import TopicAdmin
+from tidemark_protocol.topic_messages import (
+    AskingBroker,
+    CreateTopicsRequest,
+    NewTopic,
+    TopicResult,
+)
+
+from tests.unit.controller.control_rig import POOL, Rig
+
+NAMESPACE, _, POOL_NAME = POOL.partition("/")
+
+
+class FaultyStore(SqliteStore):
+    """`fault`: what the next creates end with; `lands`: after they have happened."""
+
+    fault: StoreError | None = None
+    lands = False
+
+    async def create(self, kind: ResourceKind, item: Object) -> Object:
+        made = await super().create(kind, item) if self.lands or self.fault is None else item
+        if self.fault is not None:
+            raise self.fault
+        return made
+
+
+class AdminRig:
+    def __init__(self, directory: Path) -> None:
+        self.store = FaultyStore(directory / "objects.db")
+        self.rig = Rig(store=self.store)
+        self.admin = TopicAdmin(self.store, self.rig.service)
+        self._requests = 0
+
+    async def start(self, brokers: int = 3, **pool_spec: Any) -> "AdminRig":
+        pool = {
+            "metadata": {"name": POOL_NAME, "namespace": NAMESPACE},
+            "spec": {"replicas": brokers, "drain": [], **pool_spec},
+        }
+        await self.store.create(BROKER_POOL, pool)
+        await self.rig.start(brokers)
+        return self
+
+    def asking(self) -> AskingBroker:
+        broker = self.rig.brokers[0]
+        return AskingBroker(POOL, broker.broker_id, broker.epoch)
+
+    def request_id(self) -> str:
+        self._requests += 1
+        return f"request-{self._requests}"
+
+    async def create(self, *topics: NewTopic, **how: Any) -> tuple[TopicResult, ...]:
+        how = {"request_id": self.request_id(), **how}
+        request = CreateTopicsRequest(self.asking(), topics=topics, **how)
+        return (await self.admin.create_topics(request)).results
+
+    async def topic(self, name: str) -> Object:
+        found = await self.store.get(TOPIC, NAMESPACE, name)
+        assert found is not None, f"no Topic {name}"
+        return found
+
+    async def object_names(self) -> list[str]:
+        return [item["metadata"]["name"] for item in await self.store.list(TOPIC, NAMESPACE)]
