@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 
 __all__ = [
+    "OFFSETS_TOPIC",
     "CommittedOffset",
     "GroupKey",
     "GroupMetadata",
@@ -26,6 +27,8 @@ __all__ = [
     "encode_offset",
     "partition_of_group",
 ]
+
+OFFSETS_TOPIC = "__consumer_offsets"
 
 _OFFSET_KEY_VERSIONS = (0, 1)
 _GROUP_KEY_VERSION = 2

@@ -19,4 +19,5 @@ class GroupSettings:
     max_offsets: int = 50_000  # of one group, ours
     max_offset_metadata: int = 4_096  # characters; offset.metadata.max.bytes
     offsets_retention_ms: int = 7 * 24 * 3_600_000  # offsets.retention.minutes
+    expiry_check_ms: int = 600_000  # offsets.retention.check.interval.ms
     records_per_append: int = 500  # of an expiry, ours: a batch stays small

@@ -82,7 +82,7 @@ KINDS: Mapping[ErrorCode, ProblemKind] = {
     ),
     ErrorCode.MESSAGE_TOO_LARGE: ProblemKind(413, "Too large"),
     ErrorCode.RECORD_LIST_TOO_LARGE: ProblemKind(413, "Too large for a segment"),
-    ErrorCode.INVALID_TOPIC_EXCEPTION: ProblemKind(400, "Not a topic name"),
+    ErrorCode.INVALID_TOPIC_EXCEPTION: ProblemKind(400, "Not a topic for this"),
     ErrorCode.INVALID_REQUIRED_ACKS: ProblemKind(400, "Not a value of acks"),
     ErrorCode.INVALID_REQUEST: ProblemKind(400, "Malformed request"),
     ErrorCode.INVALID_RECORD: ProblemKind(422, "Invalid record"),

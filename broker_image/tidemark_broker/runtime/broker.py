@@ -27,6 +27,8 @@ from tidemark_broker.runtime.controller_session import (
 from tidemark_broker.runtime.disk_probe import DiskProbe
 from tidemark_broker.runtime.environment import BrokerEnvironment
 from tidemark_broker.runtime.flusher import GroupFlusher
+from tidemark_broker.runtime.group_coordinator import GroupCoordinators
+from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.kafka.fetch_sessions import MAX_SESSION_ID
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.kafka_listener import KafkaListener
@@ -68,6 +70,12 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self.partitions = Partitions(
             settings.broker_id, scheduler=self._loop, wall_clock_s=environment.wall_clock_s
+        )
+        self.groups = GroupCoordinators(
+            self.partitions,
+            settings.groups,
+            scheduler=self._loop,
+            wall_clock_s=environment.wall_clock_s,
         )
         self._stop = asyncio.Event()  # an end was asked for, in whatever way
         self._hurry = asyncio.Event()
@@ -192,7 +200,7 @@ class Broker:
         partitions.topic_changes.asking = self.session.asking_broker
         listeners.appended = fetches.on_appended
         listeners.watermark_moved = fetches.on_watermark
-        listeners.role_changed = fetches.on_appended
+        listeners.role_changed = self._on_role_changed
         listeners.flush_needed = self._flusher.ask
         listeners.truncated = lambda _: checkpointing.note_truncated()
         listeners.metadata_applied = self._fetchers.refresh
@@ -215,6 +223,10 @@ class Broker:
         )
         return checkpointing
 
+    def _on_role_changed(self, replica: HostedReplica) -> None:
+        self._fetches.on_appended(replica)
+        self.groups.on_role_changed(replica)
+
     def _start_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None
         self._background.append(self._tasks.create_task(work, name=name))
@@ -223,7 +235,9 @@ class Broker:
         services = KafkaServices(
             self.partitions,
             self._fetches,
+            self.groups,
             self._loop,
+            self._environment.new_uuid,
             cluster_id=directory.cluster_id,
             first_session_id=UUID(self.incarnation).int % MAX_SESSION_ID + 1,
         )

@@ -17,6 +17,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, Offset, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
+from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
 from tidemark_broker.replication.join_throttle import JoinThrottle
 from tidemark_broker.runtime.consumer_reads import ConsumerRead, ReadRequest
 from tidemark_broker.runtime.damaged_replicas import DamagedReplicas
@@ -121,7 +122,7 @@ class Partitions:
         self._clock = clock
         self._directory: LogDirectory | None = None
         self._hosted = _Hosted()
-        self._produces = ProducePath(
+        self.produces = ProducePath(
             find_leading=self.find_leading,
             replicas=lambda: self.replicas,
             fail_storage=self.fail_storage,
@@ -144,8 +145,13 @@ class Partitions:
         timeout_ms: int,
         done: ProduceDone,
     ) -> None:
-        """Append whole record batches. `batches` is not kept after the call returns."""
-        self._produces.produce(
+        """Append whole record batches. `batches` is not kept after the call returns. The offsets
+        topic is written by group coordinators alone, past this door."""
+        if topic == OFFSETS_TOPIC:
+            message = f"{topic} is written by group coordinators alone: commit offsets instead"
+            answer(done, ProduceResult(ErrorCode.INVALID_TOPIC_EXCEPTION, message=message))
+            return
+        self.produces.produce(
             topic, partition, batches, acks=acks, timeout_ms=timeout_ms, done=done
         )
 

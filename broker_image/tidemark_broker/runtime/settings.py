@@ -3,11 +3,12 @@
 import argparse
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidemark_protocol.ids import BrokerId
 
+from tidemark_broker.groups.settings import GroupSettings
 from tidemark_broker.runtime.controller_client import Address
 
 _POOL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
@@ -38,6 +39,7 @@ class BrokerSettings:
     lock_limit_seconds: float = 120.0
     high_watermark_checkpoint_seconds: float = 5.0
     recovery_point_checkpoint_seconds: float = 60.0
+    groups: GroupSettings = field(default_factory=GroupSettings)
 
 
 def parse_settings(arguments: list[str]) -> BrokerSettings:

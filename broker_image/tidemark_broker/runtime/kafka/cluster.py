@@ -12,6 +12,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER, BrokerId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
+from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest, table_handler
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.wire.describe_cluster import DESCRIBE_CLUSTER_API, ENDPOINTS_OF_BROKERS
@@ -125,6 +126,7 @@ class ClusterView:
             "error": ErrorCode.NONE,
             "topic": topic.topic,
             "topic_id": topic.topic_id,
+            "is_internal": topic.topic == OFFSETS_TOPIC,
             "partitions": tuple(self._partition(state) for state in states if state is not None),
         }
 
@@ -161,11 +163,17 @@ class ClusterView:
         return live[0].broker_id if live else NO_BROKER
 
 
-def _broker(broker: BrokerState) -> Values:
+def client_address(broker: BrokerState) -> Values:
+    """Where clients reach it."""
     return {
         "broker_id": broker.broker_id,
         "host": broker.endpoints.host,
         "port": broker.endpoints.kafka_port,
+    }
+
+
+def _broker(broker: BrokerState) -> Values:
+    return client_address(broker) | {
         "rack": broker.rack or None,
         "is_fenced": broker.is_fenced,
     }

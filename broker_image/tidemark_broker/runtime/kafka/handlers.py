@@ -3,6 +3,9 @@
 from tidemark_broker.runtime.kafka.api_versions import api_versions_handler
 from tidemark_broker.runtime.kafka.cluster import cluster_handlers
 from tidemark_broker.runtime.kafka.fetch import fetch_handler
+from tidemark_broker.runtime.kafka.group_admin import group_admin_handlers
+from tidemark_broker.runtime.kafka.group_members import group_member_handlers
+from tidemark_broker.runtime.kafka.group_offsets import group_offset_handlers
 from tidemark_broker.runtime.kafka.init_producer_id import init_producer_id_handler
 from tidemark_broker.runtime.kafka.list_offsets import list_offsets_handler
 from tidemark_broker.runtime.kafka.offset_for_leader_epoch import offset_for_leader_epoch_handler
@@ -19,4 +22,7 @@ def add_handlers(services: KafkaServices) -> None:
         init_producer_id_handler(services),
         offset_for_leader_epoch_handler(services),
         *cluster_handlers(services),
+        *group_member_handlers(services.groups, services.answering, services.new_uuid),
+        *group_offset_handlers(services.groups, services.answering, services.partitions.metadata),
+        *group_admin_handlers(services.groups, services.answering),
     )

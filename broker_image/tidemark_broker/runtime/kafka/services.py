@@ -1,7 +1,10 @@
 """What the handlers work with, and the table of all of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from uuid import UUID
 
+from tidemark_broker.runtime.group_coordinator import GroupCoordinators
 from tidemark_broker.runtime.kafka.requests import Answering, ApiHandler
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.replica_fetches import ReplicaFetches
@@ -15,7 +18,9 @@ class KafkaServices:
 
     partitions: Partitions
     fetches: ReplicaFetches
+    groups: GroupCoordinators
     scheduler: Scheduler
+    new_uuid: Callable[[], UUID]
     cluster_id: str = ""
     first_session_id: int = 1
     clock: Clock = monotonic_ms

@@ -1,0 +1,157 @@
+"""Which groups this broker coordinates: those whose partition of `__consumer_offsets` it leads.
+
+Follows the roles of that topic's replicas here, one `CoordinatedPartition` for each leadership,
+finds the one of a group, and says which broker coordinates a group that is not ours.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+from tidemark_protocol.controller_messages import BrokerState
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import TopicId
+from tidemark_protocol.partition_state import TopicState
+
+from tidemark_broker.groups.messages import (
+    DescribedGroup,
+    GroupAnswer,
+    GroupRequest,
+    ListedGroup,
+)
+from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC, partition_of_group
+from tidemark_broker.groups.refusals import refusal
+from tidemark_broker.groups.settings import GroupSettings
+from tidemark_broker.runtime.coordinated_partition import CoordinatedPartition
+from tidemark_broker.runtime.group_clock import GroupClock
+from tidemark_broker.runtime.hosted_replica import HostedReplica
+from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer, monotonic_ms
+
+
+class GroupCoordinators:
+    """One event loop owns it; every method but `ask` is synchronous."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        settings: GroupSettings,
+        *,
+        scheduler: Scheduler,
+        wall_clock_s: Callable[[], float],
+        clock: Clock = monotonic_ms,
+    ) -> None:
+        self._partitions = partitions
+        self._settings = settings
+        self._scheduler = scheduler
+        self._clock = GroupClock(clock, wall_clock_s)
+        self._coordinated: dict[tuple[TopicId, int], CoordinatedPartition] = {}
+        self._request_ids = itertools.count()
+        self._expiry_timer: Timer | None = None
+
+    # ---- leadership
+
+    def on_role_changed(self, replica: HostedReplica) -> None:
+        if replica.topic != OFFSETS_TOPIC:
+            return
+        key = (replica.topic_id, replica.partition)
+        former = self._coordinated.pop(key, None)
+        if former is not None:
+            former.resign()
+        if replica.leader is None:
+            return
+        self._clock.set_by_wall()
+        leading = CoordinatedPartition(
+            replica,
+            self._partitions,
+            self._settings,
+            scheduler=self._scheduler,
+            clock=self._clock,
+        )
+        self._coordinated[key] = leading
+        leading.start()
+        if self._expiry_timer is None:
+            self._set_expiry_timer()
+
+    def _set_expiry_timer(self) -> None:
+        seconds = self._settings.expiry_check_ms / 1000
+        self._expiry_timer = self._scheduler.call_later(seconds, self._expire)
+
+    def _expire(self) -> None:
+        self._expiry_timer = None
+        for coordinated in tuple(self._coordinated.values()):
+            coordinated.on_expiry()
+        if self._coordinated:
+            self._set_expiry_timer()
+
+    # ---- where a group is
+
+    @property
+    def topic(self) -> TopicState | None:
+        """None: there is none yet, or only its data are left."""
+        metadata = self._partitions.metadata
+        topic = metadata.topics.get(OFFSETS_TOPIC)
+        return None if topic is None or topic.topic_id in metadata.retained else topic
+
+    def coordinator_of(self, group_id: str) -> BrokerState | None:
+        """None: nobody coordinates it at the moment."""
+        topic = self.topic
+        if topic is None:
+            return None
+        metadata = self._partitions.metadata
+        number = partition_of_group(group_id, topic.partition_count)
+        state = metadata.partitions.get((topic.topic_id, number))
+        if state is None or not state.has_leader:
+            return None
+        broker = metadata.brokers.get(state.leader)
+        return None if broker is None or broker.is_fenced else broker
+
+    def _find(self, group_id: str) -> CoordinatedPartition | None:
+        topic = self.topic
+        if topic is None:
+            return None
+        number = partition_of_group(group_id, topic.partition_count)
+        return self._coordinated.get((topic.topic_id, number))
+
+    def absence(self, group_id: str) -> str:
+        """Why nobody coordinates the group, for people."""
+        if self.topic is None:
+            return f"the topic {OFFSETS_TOPIC} is being made: try again"
+        return "the coordinator of this group is changing: try again"
+
+    async def ensure_topic(self) -> None:
+        """Asks for the offsets topic if there is none."""
+
+    # ---- requests
+
+    async def ask(self, request: GroupRequest) -> GroupAnswer:
+        """Waits as long as the request does: JoinGroup and SyncGroup for the other members, within
+        the group's rebalance timeout; what is written to the log, some seconds."""
+        answered: asyncio.Future[GroupAnswer] = asyncio.get_running_loop().create_future()
+        self.send(request, lambda answer: None if answered.done() else answered.set_result(answer))
+        return await answered
+
+    def send(self, request: GroupRequest, done: Callable[[GroupAnswer], None]) -> None:
+        """`done` is called once, maybe before this returns."""
+        coordinated = self._find(request.group_id)
+        if coordinated is None:
+            done(refusal(request, ErrorCode.NOT_COORDINATOR))
+        else:
+            coordinated.request(next(self._request_ids), request, done)
+
+    def list_groups(self, states: frozenset[str]) -> tuple[ErrorCode, tuple[ListedGroup, ...]]:
+        """All groups that this broker coordinates; an error while one partition is still loading,
+        as nobody could tell that there is more (Kafka does the same)."""
+        found: list[ListedGroup] = []
+        for coordinated in self._coordinated.values():
+            error, groups = coordinated.core.list_groups(states)
+            if error is not ErrorCode.NONE:
+                return error, ()
+            found += groups
+        return ErrorCode.NONE, tuple(found)
+
+    def describe_group(self, group_id: str) -> DescribedGroup:
+        coordinated = self._find(group_id)
+        if coordinated is None:
+            return DescribedGroup(ErrorCode.NOT_COORDINATOR, group_id)
+        return coordinated.core.describe_group(group_id)

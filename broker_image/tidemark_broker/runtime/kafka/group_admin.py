@@ -1,0 +1,128 @@
+"""FindCoordinator v0-6, ListGroups v0-5, DescribeGroups v0-6, DeleteGroups v0-2.
+
+There are no transactions and no share groups: their coordinators are refused. All groups are
+classic ones. Versions of DescribeGroups before 6 say state `Dead` and no error of a group that is
+not there.
+"""
+
+from tidemark_protocol.controller_messages import BrokerState
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.groups.messages import DeleteGroup, DeleteGroupAnswer, DescribedGroup
+from tidemark_broker.runtime.group_coordinator import GroupCoordinators
+from tidemark_broker.runtime.kafka.cluster import client_address
+from tidemark_broker.runtime.kafka.group_members import ask
+from tidemark_broker.runtime.kafka.requests import Answering, ApiHandler, KafkaRequest
+from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
+from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
+from tidemark_broker.wire.find_coordinator import FIND_COORDINATOR_API
+from tidemark_broker.wire.list_groups import LIST_GROUPS_API
+from tidemark_broker.wire.tables import Values
+
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+CLASSIC = "classic"
+_FIRST_FIND_OF_MANY = 4  # KIP-699
+_FIRST_DESCRIBE_WITH_NOT_FOUND = 6
+
+
+def group_admin_handlers(groups: GroupCoordinators, answering: Answering) -> tuple[ApiHandler, ...]:
+    asked = GroupAdmin(groups)
+    return (
+        answering.table_handler(FIND_COORDINATOR_API, asked.find_coordinator),
+        answering.table_handler(LIST_GROUPS_API, asked.list_groups),
+        answering.table_handler(DESCRIBE_GROUPS_API, asked.describe_groups),
+        answering.table_handler(DELETE_GROUPS_API, asked.delete_groups),
+    )
+
+
+class GroupAdmin:
+    def __init__(self, groups: GroupCoordinators) -> None:
+        self._groups = groups
+
+    async def find_coordinator(self, request: KafkaRequest, asked: Values) -> Values:
+        if request.version < _FIRST_FIND_OF_MANY:
+            return await self._find(asked["key_type"], asked["key"])
+        found = [await self._find(asked["key_type"], key) for key in asked["keys"]]
+        return {"coordinators": tuple(found)}
+
+    async def _find(self, key_type: int, key: str) -> Values:
+        error, message, broker = _refused_key(key_type, key), None, None
+        if error is not ErrorCode.NONE:
+            message = "only groups have coordinators here, and a name"
+        else:
+            await self._groups.ensure_topic()
+            broker = self._groups.coordinator_of(key)
+            if broker is None:
+                error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, self._groups.absence(key)
+        return {"key": key, "error": error, "message": message, **_address(broker)}
+
+    async def list_groups(self, request: KafkaRequest, asked: Values) -> Values:
+        types = {name.lower() for name in asked["types"]}
+        if types and CLASSIC not in types:
+            return {"error": ErrorCode.NONE}
+        error, groups = self._groups.list_groups(frozenset(asked["states"]))
+        return {
+            "error": error,
+            "groups": tuple(
+                {
+                    "group_id": group.group_id,
+                    "protocol_type": group.protocol_type,
+                    "state": group.state,
+                }
+                for group in groups
+            ),
+        }
+
+    async def describe_groups(self, request: KafkaRequest, asked: Values) -> Values:
+        return {
+            "groups": tuple(
+                _described(self._groups.describe_group(group_id), request.version)
+                for group_id in asked["groups"]
+            )
+        }
+
+    async def delete_groups(self, request: KafkaRequest, asked: Values) -> Values:
+        found = []
+        for group_id in dict.fromkeys(asked["groups"]):
+            deleted = await ask(self._groups, DeleteGroup(group_id), DeleteGroupAnswer)
+            found.append({"group_id": group_id, "error": deleted.error})
+        return {"groups": tuple(found)}
+
+
+def _refused_key(key_type: int, key: str) -> ErrorCode:
+    if key_type == TRANSACTION_KEY:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if key_type != GROUP_KEY:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def _address(broker: BrokerState | None) -> Values:
+    return {"broker_id": -1, "host": "", "port": -1} if broker is None else client_address(broker)
+
+
+def _described(group: DescribedGroup, version: int) -> Values:
+    error, message = group.error, None
+    if error is ErrorCode.GROUP_ID_NOT_FOUND:
+        message = f"Group {group.group_id} not found."
+        if version < _FIRST_DESCRIBE_WITH_NOT_FOUND:
+            error = ErrorCode.NONE
+    return {
+        "error": error,
+        "message": message,
+        "group_id": group.group_id,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol,
+        "members": tuple(
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "metadata": member.metadata,
+                "assignment": member.assignment,
+            }
+            for member in group.members
+        ),
+    }
