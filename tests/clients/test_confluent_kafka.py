@@ -17,7 +17,7 @@ from tests.clients.kafka_cluster import (
     librdkafka_settings,
     read_all,
 )
-from tests.cluster.local_cluster import LocalCluster
+from tests.cluster.local_cluster import LocalCluster, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -114,12 +114,17 @@ def test_a_killed_leader_costs_an_idempotent_producer_nothing(tmp_path: Path) ->
     with kafka_cluster(tmp_path) as cluster:
         sending = Sending(cluster, **{"enable.idempotence": True, "linger.ms": 2})
         sent = [b"%06d" % number for number in range(6000)]
-        for number, value in enumerate(sent):
-            if number == 2000:
-                cluster.kill(cluster.partition(0)["leader"])
-            sending.send([value], partition=number % 3)
-            if number % 10 == 0:
-                time.sleep(0.001)  # spread over the failover, not all of it before
+
+        def send(first: int, end: int) -> None:
+            for number in range(first, end):
+                sending.send([sent[number]], partition=number % 3)
+
+        send(0, 2000)
+        killed = cluster.partition(0)["leader"]
+        cluster.kill(killed)
+        send(2000, 4000)
+        wait_for("another leader", lambda: cluster.partition(0)["leader"] not in (killed, -1))
+        send(4000, 6000)
         sending.flush()
         assert sending.failed == []
         assert sorted(sending.acknowledged) == sent

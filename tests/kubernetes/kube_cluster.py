@@ -152,8 +152,14 @@ class KubeCluster:
         return time.monotonic() - started
 
     def until_in_sync(self, name: str, *, timeout_s: float = 40) -> float:
+        """Asks the slices, which are the truth; the Topic's condition follows a moment later."""
+
         def is_in_sync() -> bool:
-            return self.condition("topic", name, "FullyReplicated")["status"] == "True"
+            slices = [each for each in self.items("pslice") if each["topicObject"] == name]
+            partitions = [each for found in slices for each in found["partitions"]]
+            return bool(partitions) and all(
+                len(each["isr"]) == len(each["replicas"]) for each in partitions
+            )
 
         return self.until(is_in_sync, f"{name} fully in sync", timeout_s=timeout_s)
 
@@ -165,6 +171,18 @@ class KubeCluster:
     def leader_of(self, slice_name: str, index: int = 0) -> int:
         leader: int = self.must_get("pslice", slice_name)["partitions"][index]["leader"]
         return leader
+
+    def broker_epoch(self, broker_id: int) -> int:
+        epoch: int = self.must_get("bkr", f"default-{broker_id}")["status"]["brokerEpoch"]
+        return epoch
+
+    def until_back(self, broker_id: int, former_epoch: int, topic: str) -> float:
+        """Seconds until another life of that broker is in sync; asking for the set alone could see
+        the one from before the blow."""
+        back = self.until(
+            lambda: self.broker_epoch(broker_id) > former_epoch, f"broker {broker_id} is back"
+        )
+        return back + self.until_in_sync(topic)
 
     def kill_broker(self, broker_id: int) -> None:
         """SIGKILL of the process below PID 1; the container may end before the exec does."""
@@ -238,7 +256,8 @@ class Load:
         command = (
             "until [ -s /tmp/events ]; do"
             f" tidemark load {self._topic} --server {self._server}"
-            " --until-file /tmp/stop --out /tmp/events; sleep 0.3; done; sleep 600"
+            " --until-file /tmp/stop --out /tmp/events; sleep 0.3; done;"
+            " touch /tmp/ended; sleep 600"
         )
         container = {
             "name": "load",
@@ -271,10 +290,15 @@ class Load:
         )
         return int(ended.out.strip() or 0) if ended.code == 0 else 0
 
+    def goes_on(self) -> None:
+        """Waits until a hundred more records are acknowledged."""
+        enough = self.acknowledged() + 100
+        self._cluster.until(lambda: self.acknowledged() >= enough, "the load goes on")
+
     def verdict(self) -> dict[str, Any]:
         """Ends the load and judges it: lost, duplicated, replicas compared."""
-        self._cluster.kubectl("exec", self.pod, "--", "touch", "/tmp/stop")
-        time.sleep(1)
+        ends = "touch /tmp/stop; until [ -e /tmp/ended ]; do sleep 0.1; done"
+        self._cluster.kubectl("exec", self.pod, "--", "timeout", "30", "sh", "-c", ends)
         ended = self._cluster.run(
             *("kubectl", "-n", self._cluster.namespace, "exec", self.pod, "--", "tidemark"),
             *("verify", "-o", "json", "--load", "/tmp/events"),
