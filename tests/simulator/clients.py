@@ -8,7 +8,7 @@ values are unique over the whole run.
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tidemark_broker.storage.record_batch import (
     CorruptBatch,
@@ -202,12 +202,17 @@ def ended(
     send: Operation, outcome: Outcome, base_offset: int, topic_id: str, now_us: int
 ) -> Operation:
     end_offset = base_offset + len(send.values)
-    return replace(
-        send,
+    return Operation(
+        process=send.process,
+        kind=send.kind,
         outcome=outcome,
         partition=history_name(topic_id, int(send.partition.rpartition("/")[2])),
+        values=send.values,
         offsets=tuple(range(base_offset, end_offset)) if base_offset >= 0 else (),
+        invoked_us=send.invoked_us,
         completed_us=now_us,
+        acks=send.acks,
+        is_idempotent=send.is_idempotent,
     )
 
 

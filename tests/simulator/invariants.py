@@ -40,8 +40,7 @@ class Invariants:
         self._leaders: dict[tuple[TopicPartition, int], int] = {}  # I11: epoch -> process
         # Of leaders, as last looked at.
         self._watermarks: dict[HostedReplica, tuple[PartitionState, int]] = {}
-        self._controller_epochs: dict[int, int] = {}
-        self._broker_epochs: dict[int, int] = {}
+        self._epochs: dict[int, tuple[int, int]] = {}  # of controller and broker, by process
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
         self._judge = SliceJudge(world.is_lost, world.was_lost)
         self._slices: dict[str, PartitionSlice] = {}
@@ -130,8 +129,11 @@ class Invariants:
         self._events += 1
         if self._said_wrongly is not None:
             raise self._said_wrongly
-        self._look_at_store()
-        for broker in self._world.touched_brokers():
+        world = self._world
+        if world.has_written:
+            self._look_at_store()
+        broker = world.touched_broker()
+        if broker is not None:
             self._look_at_broker(broker)
         if self._events % EVENTS_BETWEEN_FULL_CHECKS == 0:
             self.check_everything()
@@ -161,8 +163,7 @@ class Invariants:
     # ---- the store
 
     def _look_at_store(self) -> None:
-        if not self._world.look_at_store():
-            return
+        self._world.look_at_store()
         for before, after in self._world.changed_brokers():
             self._judge.on_broker(before, after)
         changes = self._world.changed_slices()
@@ -213,12 +214,11 @@ class Invariants:
     def _look_at_broker(self, broker: LiveBroker) -> None:
         self._check_epochs_of(broker)
         for replica in broker.partitions.replicas:
-            audit = self._audit_of(broker.broker, replica)
-            has_changed = audit.look()
-            if has_changed:
+            audit = self._audits.get(replica) or self._audit_of(broker.broker, replica)
+            if audit.look():
                 self._check_is_stored(broker, replica)
-            if replica.leader is not None and has_changed:
-                self._look_at_leader(broker, replica, audit)
+                if replica.leader is not None:
+                    self._look_at_leader(broker, replica, audit)
 
     def _check_is_stored(self, broker: LiveBroker, replica: HostedReplica) -> None:
         """I14, S3: nobody acts on a state that is not durable."""
@@ -247,20 +247,21 @@ class Invariants:
         return audit
 
     def _check_epochs_of(self, broker: LiveBroker) -> None:
-        metadata = broker.partitions.metadata
-        known = self._controller_epochs.get(broker.process, -1)
-        if metadata.controller_epoch < known:
+        partitions = broker.partitions
+        epochs = (partitions.metadata.controller_epoch, partitions.broker_epoch)
+        known = self._epochs.get(broker.process)
+        if known == epochs:
+            return
+        self._epochs[broker.process] = epochs
+        if known is None:
+            return
+        if epochs[0] < known[0]:
             raise Violation(
                 "I14",
-                f"broker {broker.broker_id}: controller epoch {known} became"
-                f" {metadata.controller_epoch}",
+                f"broker {broker.broker_id}: controller epoch {known[0]} became {epochs[0]}",
             )
-        self._controller_epochs[broker.process] = metadata.controller_epoch
-        epoch = broker.partitions.broker_epoch
-        if epoch != self._broker_epochs.setdefault(broker.process, epoch):
-            if self._broker_epochs[broker.process] != -1:
-                raise Violation("I14", f"broker {broker.broker_id}: epoch became {epoch}")
-            self._broker_epochs[broker.process] = epoch
+        if epochs[1] != known[1] != -1:
+            raise Violation("I14", f"broker {broker.broker_id}: epoch became {epochs[1]}")
 
     def _look_at_leader(
         self, broker: LiveBroker, replica: HostedReplica, audit: ReplicaAudit

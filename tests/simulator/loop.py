@@ -6,9 +6,9 @@ NotImplementedError, as in asyncio.AbstractEventLoop.
 """
 
 import asyncio
-import asyncio.events
 import contextlib
 import contextvars
+from asyncio.events import _set_running_loop  # type: ignore[attr-defined]
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
@@ -45,7 +45,7 @@ class SimulatedHandle:
     def __init__(
         self,
         callback: Callback,
-        arguments: tuple[object, ...],
+        arguments: tuple[Any, ...],
         context: contextvars.Context | None,
     ) -> None:
         self.callback: Callback | None = callback
@@ -61,22 +61,27 @@ class SimulatedHandle:
 
 
 class SimulatedTimer(Event):
-    """A timer of a loop. In the timeline at the moment when its machine's clock will show it."""
+    """A timer of a loop, and the handle of its callback. In the timeline at the moment when its
+    machine's clock will show its own."""
 
-    __slots__ = ("handle", "loop", "when_us")
+    __slots__ = ("context", "loop", "when_us")
 
-    def __init__(self, loop: "SimulatedLoop", when_us: int, handle: SimulatedHandle) -> None:
-        super().__init__(loop.on_timer, (handle,))
+    def __init__(
+        self,
+        loop: "SimulatedLoop",
+        when_us: int,
+        callback: Callback,
+        arguments: tuple[Any, ...],
+        context: contextvars.Context | None,
+    ) -> None:
+        self.callback = callback
+        self.arguments = arguments
+        self.context = context
         self.loop = loop
         self.when_us = when_us
-        self.handle = handle
 
-    def cancel(self) -> None:
-        super().cancel()
-        self.handle.cancel()
-
-    def cancelled(self) -> bool:
-        return self.handle.cancelled()
+    def fire(self) -> None:
+        self.loop.on_timer(self)
 
     def when(self) -> float:
         return self.when_us / 1e6
@@ -112,7 +117,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._timeline = timeline
         self._clock = clock
         self._host = host
-        self._ready: deque[SimulatedHandle] = deque()
+        self._ready: deque[SimulatedHandle | SimulatedTimer] = deque()
         self._blocked_until_us = 0
         self._tasks_made = 0
         self._jobs = 0
@@ -122,17 +127,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     # ---- the world's side
 
-    @property
-    def may_run(self) -> bool:
-        is_blocked = self._blocked_until_us > self._timeline.now_us
-        return not (self.is_dead or self.is_frozen or is_blocked)
-
-    @property
-    def has_more(self) -> bool:
-        return bool(self._ready) and self.may_run
-
     def run_one(self) -> bool:
-        if not self.may_run:
+        timeline = self._timeline
+        if self.is_dead or self.is_frozen or self._blocked_until_us > timeline.now_us:
             return False
         ready = self._ready
         while ready:
@@ -140,7 +137,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             callback = handle.callback
             if callback is None:
                 continue
-            asyncio.events._set_running_loop(self)
+            _set_running_loop(self)
             try:
                 if handle.context is None:
                     callback(*handle.arguments)
@@ -153,13 +150,19 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                     {"message": f"Exception in callback {callback!r}", "exception": error}
                 )
             finally:
-                asyncio.events._set_running_loop(None)
+                _set_running_loop(None)
+            if ready and not self.is_queued and self._may_run():
+                timeline.queue(self)
             return True
         return False
 
-    def on_timer(self, handle: SimulatedHandle) -> None:
-        if not self.is_dead and handle.callback is not None:
-            self._ready.append(handle)
+    def _may_run(self) -> bool:
+        is_blocked = self._blocked_until_us > self._timeline.now_us
+        return not (self.is_dead or self.is_frozen or is_blocked)
+
+    def on_timer(self, timer: SimulatedTimer) -> None:
+        if not self.is_dead:
+            self._ready.append(timer)
             self._timeline.queue(self)
 
     def due_us(self, timer: SimulatedTimer) -> int:
@@ -254,9 +257,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         arguments: tuple[object, ...],
         context: contextvars.Context | None,
     ) -> SimulatedTimer:
-        timer = SimulatedTimer(self, when_us, SimulatedHandle(callback, arguments, context))
+        timer = SimulatedTimer(self, when_us, callback, arguments, context)
         if not self.is_dead:
-            self._timeline.put(max(self._timeline.now_us, self.due_us(timer)), timer)
+            timeline = self._timeline
+            timeline.put(max(timeline.now_us, self._clock.world_us_at(when_us)), timer)
         return timer
 
     # ---- futures and tasks

@@ -65,12 +65,15 @@ class ReplicaAudit:
 
     def look(self) -> bool:
         """After any event that may have touched it; False if nothing changed."""
-        replica, log = self.replica, self.replica.log
+        replica = self.replica
+        log = replica.log
+        active = log._segments.active
         seen = (
             replica.high_watermark,
             log.log_end_offset,
             log.log_start_offset,
-            log.size_bytes,
+            active,
+            active.size_bytes,
             replica.state,
         )
         if seen == self._seen:

@@ -24,6 +24,7 @@ from tests.simulator.idempotent_client import IdempotentProducer
 from tests.simulator.invariants import Invariants
 from tests.simulator.promises import Bounds, Promises
 from tests.simulator.storms import plan_of
+from tests.simulator.timeline import FOREVER_US
 from tests.simulator.violations import Violation
 from tests.simulator.watched_world import WatchedWorld
 from tests.simulator.world import World, WorldOptions
@@ -206,7 +207,7 @@ class Run:
                 next_look_us = self.world.now_us + SECOND_US // 20
                 if promises.are_kept():
                     break
-            self._step()
+            self._must_step()
         for name, kept_us in promises.kept_after_us().items():
             self.invariants.coverage[f"{name} kept"] += 1
             self.watched.note(f"{name} kept {kept_us / SECOND_US:.2f} s after the last fault")
@@ -227,8 +228,8 @@ class Run:
 
         self._spawn("last-reader", read)
         deadline_us = self.world.now_us + LAST_READ_SECONDS * SECOND_US
-        while len(ends) < 2 and self.world.now_us < deadline_us:
-            self._step()
+        while len(ends) < 2 and self._step(deadline_us):
+            pass
         for partition in (0, 1):
             if ends.get(partition) is None:
                 raise Violation("L1", f"partition {partition} could not be read to its end")
@@ -248,26 +249,32 @@ class Run:
     # ---- steps
 
     def _run_to(self, until_us: int) -> None:
-        due = self.world.timeline.next_event_us
-        while (due_us := due()) is not None and due_us <= until_us:
-            self._step()
+        while self._step(until_us):
+            pass
 
-    def _step(self) -> None:
-        if not self.watched.step():
+    def _must_step(self) -> None:
+        if not self._step(FOREVER_US):
             raise Violation("bound", "nothing happens any more")
+
+    def _step(self, until_us: int) -> bool:
+        """False: nothing is left that is due until then."""
+        world = self.world
+        if not world.timeline.step(until_us):
+            return False
         self.events += 1
         self.invariants.after_event()
         if self.on_event is not None:
             self.on_event()
-        if self.world.crashes:
-            crash = self.world.crashes[0]
+        if world.crashes:
+            crash = world.crashes[0]
             raise Violation("crash", f"{crash.who}: {type(crash.error).__name__}: {crash.error}")
+        if self.events % CPU_LOOK_EVENTS == 0:
+            self._check_bounds()
+        return True
+
+    def _check_bounds(self) -> None:
         if self.events >= MAX_EVENTS:
             raise Violation("bound", f"{self.events} events")
-        if self.events % CPU_LOOK_EVENTS == 0:
-            self._check_processor_time()
-
-    def _check_processor_time(self) -> None:
         if time.process_time() - self._began > MAX_CPU_SECONDS:
             raise Violation("bound", f"{MAX_CPU_SECONDS} s of processor time")
 

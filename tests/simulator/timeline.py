@@ -7,38 +7,42 @@ function of what was scheduled.
 import heapq
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
+
+FOREVER_US = 1 << 62
 
 
 class Runnable(Protocol):
     """An event loop with callbacks that are due."""
 
     is_queued: bool
+    is_dead: bool
 
     def run_one(self) -> bool:
-        """One callback; False if there was none that may run now."""
+        """One callback, and it is queued again if it has more; False if there was none that may
+        run now."""
         ...
-
-    @property
-    def has_more(self) -> bool: ...
 
 
 class Event:
-    """Something due at a moment of world time."""
+    """Something due at a moment of world time; without a callback it was cancelled."""
 
-    __slots__ = ("act", "arguments")
+    __slots__ = ("arguments", "callback")
 
-    def __init__(self, act: Callable[..., object] | None, arguments: tuple[object, ...]) -> None:
-        self.act = act
+    def __init__(self, callback: Callable[..., object] | None, arguments: tuple[Any, ...]) -> None:
+        self.callback = callback
         self.arguments = arguments
 
     def cancel(self) -> None:
-        self.act = None
+        self.callback = None
         self.arguments = ()
 
-    @property
-    def is_cancelled(self) -> bool:
-        return self.act is None
+    def cancelled(self) -> bool:
+        return self.callback is None
+
+    def fire(self) -> None:
+        assert self.callback is not None
+        self.callback(*self.arguments)
 
 
 class Timeline:
@@ -66,7 +70,7 @@ class Timeline:
         """A clock changed its rate: `moved` tells the new moment of an event, None if it stays."""
         changed = []
         for when_us, order, event in self._events:
-            new_us = None if event.is_cancelled else moved(event)
+            new_us = None if event.callback is None else moved(event)
             changed.append((when_us if new_us is None else max(new_us, self.now_us), order, event))
         heapq.heapify(changed)
         self._events = changed
@@ -77,35 +81,29 @@ class Timeline:
             loop.is_queued = True
             self._ready.append(loop)
 
-    def step(self) -> bool:
-        """One callback of one loop, or else the next event in time; False when nothing is left."""
+    def step(self, until_us: int = FOREVER_US) -> bool:
+        """One callback of one loop, or else the next event in time; False when nothing is left
+        that is due until then."""
         ready = self._ready
         while ready:
             loop = ready.popleft()
             loop.is_queued = False
-            did_run = loop.run_one()
-            if loop.has_more:
-                self.queue(loop)
-            if did_run:
+            if loop.run_one():
                 self.ran = loop
                 self.steps += 1
                 return True
-        while self._events:
-            when_us, _, event = heapq.heappop(self._events)
-            act = event.act
-            if act is None:
+        events = self._events
+        while events:
+            when_us, _, event = events[0]
+            if event.callback is None:
+                heapq.heappop(events)
                 continue
+            if when_us > until_us:
+                return False
+            heapq.heappop(events)
             self.now_us = when_us
             self.ran = None
             self.steps += 1
-            act(*event.arguments)
+            event.fire()
             return True
         return False
-
-    def next_event_us(self) -> int | None:
-        """When the next thing happens: now, if a callback is due."""
-        if self._ready:
-            return self.now_us
-        while self._events and self._events[0][2].is_cancelled:
-            heapq.heappop(self._events)
-        return self._events[0][0] if self._events else None

@@ -18,8 +18,8 @@ from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 
-from tests.simulator.loop import SimulatedLoop
 from tests.simulator.processes import SimulatedProcess
+from tests.simulator.timeline import Runnable
 from tests.simulator.world import World
 
 
@@ -44,8 +44,7 @@ class WatchedWorld:
         self._buried: dict[TopicId, None] = {}
         self._brokers: list[tuple[BrokerRecord | None, BrokerRecord]] = []
         self._seen: dict[SimulatedProcess, LiveBroker] = {}
-        self._by_loop: dict[SimulatedLoop, LiveBroker] = {}
-        self._running: SimulatedLoop | None = None
+        self._by_loop: dict[Runnable, LiveBroker] = {}
         self._lost_below: dict[tuple[TopicId, int, BrokerId], int] = {}
         self._failed_below: dict[tuple[TopicId, int, BrokerId], int] = {}
 
@@ -53,22 +52,18 @@ class WatchedWorld:
     def now_us(self) -> int:
         return self.world.now_us
 
-    def step(self) -> bool:
-        """One step of the world, remembering whose it was. False when nothing is left."""
-        ready = self.world.timeline._ready
-        self._running = ready[0] if ready else None  # type: ignore[assignment]
-        return self.world.step()
-
     def note(self, text: str) -> None:
         self.world.note("judge", text)
 
     # ---- the store
 
-    def look_at_store(self) -> bool:
-        """False: nothing was written since the last look."""
+    @property
+    def has_written(self) -> bool:
+        """To the store, since the last look."""
+        return self.world.store.version != self._version
+
+    def look_at_store(self) -> None:
         store = self.world.store
-        if store.version == self._version:
-            return False
         self._version = store.version
         self._remember_lost()
         self._slices.clear()
@@ -83,7 +78,6 @@ class WatchedWorld:
             if key[0] == PARTITION_SLICE.kind and key[2] in self._values:
                 self._slices.append((key[2], None))
                 del self._values[key[2]]
-        return True
 
     def _read(self, kind: str, data: bytes) -> None:
         item = msgspec.json.decode(data)
@@ -188,13 +182,12 @@ class WatchedWorld:
         self.live_brokers()
         return self._seen.get(slot.process)
 
-    def touched_brokers(self) -> tuple[LiveBroker, ...]:
-        """Those whose state the last step may have changed."""
-        running = self._running
-        if running is None or running.is_dead:  # it may have died in this very step
-            return ()
-        found = self._by_loop.get(running)
-        return () if found is None else (found,)
+    def touched_broker(self) -> LiveBroker | None:
+        """The one whose state the last step may have changed."""
+        ran = self.world.timeline.ran
+        if ran is None or ran.is_dead:  # it may have died in this very step
+            return None
+        return self._by_loop.get(ran)
 
     @staticmethod
     def open_volume(broker: LiveBroker) -> str | None:

@@ -1,8 +1,8 @@
 """The simulated world: brokers, controllers, the API server and the network between them.
 
 `World(seed, options)` is a function: the same seed and options give the same trace, on any machine.
-`step` runs one callback of one process, or the next event in time. Nothing here judges: who uses
-the world looks at the production objects between steps.
+`timeline.step` runs one callback of one process, or the next event in time. Nothing here judges:
+who uses the world looks at the production objects between steps.
 """
 
 import asyncio
@@ -106,17 +106,14 @@ class World(Surroundings):
         for broker in self.brokers.values():
             broker.start()
 
-    def step(self) -> bool:
-        return self.timeline.step()
-
     @property
     def now_us(self) -> int:
         return self.timeline.now_us
 
     def run_until(self, now_us: int) -> None:
         """All that is due up to that moment."""
-        while (due_us := self.timeline.next_event_us()) is not None and due_us <= now_us:
-            self.timeline.step()
+        while self.timeline.step(now_us):
+            pass
         self.timeline.now_us = max(self.timeline.now_us, now_us)
 
     def run_for(self, milliseconds: int) -> None:

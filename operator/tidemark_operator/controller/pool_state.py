@@ -78,7 +78,10 @@ class PoolState:
     highest_producer_id_round: int = NO_ROUND  # beside those of `brokers`: reported, not stored
 
     def notes_of(self, broker_id: BrokerId) -> BrokerNotes:
-        return self.notes.setdefault(broker_id, BrokerNotes())
+        notes = self.notes.get(broker_id)
+        if notes is None:
+            notes = self.notes[broker_id] = BrokerNotes()
+        return notes
 
     def standings(self, *overriding: Standing) -> Standings:
         standings = {}
