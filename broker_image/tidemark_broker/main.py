@@ -62,7 +62,8 @@ def _set_up_logging(settings: BrokerSettings) -> None:
 class _Http:
     """The HTTP side: records and health from the first moment, the rest once the broker serves."""
 
-    def __init__(self) -> None:
+    def __init__(self, disk: OsDisk) -> None:
+        self._disk = disk
         self._app: HttpApp | None = None
 
     async def serve(
@@ -76,6 +77,9 @@ class _Http:
                 incarnation=broker.incarnation,
                 is_ready=broker.is_ready,
                 crc_failures=broker.partitions.damaged.crc_failures,
+                rack=broker.settings.rack,
+                metrics_profile=broker.settings.metrics_profile,
+                fsyncs=lambda: self._disk.syncs.total,
             )
         )
         await serve(
@@ -99,9 +103,10 @@ def _settle_memory() -> None:
 
 
 def _environment() -> BrokerEnvironment:
-    http = _Http()
+    disk = OsDisk()
+    http = _Http(disk)
     return BrokerEnvironment(
-        disk=OsDisk(),
+        disk=disk,
         new_controller_transport=HttpTransport,
         serve_http=http.serve,
         new_uuid=uuid.uuid4,

@@ -18,10 +18,9 @@ _NO_STATE = frozenset(
         "broker_id",
         "settings",
         "_brokers",
-        "isr_shrinks",
-        "isr_expands",
         "failed_isr_updates",
         "truncated_records",
+        "leader_high_watermark",
         "committed_truncated_records",
         "_confirmed_at_ms",
     }

@@ -5,10 +5,11 @@ view and raise HttpProblem like the hot routes do.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Path, Query, Request
+from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.partition_state import PartitionState
@@ -20,12 +21,14 @@ from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, kind_of, malformed
 from tidemark_broker.http.request_metrics import RequestMetrics
 from tidemark_broker.http.requests import Request as HotRequest
-from tidemark_broker.runtime import metrics
+from tidemark_broker.runtime.exposition import Exposition
+from tidemark_broker.runtime.metrics import CONTENT_TYPE, BrokerFacts
 
 Topic = Annotated[str, Path(min_length=1, max_length=249)]
 PartitionText = Annotated[
     str, Path(max_length=10, json_schema_extra={"type": "integer", "minimum": 0})
 ]
+METRICS_CHUNK_BYTES = 256 * 1024  # what one write may hold the loop for
 _SMALL_BODY = HttpLimits(body_bytes=4096, body_seconds=5.0)
 ToOffset = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
 
@@ -45,6 +48,7 @@ class AdminRoutes:
         self._request_metrics = request_metrics
         self._admission = admission
         self._digests_in_flight = 0
+        self._exposition = Exposition(view.partitions.snapshots, self._facts, self._other_metrics)
 
     async def list_topics(self) -> documents.TopicsDocument:
         leadership.require_metadata(self._metadata)
@@ -172,22 +176,36 @@ class AdminRoutes:
             producer_id=found.producer_id, producer_epoch=found.producer_epoch
         )
 
-    async def metrics(self) -> Response:
-        pieces: list[str] = []
-        cuts = self._partitions.snapshot()
-        parts: tuple[Iterable[str], ...] = (
-            metrics.render_partitions(cuts, self._view.broker_id),
+    async def metrics(self, request: Request) -> StreamingResponse:
+        is_gzipped = "gzip" in request.headers.get("accept-encoding", "")
+        pieces = await self._exposition.rendered(is_gzipped=is_gzipped)
+        headers = {"content-type": CONTENT_TYPE.decode()}
+        if is_gzipped:
+            headers["content-encoding"] = "gzip"
+        return StreamingResponse(_each(pieces), headers=headers)
+
+    def _facts(self) -> BrokerFacts:
+        view = self._view
+        return BrokerFacts(
+            broker_id=view.broker_id,
+            broker_epoch=view.partitions.broker_epoch,
+            pool=view.pool,
+            rack=view.rack,
+            profile=view.metrics_profile,
+            fsyncs=view.fsyncs(),
+        )
+
+    def _other_metrics(self) -> tuple[Iterator[str], ...]:
+        return (
             self._view.crc_failures.render(),
             self._request_metrics.render(self._admission.requests_in_flight),
-            metrics.render_process(),
         )
-        for part in parts:
-            for piece in part:
-                pieces.append(piece)
-                await asyncio.sleep(0)
-        return Response(
-            "".join(pieces).encode(), headers={"content-type": metrics.CONTENT_TYPE.decode()}
-        )
+
+
+async def _each(pieces: list[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        for start in range(0, len(piece), METRICS_CHUNK_BYTES):
+            yield piece[start : start + METRICS_CHUNK_BYTES]
 
 
 def _partition_document(state: PartitionState) -> documents.PartitionDocument:

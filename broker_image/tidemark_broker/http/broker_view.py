@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_broker.runtime.metrics import CrcFailures
+from tidemark_broker.runtime.metrics import CrcFailures, MetricsProfile
 from tidemark_broker.runtime.partitions import Partitions
 
 
@@ -22,3 +22,6 @@ class BrokerView:
     is_ready: Callable[[], tuple[bool, str]]
     # Shared with whoever else checks batches, so that /metrics shows all of them.
     crc_failures: CrcFailures = field(default_factory=CrcFailures)
+    rack: str = ""
+    metrics_profile: MetricsProfile = MetricsProfile.AUDIT
+    fsyncs: Callable[[], int] = lambda: 0  # so far, of files and directories

@@ -27,6 +27,7 @@ from tidemark_broker.replication.effects import (
 # network hop, so ask again soon. (Kafka waits 1 s; failover would wait with it.)
 FIRST_BACK_OFF_MS = 20
 MAX_BACK_OFF_MS = 1000
+UNHEARD = Offset(-1)
 
 _SOON = frozenset(
     {
@@ -58,6 +59,7 @@ class PartitionFollower:
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.high_watermark = high_watermark
+        self.leader_high_watermark = UNHEARD  # as its last accepted answer said
         self.truncated_records = 0
         self.committed_truncated_records = 0
         self.wake_at_ms = 0  # not fetched before
@@ -88,6 +90,7 @@ class PartitionFollower:
             # Its watermark speaks of records that we do not hold (KAFKA-14704): not touched.
             return (self._truncation(answer.diverging_epoch, log),)
         self._confirmed_at_ms = now_ms
+        self.leader_high_watermark = answer.high_watermark
         log_start: tuple[FollowerEffect, ...] = ()
         if answer.log_start_offset > log.log_start_offset:
             log_start = (FollowLogStart(answer.log_start_offset),)

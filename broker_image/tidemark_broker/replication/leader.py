@@ -99,8 +99,6 @@ class PartitionLeader:
         # S11: with flush Always nothing here is known to be durable until on_flushed.
         self.durable_end_offset = UNKNOWN_OFFSET if self.settings.flushes_always else log_end_offset
         self.high_watermark = high_watermark
-        self.isr_shrinks = 0
-        self.isr_expands = 0
         self.failed_isr_updates = 0
         self._brokers = brokers
         self._pending: _Pending | None = None
@@ -262,8 +260,6 @@ class PartitionLeader:
             return ()
         before = self.state.in_sync_ids
         after = state.in_sync_ids
-        self.isr_shrinks += bool(before - after)
-        self.isr_expands += bool(after - before)
         pending = self._pending
         if pending is not None:
             # S3: every change and every refusal raises the partition epoch, so the proposal,

@@ -24,6 +24,7 @@ from tidemark_broker.runtime.controller_session import (
     RegistrationRefusedForGood,
     SessionCallbacks,
 )
+from tidemark_broker.runtime.digesting import Digesting
 from tidemark_broker.runtime.disk_probe import DiskProbe
 from tidemark_broker.runtime.environment import BrokerEnvironment
 from tidemark_broker.runtime.flusher import GroupFlusher
@@ -33,6 +34,7 @@ from tidemark_broker.runtime.kafka.fetch_sessions import MAX_SESSION_ID
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.kafka_listener import KafkaListener
 from tidemark_broker.runtime.log_cleaner import LogCleaner
+from tidemark_broker.runtime.metrics import MetricsProfile
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.registration import registration_request
 from tidemark_broker.runtime.replica_fetcher import ReplicaFetchers
@@ -203,6 +205,8 @@ class Broker:
         listeners.role_changed = self._on_role_changed
         listeners.flush_needed = self._flusher.ask
         listeners.truncated = lambda _: checkpointing.note_truncated()
+        if settings.metrics_profile.includes(MetricsProfile.FULL):
+            self._keep_digests(checkpointing)
         listeners.metadata_applied = self._fetchers.refresh
         listeners.storage_failed = self._on_storage_failed
         partitions.attach(directory)
@@ -226,6 +230,16 @@ class Broker:
     def _on_role_changed(self, replica: HostedReplica) -> None:
         self._fetches.on_appended(replica)
         self.groups.on_role_changed(replica)
+
+    def _keep_digests(self, checkpointing: Checkpointing) -> None:
+        digesting = Digesting(self.partitions, self._environment.disk, self.settings.data_directory)
+
+        def on_truncated(replica: HostedReplica) -> None:
+            digesting.note_truncated(replica)
+            checkpointing.note_truncated()
+
+        self.partitions.listeners.truncated = on_truncated
+        self._start_background(digesting.run(), "digests")
 
     def _start_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None

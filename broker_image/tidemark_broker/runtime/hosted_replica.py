@@ -27,9 +27,11 @@ from tidemark_broker.replication.effects import (
 )
 from tidemark_broker.replication.follower import FollowerFetch, PartitionFollower
 from tidemark_broker.replication.leader import LeaderGrant, LeaderSettings, PartitionLeader
+from tidemark_broker.replication.replica_digest import ReplicaDigest
+from tidemark_broker.runtime.isr_changes import IsrChanges
+from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot, follower_snapshots
 from tidemark_broker.runtime.produce_purgatory import ProducePurgatory
 from tidemark_broker.runtime.replica_damage import Damage, proves_nothing
-from tidemark_broker.runtime.results import FollowerSnapshot, PartitionSnapshot
 from tidemark_broker.storage.errors import CorruptBatch, DiskFull, OffsetGap, StorageFailed
 from tidemark_broker.storage.partition_log import PartitionLog
 from tidemark_broker.storage.record_batch import Batch
@@ -82,8 +84,12 @@ class HostedReplica:
         self._durable_end_offset = Offset(-1)
         self._settings = LeaderSettings()
         self._events = events
-        self._past_isr_shrinks = 0
-        self._past_isr_expands = 0
+        self.isr_changes = IsrChanges()
+        self.digest: ReplicaDigest | None = None  # kept by `Digesting`, if anybody wants it
+        # The highest watermark that this replica knows of, its own or its leader's.
+        self._heard_high_watermark = high_watermark
+        self._election_gap = 0
+        self._largest_append = 0
         self._past_truncated = 0
         self._past_committed_truncated = 0
 
@@ -143,11 +149,15 @@ class HostedReplica:
             return
         has_new_epoch = state.leader_epoch > self.leader_epoch
         if state.leader == life.broker_id and state.leader_broker_epoch == life.broker_epoch:
+            before = self.state
+            proposal = None if self.leader is None else self.leader.pending_proposal
             if self.leader is not None and not has_new_epoch:
                 self.state = state
                 self._perform(self.leader.on_state(state, now_ms))
             else:
                 self._become_leader(state, life, now_ms)
+            if before is not None:
+                self.isr_changes.note(before, state, life.brokers, proposal)
         elif state.has_leader and state.leader != life.broker_id:
             if has_new_epoch or self.follower is None:
                 self._become_follower(state)
@@ -176,6 +186,8 @@ class HostedReplica:
         )
         self.state = state
         self.leader = leader
+        self._election_gap = max(0, self._heard_high_watermark - end)
+        self._largest_append = 0
         self._durable_end_offset = Offset(-1)
         self.next_tick_ms = now_ms + self.replica_lag_max_ms // 2
         self._perform(leader.on_granted(now_ms))
@@ -205,9 +217,10 @@ class HostedReplica:
 
     def _retire_cores(self) -> None:
         if self.leader is not None:
-            self._past_isr_shrinks += self.leader.isr_shrinks
-            self._past_isr_expands += self.leader.isr_expands
+            self._heard_high_watermark = self.leader.high_watermark
         if self.follower is not None:
+            if self.follower.leader_high_watermark >= 0:
+                self._heard_high_watermark = self.follower.leader_high_watermark
             self._past_truncated += self.follower.truncated_records
             self._past_committed_truncated += self.follower.committed_truncated_records
         self.leader = self.follower = None
@@ -220,6 +233,8 @@ class HostedReplica:
         assert leader is not None
         appended = self.log.append_as_leader(batches, leader_epoch=leader.leader_epoch)
         end = self.log.log_end_offset
+        if end - appended.first_offset > self._largest_append:
+            self._largest_append = end - appended.first_offset
         self._perform(leader.on_append(end, now_ms))
         self._ask_flush()
         self._events.appended(self)
@@ -321,9 +336,7 @@ class HostedReplica:
                     self.log.raise_log_start(follower.log_start_at(leader_start_offset))
                 case TruncateLog(to_offset):
                     removed = self.log.truncate_to(to_offset)
-                    follower.on_truncated(
-                        removed_records=removed, log_end_offset=self.log.log_end_offset
-                    )
+                    self._note_truncated(follower, removed)
                     self._durable_end_offset = Offset(-1)
                     self._events.truncated(self)
                 case RestartLogAt(offset):
@@ -331,6 +344,15 @@ class HostedReplica:
                     follower.on_restarted(offset)
                     self._durable_end_offset = Offset(-1)
                     self._events.truncated(self)
+
+    def _note_truncated(self, follower: PartitionFollower, removed_records: int) -> None:
+        counted = follower.committed_truncated_records
+        follower.on_truncated(
+            removed_records=removed_records, log_end_offset=self.log.log_end_offset
+        )
+        if follower.committed_truncated_records > counted:
+            # That loss is counted: it is not the gap of a later election too.
+            self._heard_high_watermark = follower.high_watermark
 
     def on_nothing_new(self, fetch: FollowerFetch, now_ms: int) -> None:
         if self.follower is not None:
@@ -374,6 +396,7 @@ class HostedReplica:
     # ---- /metrics
 
     def snapshot(self, now_ms: int) -> PartitionSnapshot:
+        """One consistent cut: between two awaits nothing changes."""
         state, leader, follower = self.state, self.leader, self.follower
         log = self.log
         return PartitionSnapshot(
@@ -382,53 +405,32 @@ class HostedReplica:
             partition=self.partition,
             is_leader=leader is not None,
             leader_epoch=self.leader_epoch,
-            epoch_start_offset=Offset(-1) if leader is None else leader.epoch_start_offset,
+            epoch_start_offset=self._epoch_start_offset(),
             log_start_offset=log.log_start_offset,
             high_watermark=self.high_watermark,
             log_end_offset=log.log_end_offset,
             size_bytes=log.size_bytes,
-            replicas=() if state is None else state.replicas,
-            in_sync=(
-                ()
-                if state is None
-                else tuple(member.broker_id for member in state.in_sync_replicas)
-            ),
-            min_insync=0 if state is None else state.min_insync_replicas,
-            followers=() if leader is None else self._follower_snapshots(leader, now_ms),
-            isr_shrinks=self._past_isr_shrinks + (leader.isr_shrinks if leader else 0),
-            isr_expands=self._past_isr_expands + (leader.isr_expands if leader else 0),
+            state=state,
+            replica_lag_max_ms=self._settings.replica_lag_max_ms,
+            followers=() if leader is None else follower_snapshots(leader, now_ms),
+            isr_shrinks=tuple(self.isr_changes.shrinks.items()),
+            isr_expands=self.isr_changes.expands,
             truncated_records=self._past_truncated
             + (follower.truncated_records if follower else 0),
             committed_truncated_records=self._past_committed_truncated
             + (follower.committed_truncated_records if follower else 0),
+            election_gap_records=self._election_gap,
+            largest_append_records=self._largest_append,
             producer_ids=len(log.producers),
             duplicate_batches=self.duplicate_batches,
+            digest=None if self.digest is None else self.digest.shown(now_ms),
         )
 
-    def _follower_snapshots(
-        self, leader: PartitionLeader, now_ms: int
-    ) -> tuple[FollowerSnapshot, ...]:
-        in_sync = leader.state.in_sync_ids
-        found = []
-        for broker_id in leader.state.replicas:
-            replica = leader.follower(broker_id)
-            if replica is None:
-                continue
-            # Equal ends are caught up however long ago that was noticed.
-            age_ms = max(0, now_ms - replica.last_caught_up_ms)
-            if replica.log_end_offset == leader.log_end_offset:
-                age_ms = 0
-            elif replica.last_caught_up_ms < 0:
-                age_ms = -1
-            found.append(
-                FollowerSnapshot(
-                    broker_id,
-                    lag_records=leader.log_end_offset - max(0, replica.log_end_offset),
-                    caught_up_age_ms=age_ms,
-                    in_sync=broker_id in in_sync,
-                )
-            )
-        return tuple(found)
+    def _epoch_start_offset(self) -> Offset:
+        if self.leader is not None:
+            return self.leader.epoch_start_offset
+        start = self.log.epoch_start_offset(self.leader_epoch)
+        return Offset(-1) if start is None else start
 
 
 def is_storage_failure(error: Exception) -> bool:

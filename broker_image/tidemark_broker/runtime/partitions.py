@@ -9,7 +9,7 @@ in sync or committed the cores decide (`replication`).
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tidemark_protocol.controller_messages import InSyncAnswer, InSyncProposal, MetadataPush
@@ -28,6 +28,7 @@ from tidemark_broker.runtime.hosted_replica import (
 )
 from tidemark_broker.runtime.log_starts import DeleteRecordsResult, delete_records
 from tidemark_broker.runtime.metadata import MetadataCache, MetadataChanges, TopicPartition
+from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot
 from tidemark_broker.runtime.produce_path import ProducePath
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
 from tidemark_broker.runtime.producer_ids import ProducerIdResult, ProducerIds
@@ -36,10 +37,8 @@ from tidemark_broker.runtime.results import (
     LEADER_ONLY,
     Consumer,
     FetchResult,
-    FollowerSnapshot,
     LeaderAddress,
     OffsetsResult,
-    PartitionSnapshot,
     ProduceResult,
     ReplicaView,
 )
@@ -51,11 +50,9 @@ from tidemark_broker.storage.record_batch import read_header
 
 __all__ = [
     "FetchResult",
-    "FollowerSnapshot",
     "LeaderAddress",
     "OffsetsResult",
     "PartitionListeners",
-    "PartitionSnapshot",
     "Partitions",
     "ProduceResult",
     "ReplicaView",
@@ -259,9 +256,10 @@ class Partitions:
             await asyncio.sleep(0)  # let others run between steps
         return digest.hexdigest()
 
-    def snapshot(self) -> tuple[PartitionSnapshot, ...]:
-        now_ms = self._clock()
-        return tuple(replica.snapshot(now_ms) for replica in self._hosted.by_id.values())
+    def snapshots(self) -> Iterator[PartitionSnapshot]:
+        """One consistent cut after the other; the caller may let others run in between."""
+        for replica in self.replicas:
+            yield replica.snapshot(self._clock())
 
     # ---- for the rest of the broker
 

@@ -1,9 +1,9 @@
-"""What `Partitions` answers to its callers (HTTP, the Kafka listener, /metrics). Values only."""
+"""What `Partitions` answers to its callers (HTTP, the Kafka listener). Values only."""
 
 from dataclasses import dataclass
 
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
+from tidemark_protocol.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, Offset
 
 UNKNOWN_OFFSET = Offset(-1)
 
@@ -72,39 +72,3 @@ class ReplicaView:
     high_watermark: Offset
     log_end_offset: Offset
     leader_epoch: LeaderEpoch
-
-
-@dataclass(frozen=True, slots=True)
-class FollowerSnapshot:
-    """One remote replica as its leader sees it. `caught_up_age_ms` -1: never in this epoch."""
-
-    broker_id: BrokerId
-    lag_records: int
-    caught_up_age_ms: int
-    in_sync: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionSnapshot:
-    """One consistent cut of a replica, for /metrics. `followers` is empty unless it leads."""
-
-    topic: str
-    topic_id: TopicId
-    partition: int
-    is_leader: bool
-    leader_epoch: LeaderEpoch
-    epoch_start_offset: Offset
-    log_start_offset: Offset
-    high_watermark: Offset
-    log_end_offset: Offset
-    size_bytes: int
-    replicas: tuple[BrokerId, ...]
-    in_sync: tuple[BrokerId, ...]
-    min_insync: int
-    followers: tuple[FollowerSnapshot, ...]
-    isr_shrinks: int
-    isr_expands: int
-    truncated_records: int
-    committed_truncated_records: int
-    producer_ids: int = 0
-    duplicate_batches: int = 0

@@ -10,6 +10,7 @@ from tidemark_protocol.ids import BrokerId
 
 from tidemark_broker.groups.settings import GroupSettings
 from tidemark_broker.runtime.controller_client import Address
+from tidemark_broker.runtime.metrics import MetricsProfile
 
 _POOL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
 _BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
@@ -33,6 +34,7 @@ class BrokerSettings:
     pod_uid: str = ""
     boot_id: str = ""
     log_format: str = "json"
+    metrics_profile: MetricsProfile = MetricsProfile.AUDIT
     # How long a controlled shutdown waits for the controller; flush and proof come after (S14).
     stop_limit_seconds: float = 10.0
     # How long another process may hold the log directory before this one gives up.
@@ -52,6 +54,11 @@ def parse_settings(arguments: list[str]) -> BrokerSettings:
         parser.error(f"--pool (TIDEMARK_POOL): expected namespace/name, found {found.pool!r}")
     if not found.data_dir:
         parser.error("--data-dir (TIDEMARK_DATA_DIR): expected a directory, found nothing")
+    if found.metrics_profile not in {each.value for each in MetricsProfile}:
+        parser.error(
+            "--metrics-profile (TIDEMARK_METRICS_PROFILE): expected minimal, audit or full,"
+            f" found {found.metrics_profile!r}"
+        )
     controllers = tuple(text.strip() for text in found.controllers.split(",") if text.strip())
     if not controllers:
         parser.error("--controllers (TIDEMARK_CONTROLLERS): expected host:port[,host:port]")
@@ -77,6 +84,7 @@ def parse_settings(arguments: list[str]) -> BrokerSettings:
         pod_uid=found.pod_uid,
         boot_id=found.boot_id or _boot_id(),
         log_format=found.log_format,
+        metrics_profile=MetricsProfile(found.metrics_profile),
         stop_limit_seconds=found.stop_limit_seconds,
     )
 
@@ -111,6 +119,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--pod-uid", default=env("TIDEMARK_POD_UID", ""))
     add("--boot-id", default=env("TIDEMARK_BOOT_ID", ""), help="for tests; else the kernel's")
     add("--log-format", choices=("json", "text"), default=env("TIDEMARK_LOG_FORMAT", "json"))
+    # Of the environment too: a default is not held against the choices.
+    profile = env("TIDEMARK_METRICS_PROFILE", "") or MetricsProfile.AUDIT.value
+    add(
+        "--metrics-profile",
+        default=profile,
+        help=f"how much /metrics says: {', '.join(each.value for each in MetricsProfile)}",
+    )
     add(
         "--stop-limit-seconds",
         type=float,

@@ -10,6 +10,7 @@ import ctypes
 import fcntl
 import os
 import shutil
+import threading
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,8 +94,21 @@ class Disk(Protocol):
         """Its name if `path` is on one that several kernels may share, else None."""
 
 
+class SyncCount:
+    """Workers sync at once: counted under a lock, which a sync's own time hides."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._lock = threading.Lock()
+
+    def note(self) -> None:
+        with self._lock:
+            self.total += 1
+
+
 class OsFile:
-    def __init__(self, path: Path, *, create: bool) -> None:
+    def __init__(self, path: Path, *, create: bool, syncs: SyncCount) -> None:
+        self._syncs = syncs
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self._descriptor = os.open(path, flags, 0o644)
         # By reference count, not by a close(): a worker may be in fdatasync on this descriptor,
@@ -114,6 +128,7 @@ class OsFile:
         os.ftruncate(self._descriptor, size_bytes)
 
     def sync(self) -> None:
+        self._syncs.note()
         os.fdatasync(self._descriptor)
 
 
@@ -137,8 +152,11 @@ class OsLock:
 
 
 class OsDisk:
+    def __init__(self) -> None:
+        self.syncs = SyncCount()
+
     def open(self, path: Path, *, create: bool = False) -> DiskFile:
-        return OsFile(path, create=create)
+        return OsFile(path, create=create, syncs=self.syncs)
 
     def read(self, path: Path) -> bytes:
         with path.open("rb") as file:
@@ -152,6 +170,7 @@ class OsDisk:
                 while written < len(data):
                     written += file.write(memoryview(data)[written:])
                 if durable:
+                    self.syncs.note()
                     os.fsync(file.fileno())
             temporary.rename(path)
         except OSError:
@@ -169,6 +188,7 @@ class OsDisk:
 
     def _sync(self, path: Path, flags: int) -> None:
         descriptor = os.open(path, flags | os.O_CLOEXEC)
+        self.syncs.note()
         try:
             os.fsync(descriptor)
         finally:

@@ -7,7 +7,7 @@ an acknowledgement by `hold_acks` and completes it by hand.
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -15,6 +15,8 @@ from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.runtime.metadata import MetadataCache
+from tidemark_broker.runtime.metrics import MetricsProfile
+from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.producer_ids import ProducerIdResult, ProducerIds
 from tidemark_broker.runtime.results import (
@@ -22,7 +24,6 @@ from tidemark_broker.runtime.results import (
     Consumer,
     FetchResult,
     OffsetsResult,
-    PartitionSnapshot,
     ProduceResult,
     ReplicaView,
 )
@@ -114,7 +115,8 @@ class FakePartitions:
         self.hold_acks = False
         self.parked: list[Callable[[FetchResult], None]] = []
         self.cancelled = 0
-        self.snapshots: tuple[PartitionSnapshot, ...] = ()
+        self.cuts: tuple[PartitionSnapshot, ...] = ()
+        self.broker_epoch = BrokerEpoch(12)
         self.producer_ids = ProducerIds()
 
     async def init_producer_id(self, producer_id: int, producer_epoch: int) -> ProducerIdResult:
@@ -192,8 +194,8 @@ class FakePartitions:
         data = b"".join(data for start, data in self.batches[partition] if start < to_offset)
         return hashlib.sha256(data).hexdigest()
 
-    def snapshot(self) -> tuple[PartitionSnapshot, ...]:
-        return self.snapshots
+    def snapshots(self) -> Iterator[PartitionSnapshot]:
+        return iter(self.cuts)
 
 
 @dataclass
@@ -294,6 +296,7 @@ def fake_broker(
     limits: HttpLimits | None = None,
     config: dict[str, str] | None = None,
     is_ready: tuple[bool, str] = (True, ""),
+    metrics_profile: MetricsProfile = MetricsProfile.AUDIT,
 ) -> FakeBroker:
     """`leaders`: the leader of each partition of the topic `orders` (-1: none)."""
     known = brokers if brokers is not None else tuple(broker_state(i) for i in range(3))
@@ -304,6 +307,9 @@ def fake_broker(
         pool="shop/default",
         incarnation="5f3c",
         is_ready=lambda: is_ready,
+        rack="rack-0",
+        metrics_profile=metrics_profile,
+        fsyncs=lambda: 17,
     )
     app = create_app(view, limits=limits or HttpLimits(), clock_ms=lambda: NOW_MS)
     return FakeBroker(partitions, app, Client(app))

@@ -5,11 +5,8 @@ import hashlib
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 from tidemark_broker.http import documents
-from tidemark_broker.runtime.results import FollowerSnapshot, PartitionSnapshot
 from tidemark_broker.storage.record_batch import build_batch
-from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 
 from tests.unit.http.fake_broker import (
     HANG_LIMIT_S,
@@ -170,106 +167,3 @@ def test_hot_answers_are_what_the_document_says() -> None:
     documents.ProblemDocument.model_validate(bad.json())
     for record in records.json():
         assert set(record) == set(documents.FetchedDocument.model_fields)
-
-
-# ---- /metrics
-
-
-def snapshot(**changes: Any) -> PartitionSnapshot:
-    given: dict[str, Any] = {
-        "topic": "orders",
-        "topic_id": ORDERS_ID,
-        "partition": 1,
-        "is_leader": True,
-        "leader_epoch": LeaderEpoch(4),
-        "epoch_start_offset": Offset(90),
-        "log_start_offset": Offset(10),
-        "high_watermark": Offset(99),
-        "log_end_offset": Offset(101),
-        "size_bytes": 4096,
-        "replicas": (BrokerId(0), BrokerId(1), BrokerId(2)),
-        "in_sync": (BrokerId(0), BrokerId(1)),
-        "min_insync": 2,
-        "followers": (
-            FollowerSnapshot(BrokerId(1), 2, 40, True),
-            FollowerSnapshot(BrokerId(2), 101, -1, False),
-        ),
-        "isr_shrinks": 3,
-        "isr_expands": 2,
-        "truncated_records": 5,
-        "committed_truncated_records": 0,
-    }
-    known = {name: value for name, value in given.items() if name in PartitionSnapshot.__slots__}
-    return PartitionSnapshot(**(known | changes))
-
-
-def scrape(broker: FakeBroker) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    response = get(broker, "/metrics")
-    assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    samples = {}
-    for family in text_string_to_metric_families(response.body.decode()):
-        for sample in family.samples:
-            key = (sample.name, frozenset(sample.labels.items()))
-            assert key not in samples
-            samples[key] = sample.value
-    return samples
-
-
-def test_metrics_of_a_led_partition_carry_the_audits_names_and_labels() -> None:
-    broker = fake_broker()
-    broker.partitions.snapshots = (snapshot(),)
-    samples = scrape(broker)
-    labels = {("topic", "orders"), ("topic_id", ORDERS_ID), ("partition", "1"), ("broker", "0")}
-    expected = {
-        "partition_replicas": 3,
-        "partition_in_sync_replicas": 2,
-        "partition_min_in_sync_replicas": 2,
-        "partition_isr_shrinks_total": 3,
-        "partition_isr_expands_total": 2,
-        "replica_log_start_offset": 10,
-        "replica_log_end_offset": 101,
-        "replica_high_watermark_offset": 99,
-        "replica_leader_epoch": 4,
-        "replica_leader_epoch_start_offset": 90,
-        "replica_is_leader": 1,
-        "replica_size_bytes": 4096,
-        "replica_truncated_records_total": 5,
-        "replica_committed_truncated_records_total": 0,
-    }
-    found = {name: samples[(f"tidemark_{name}", frozenset(labels))] for name in expected}
-    assert found == expected
-    followers = {
-        (name, follower): samples[
-            (f"tidemark_follower_{name}", frozenset(labels | {("follower", follower)}))
-        ]
-        for name in ("lag_records", "caught_up_age_seconds", "in_sync")
-        for follower in ("1", "2")
-    }
-    assert followers == {
-        ("lag_records", "1"): 2,
-        ("caught_up_age_seconds", "1"): 0.04,
-        ("in_sync", "1"): 1,
-        ("lag_records", "2"): 101,
-        ("caught_up_age_seconds", "2"): -1,
-        ("in_sync", "2"): 0,
-    }
-
-
-def test_a_follower_says_nothing_of_the_partition_only_of_its_replica() -> None:
-    broker = fake_broker()
-    broker.partitions.snapshots = (snapshot(is_leader=False, followers=()),)
-    names = {name for name, _ in scrape(broker)}
-    assert "tidemark_replica_log_end_offset" in names
-    assert not any(name.startswith("tidemark_partition_") for name in names)
-    assert not any(name.startswith("tidemark_follower_") for name in names)
-
-
-def test_requests_and_the_process_are_counted() -> None:
-    broker = fake_broker()
-    asyncio.run(broker.client.post("/topics/orders", {"records": [{"value": 1}]}))
-    samples = scrape(broker)
-    counted = frozenset({("route", "produce_topic"), ("status", "200")})
-    assert samples[("tidemark_http_requests_total", counted)] == 1
-    inf = frozenset({("route", "produce_topic"), ("le", "+Inf")})
-    assert samples[("tidemark_http_request_duration_seconds_bucket", inf)] == 1
-    assert samples[("process_resident_memory_bytes", frozenset())] > 1_000_000

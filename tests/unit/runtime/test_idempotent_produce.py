@@ -38,7 +38,7 @@ def test_a_duplicate_is_answered_with_the_first_offset_and_not_appended(
     again = sent(leader, a_produced_batch(0, "a", "b"))
     assert again == first == ProduceResult(ErrorCode.NONE, 1, 0)
     assert leader.replica().log.log_end_offset == 4
-    assert leader.partitions.snapshot()[0].duplicate_batches == 1
+    assert next(leader.partitions.snapshots()).duplicate_batches == 1
 
 
 def test_a_duplicate_with_acks_all_is_not_acknowledged_before_its_original_is_committed(

@@ -198,7 +198,7 @@ def test_an_unreplicated_tail_is_cut_by_epoch_when_its_leader_returns(pool: InPr
     pool.push()
     pool.replicate(rounds=4)
     assert pool.brokers[1].log_bytes() == pool.brokers[2].log_bytes()
-    snapshot = pool.brokers[1].partitions.snapshot()[0]
+    snapshot = next(pool.brokers[1].partitions.snapshots())
     assert (snapshot.truncated_records, snapshot.committed_truncated_records) == (2, 0)
 
 

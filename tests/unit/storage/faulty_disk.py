@@ -10,6 +10,7 @@ from tidemark_broker.storage.disk import Buffer, DiskFile, DiskSpace, OsDisk
 
 class FaultyDisk(OsDisk):
     def __init__(self) -> None:
+        super().__init__()
         self.space_bytes: int | None = None  # None: no limit; counts file contents written
         self.failing: dict[str, int] = {}  # operation -> errno
         self.network: str | None = None

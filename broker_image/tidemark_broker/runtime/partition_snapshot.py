@@ -1,0 +1,76 @@
+"""What /metrics shows of one replica: one consistent cut of it, as a value.
+
+Taken between two awaits of the broker's loop, so a high watermark that goes back without a new
+epoch is a finding, not an artefact.
+"""
+
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset, TopicId
+from tidemark_protocol.partition_state import PartitionState
+
+from tidemark_broker.replication.leader import PartitionLeader
+from tidemark_broker.replication.replica_digest import BoundaryDigest
+from tidemark_broker.runtime.isr_changes import ShrinkReason
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerSnapshot:
+    """One remote replica as its leader sees it. `caught_up_age_ms` -1: never in this epoch."""
+
+    broker_id: BrokerId
+    lag_records: int
+    caught_up_age_ms: int
+    in_sync: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSnapshot:
+    """`followers` is empty unless it leads; `state` is None before the first push."""
+
+    topic: str
+    topic_id: TopicId
+    partition: int
+    is_leader: bool
+    leader_epoch: LeaderEpoch
+    epoch_start_offset: Offset  # -1: none
+    log_start_offset: Offset
+    high_watermark: Offset
+    log_end_offset: Offset
+    size_bytes: int
+    state: PartitionState | None
+    replica_lag_max_ms: int
+    followers: tuple[FollowerSnapshot, ...]
+    isr_shrinks: tuple[tuple[ShrinkReason, int], ...]
+    isr_expands: int
+    truncated_records: int
+    committed_truncated_records: int
+    election_gap_records: int = 0
+    largest_append_records: int = 0
+    producer_ids: int = 0
+    duplicate_batches: int = 0
+    digest: BoundaryDigest | None = None
+
+
+def follower_snapshots(leader: PartitionLeader, now_ms: int) -> tuple[FollowerSnapshot, ...]:
+    in_sync = leader.state.in_sync_ids
+    found = []
+    for broker_id in leader.state.replicas:
+        replica = leader.follower(broker_id)
+        if replica is None:
+            continue
+        # Equal ends are caught up however long ago that was noticed.
+        age_ms = max(0, now_ms - replica.last_caught_up_ms)
+        if replica.log_end_offset == leader.log_end_offset:
+            age_ms = 0
+        elif replica.last_caught_up_ms < 0:
+            age_ms = -1
+        found.append(
+            FollowerSnapshot(
+                broker_id,
+                lag_records=leader.log_end_offset - max(0, replica.log_end_offset),
+                caught_up_age_ms=age_ms,
+                in_sync=broker_id in in_sync,
+            )
+        )
+    return tuple(found)
