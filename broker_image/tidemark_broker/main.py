@@ -79,7 +79,7 @@ class _Http:
                 crc_failures=broker.partitions.damaged.crc_failures,
                 rack=broker.settings.rack,
                 metrics_profile=broker.settings.metrics_profile,
-                fsyncs=lambda: self._disk.syncs.total,
+                fsyncs=lambda: self._disk.sync_count.total,
             )
         )
         await serve(

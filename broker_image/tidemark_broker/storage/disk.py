@@ -107,8 +107,8 @@ class SyncCount:
 
 
 class OsFile:
-    def __init__(self, path: Path, *, create: bool, syncs: SyncCount) -> None:
-        self._syncs = syncs
+    def __init__(self, path: Path, *, create: bool, sync_count: SyncCount) -> None:
+        self._sync_count = sync_count
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self._descriptor = os.open(path, flags, 0o644)
         # By reference count, not by a close(): a worker may be in fdatasync on this descriptor,
@@ -128,7 +128,7 @@ class OsFile:
         os.ftruncate(self._descriptor, size_bytes)
 
     def sync(self) -> None:
-        self._syncs.note()
+        self._sync_count.note()
         os.fdatasync(self._descriptor)
 
 
@@ -153,10 +153,10 @@ class OsLock:
 
 class OsDisk:
     def __init__(self) -> None:
-        self.syncs = SyncCount()
+        self.sync_count = SyncCount()
 
     def open(self, path: Path, *, create: bool = False) -> DiskFile:
-        return OsFile(path, create=create, syncs=self.syncs)
+        return OsFile(path, create=create, sync_count=self.sync_count)
 
     def read(self, path: Path) -> bytes:
         with path.open("rb") as file:
@@ -170,7 +170,7 @@ class OsDisk:
                 while written < len(data):
                     written += file.write(memoryview(data)[written:])
                 if durable:
-                    self.syncs.note()
+                    self.sync_count.note()
                     os.fsync(file.fileno())
             temporary.rename(path)
         except OSError:
@@ -188,7 +188,7 @@ class OsDisk:
 
     def _sync(self, path: Path, flags: int) -> None:
         descriptor = os.open(path, flags | os.O_CLOEXEC)
-        self.syncs.note()
+        self.sync_count.note()
         try:
             os.fsync(descriptor)
         finally:

@@ -156,7 +156,7 @@ class CountingDisk(OsDisk):
                 disk.largest_read = max(disk.largest_read, size_bytes)
                 return super().read_at(position, size_bytes)
 
-        return CountingFile(path, create=create, syncs=self.syncs)
+        return CountingFile(path, create=create, sync_count=self.sync_count)
 
 
 def test_recovery_reads_in_pieces_of_a_mebibyte(tmp_path):
