@@ -19,6 +19,8 @@ from rich.table import Table
 
 from tests.simulator.run import RunResult, run_seed
 
+LOG_LINE_EVERY_S = 60.0
+
 
 @dataclass(slots=True)
 class CampaignResult:
@@ -80,7 +82,7 @@ def campaign(
     first_seed: int, seeds: int, jobs: int, console: Console, *, goes_on: bool = False
 ) -> CampaignResult:
     result = CampaignResult()
-    began = time.monotonic()
+    began = last_line = time.monotonic()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -98,8 +100,19 @@ def campaign(
                 show_failure(console, found)
                 if not goes_on:
                     break
+            if not console.is_terminal and time.monotonic() > last_line + LOG_LINE_EVERY_S:
+                last_line = time.monotonic()
+                console.print(progress_line(result, seeds), markup=False)
     result.seconds = time.monotonic() - began
     return result
+
+
+def progress_line(result: CampaignResult, seeds: int) -> str:
+    """What a bar cannot say where nobody sees it move."""
+    return (
+        f"{result.runs} of {seeds} runs, {result.runs_per_minute:.0f} a minute,"
+        f" {len(result.failures)} violations"
+    )
 
 
 def show_failure(console: Console, found: RunResult) -> None:
