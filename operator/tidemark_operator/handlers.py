@@ -1,4 +1,4 @@
-"""Watches Topics, BrokerPools and broker pods with kopf, in a thread and loop of its own.
+"""Watches manifests, broker pods and audits' Jobs with kopf, in a thread and loop of its own.
 
 Only `on.event` handlers: kopf then writes nothing to any object. A handler passes on a key (what
 happened is read from the store in its turn) or a pod's trouble, which the controller looks into.
@@ -14,10 +14,16 @@ from typing import Any
 
 import kopf
 
+from tidemark_operator.audits.jobs import JOB_SELECTOR, audit_name_of
 from tidemark_operator.leading import BrokerTrouble
 from tidemark_operator.manifests.names import POD_SELECTOR, broker_id_of, pool_name_of
 from tidemark_operator.reconcile.work_queue import WorkKey
-from tidemark_operator.stores.object_store import BROKER_POOL, TIDEMARK_GROUP, TOPIC
+from tidemark_operator.stores.object_store import (
+    BROKER_POOL,
+    REPLICATION_AUDIT,
+    TIDEMARK_GROUP,
+    TOPIC,
+)
 
 log = logging.getLogger(__name__)
 
@@ -79,9 +85,21 @@ class ClusterWatch:
         def on_pool(namespace: str | None, name: str | None, **_: Any) -> None:
             self._on_key(WorkKey(BROKER_POOL.kind, namespace or "", name or ""))
 
+        audits = REPLICATION_AUDIT.plural
+
+        @kopf.on.event(TIDEMARK_GROUP, REPLICATION_AUDIT.version, audits, registry=registry)
+        def on_audit(namespace: str | None, name: str | None, **_: Any) -> None:
+            self._on_key(WorkKey(REPLICATION_AUDIT.kind, namespace or "", name or ""))
+
+        @kopf.on.event("batch", "v1", "jobs", registry=registry)
+        def on_job(body: kopf.Body, namespace: str | None, **_: Any) -> None:
+            audit = audit_name_of(dict(body))
+            if audit is not None:
+                self._on_key(WorkKey(REPLICATION_AUDIT.kind, namespace or "", audit))
+
         @kopf.on.event("v1", "pods", registry=registry)
-        def on_pod(type: str | None, body: kopf.Body, namespace: str | None, **_: Any) -> None:  # noqa: A002
-            self._pass_on_pod(type, dict(body), namespace or "")
+        def on_pod(event: kopf.RawEvent, namespace: str | None, **_: Any) -> None:
+            self._pass_on_pod(event["type"], dict(event["object"]), namespace or "")
 
         return registry
 
@@ -136,5 +154,6 @@ def watch_settings() -> kopf.OperatorSettings:
     # Lists in pieces: decoding a large one holds the GIL, and the controller's loop with it.
     settings.watching.chunk_size = 100
     settings.watching.label_selectors["v1", "pods"] = POD_SELECTOR
+    settings.watching.label_selectors["batch/v1", "jobs"] = JOB_SELECTOR
     settings.networking.request_timeout = 30
     return settings

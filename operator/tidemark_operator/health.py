@@ -3,6 +3,7 @@
 import json
 
 from aiohttp import web
+from prometheus_client.registry import Collector
 from tidemark_protocol.controller_messages import encode
 
 from tidemark_operator.controller.api import STATUS_PATH, status_of
@@ -10,7 +11,7 @@ from tidemark_operator.controller.metrics import CONTENT_TYPE, exposition
 from tidemark_operator.controller.service import ControllerService
 
 
-def create_health_app(service: ControllerService) -> web.Application:
+def create_health_app(service: ControllerService, *more_metrics: Collector) -> web.Application:
     """An answer proves that the main loop turns. The watch needs no probe: its end ends the
     process."""
     app = web.Application(client_max_size=1024)
@@ -25,7 +26,9 @@ def create_health_app(service: ControllerService) -> web.Application:
         return _json({"ready": knows, "reason": reason}, status=200 if knows else 503)
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=exposition(service), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(
+            body=exposition(service, *more_metrics), headers={"Content-Type": CONTENT_TYPE}
+        )
 
     async def status(_: web.Request) -> web.Response:
         return web.Response(body=encode(status_of(service)), content_type="application/json")

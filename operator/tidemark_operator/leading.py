@@ -9,11 +9,11 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 
 from tidemark_operator.controller.service import ControllerService
-from tidemark_operator.reconcile.reconciler import Reconciler
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.stores.object_store import POD, ObjectStore, StoreError
 
@@ -32,13 +32,21 @@ class BrokerTrouble:
     reason: str
 
 
+class KeyReconciler(Protocol):
+    async def reconcile(self, key: WorkKey) -> int | None:
+        """After how many ms it wants the key again, None when nothing is left to wait for."""
+        ...
+
+    async def all_keys(self, namespace: str | None) -> tuple[WorkKey, ...]: ...
+
+
 class LeadingOperator:
     """`Leader` of the Lease."""
 
     def __init__(
         self,
         controller: ControllerService,
-        reconciler: Reconciler,
+        reconciler: KeyReconciler,
         queue: WorkQueue,
         *,
         on_crash: Callable[[BaseException], None],

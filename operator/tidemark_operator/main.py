@@ -21,6 +21,9 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
+from tidemark_operator.audits.beside import WithAudits
+from tidemark_operator.audits.metrics import AuditCollector
+from tidemark_operator.audits.reconciler import AuditReconciler
 from tidemark_operator.controller.api import serve
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock
 from tidemark_operator.controller.probe import HttpProbe
@@ -139,8 +142,13 @@ class Operator:
         self.ended: asyncio.Future[BaseException | None] = (
             asyncio.get_running_loop().create_future()
         )
+        audits = AuditReconciler(store)
+        self.audit_metrics = AuditCollector(audits.statuses)
         self.leading = LeadingOperator(
-            self.controller, self._reconciler, self._queue, on_crash=self.end
+            self.controller,
+            WithAudits(self._reconciler, audits),
+            self._queue,
+            on_crash=self.end,
         )
         self.lease = ControllerLease(
             store,
@@ -227,7 +235,9 @@ def _watch(
 
 
 async def _serve_health(operator: Operator, port: int) -> web.AppRunner:
-    runner = web.AppRunner(create_health_app(operator.controller), access_log=None)
+    runner = web.AppRunner(
+        create_health_app(operator.controller, operator.audit_metrics), access_log=None
+    )
     await runner.setup()
     await web.SockSite(runner, _listen(port)).start()
     return runner

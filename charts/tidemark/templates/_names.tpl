@@ -22,10 +22,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   resources: [brokerpools]
   verbs: [get, list, watch, create]     # create: the pool `default`
 - apiGroups: [tidemark.dev]
-  resources: [topics/status, brokerpools/status]
+  resources: [replicationaudits]
+  verbs: [get, list, watch]
+- apiGroups: [tidemark.dev]
+  resources: [topics/status, brokerpools/status, replicationaudits/status]
   verbs: [update]
 - apiGroups: [tidemark.dev]
-  resources: [brokerpools/finalizers]   # to own pods where OwnerReferencesPermissionEnforcement is on
+  resources: [brokerpools/finalizers, replicationaudits/finalizers]   # to own pods where OwnerReferencesPermissionEnforcement is on
   verbs: [update]
 - apiGroups: [tidemark.dev]
   resources: [brokers, partitionslices]
@@ -39,6 +42,15 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, create, update, delete]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [batch]
+  resources: [cronjobs]
+  verbs: [get, create, update, delete]
+- apiGroups: [""]
+  resources: [events]                   # one for each incident that an audit finds
+  verbs: [create]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, create]

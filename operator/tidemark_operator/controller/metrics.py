@@ -14,9 +14,10 @@ from tidemark_operator.controller.service import ControllerService
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
-def exposition(service: ControllerService) -> bytes:
+def exposition(service: ControllerService, *more: Collector) -> bytes:
     registry = CollectorRegistry()
-    registry.register(ControllerCollector(service))
+    for collector in (ControllerCollector(service), *more):
+        registry.register(collector)
     return generate_latest(registry)
 
 

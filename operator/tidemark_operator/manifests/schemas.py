@@ -1,4 +1,4 @@
-"""Defaults and rules of Topic and BrokerPool manifests, from crds/*.yaml.
+"""Defaults and rules of the manifests that users write, from crds/*.yaml.
 
 The API server applies the same files; this mirror serves stores without one (local mode) and
 manifests that reached the store around it. What the API server would refuse, or prune in silence,
@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator
 
+from tidemark_operator.manifests.audit_rules import audit_change_faults, audit_faults
 from tidemark_operator.manifests.spec_rules import (
     pool_change_faults,
     pool_faults,
@@ -27,10 +28,12 @@ from tidemark_operator.stores.object_store import Object
 _RULES: dict[str, Callable[[Object], Iterator[str]]] = {
     "Topic": topic_faults,
     "BrokerPool": pool_faults,
+    "ReplicationAudit": audit_faults,
 }
 _CHANGE_RULES: dict[str, Callable[[Object, Object], Iterator[str]]] = {
     "Topic": topic_change_faults,
     "BrokerPool": pool_change_faults,
+    "ReplicationAudit": audit_change_faults,
 }
 MAX_SENTENCES = 20
 

@@ -31,11 +31,17 @@ TOPIC = ResourceKind(TIDEMARK_GROUP, "v1alpha1", "Topic", "topics")
 BROKER_POOL = ResourceKind(TIDEMARK_GROUP, "v1alpha1", "BrokerPool", "brokerpools")
 BROKER = ResourceKind(TIDEMARK_GROUP, "v1alpha1", "Broker", "brokers")
 PARTITION_SLICE = ResourceKind(TIDEMARK_GROUP, "v1alpha1", "PartitionSlice", "partitionslices")
+REPLICATION_AUDIT = ResourceKind(
+    TIDEMARK_GROUP, "v1alpha1", "ReplicationAudit", "replicationaudits"
+)
 LEASE = ResourceKind("coordination.k8s.io", "v1", "Lease", "leases")
 POD = ResourceKind("", "v1", "Pod", "pods")
 NODE = ResourceKind("", "v1", "Node", "nodes")
 SERVICE = ResourceKind("", "v1", "Service", "services")
 CLAIM = ResourceKind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+JOB = ResourceKind("batch", "v1", "Job", "jobs")
+CRON_JOB = ResourceKind("batch", "v1", "CronJob", "cronjobs")
+EVENT = ResourceKind("", "v1", "Event", "events")
 DISRUPTION_BUDGET = ResourceKind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 
 

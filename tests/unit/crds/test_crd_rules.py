@@ -21,7 +21,7 @@ from tidemark_protocol.topic_configs import (
 )
 
 CRDS = Path(__file__).parents[3] / "crds"
-KINDS = ("Topic", "BrokerPool", "Broker", "PartitionSlice")
+KINDS = ("Topic", "BrokerPool", "Broker", "PartitionSlice", "ReplicationAudit")
 
 
 def topic(**spec: Any) -> dict[str, Any]:

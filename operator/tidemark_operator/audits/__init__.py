@@ -1,0 +1,1 @@
+"""ReplicationAudits: the Job or CronJob of each, and what their runs said."""

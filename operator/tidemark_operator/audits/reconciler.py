@@ -1,0 +1,160 @@
+"""One pass over one ReplicationAudit: observe, plan, apply. Level-triggered, idempotent."""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from tidemark_operator.audits.jobs import AUDIT_LABEL, audit_labels
+from tidemark_operator.audits.plan import (
+    AuditAction,
+    CreateCronJob,
+    CreateJob,
+    DeleteCronJob,
+    DeleteJob,
+    ObservedAudit,
+    ReplaceCronJob,
+    ReportIncident,
+    plan_audit,
+)
+from tidemark_operator.audits.runs import finished_runs
+from tidemark_operator.audits.spec import AuditSpec, audit_spec
+from tidemark_operator.manifests.schemas import effective, validate
+from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.reconcile.status import StatusWriter
+from tidemark_operator.reconcile.work_queue import WorkKey
+from tidemark_operator.stores.object_store import (
+    CRON_JOB,
+    EVENT,
+    JOB,
+    POD,
+    REPLICATION_AUDIT,
+    AlreadyExists,
+    Object,
+    ObjectStore,
+    Refused,
+)
+
+log = logging.getLogger(__name__)
+
+STATUS_INTERVAL_MS = 1000
+REFUSED_INTERVAL_MS = 30_000
+MAX_EVENT_MESSAGE = 1000
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def _utc_text() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class AuditReconciler:
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        now_ms: Callable[[], int] = _monotonic_ms,
+        now_text: Callable[[], str] = _utc_text,
+    ) -> None:
+        self._store = store
+        self._now_text = now_text
+        self._statuses = StatusWriter(
+            store, interval_ms=STATUS_INTERVAL_MS, now_ms=now_ms, now_text=now_text
+        )
+        self.statuses: dict[WorkKey, dict[str, Any]] = {}  # as last seen, for the metrics
+
+    async def reconcile(self, key: WorkKey) -> int | None:
+        """A delay in ms after which it wants the key again, or None. Raises StoreError."""
+        audit = await self._store.get(REPLICATION_AUDIT, key.namespace, key.name)
+        if audit is None or "deletionTimestamp" in audit["metadata"]:
+            self.statuses.pop(key, None)
+            return None  # the collector takes its Jobs
+        sentences = validate(audit)
+        if sentences:
+            wrong = Condition("Ready", False, "InvalidSpec", "; ".join(sentences))
+            return await self._statuses.write(REPLICATION_AUDIT, audit, {}, [wrong])
+        observed = await self._observe(audit_spec(effective(audit)), audit)
+        plan = plan_audit(observed)
+        try:
+            for action in plan.actions:
+                log.info("audit action", extra={"audit": key.name, "action": type(action).__name__})
+                await self._apply(observed.spec, action)
+        except Refused as error:  # by the API server: only the user can change that
+            refused = Condition("Ready", False, "Refused", str(error))
+            wait_ms = await self._statuses.write(REPLICATION_AUDIT, audit, {}, [refused])
+            return wait_ms or REFUSED_INTERVAL_MS
+        for report in plan.reports:
+            await self._report(audit, report)
+        wait_ms = await self._statuses.write(REPLICATION_AUDIT, audit, plan.fields, plan.conditions)
+        self.statuses[key] = audit.get("status", {})
+        return wait_ms
+
+    async def all_keys(self, namespace: str | None) -> tuple[WorkKey, ...]:
+        audits = await self._store.list(REPLICATION_AUDIT, namespace)
+        return tuple(
+            WorkKey(REPLICATION_AUDIT.kind, each["metadata"]["namespace"], each["metadata"]["name"])
+            for each in audits
+        )
+
+    async def _observe(self, spec: AuditSpec, audit: Object) -> ObservedAudit:
+        labels = {AUDIT_LABEL: spec.name}
+        jobs = await self._store.list(JOB, spec.namespace, labels)
+        pods = await self._store.list(POD, spec.namespace, labels) if jobs else []
+        cron_job = await self._store.get(CRON_JOB, spec.namespace, spec.name)
+        return ObservedAudit(
+            spec=spec,
+            status=audit.get("status", {}),
+            cron_job=cron_job,
+            jobs=tuple(jobs),
+            runs=finished_runs(jobs, pods),
+        )
+
+    async def _apply(self, spec: AuditSpec, action: AuditAction) -> None:
+        match action:
+            case CreateCronJob(manifest):
+                await self._create(CRON_JOB, manifest)
+            case ReplaceCronJob(manifest):
+                await self._store.replace(CRON_JOB, manifest)
+            case DeleteCronJob(uid):
+                await self._store.delete(CRON_JOB, spec.namespace, spec.name, uid=uid)
+            case CreateJob(manifest):
+                await self._create(JOB, manifest)
+            case DeleteJob(name, uid):
+                await self._store.delete(JOB, spec.namespace, name, uid=uid)
+
+    async def _create(self, kind: Any, manifest: Object) -> None:
+        try:
+            await self._store.create(kind, manifest)
+        except AlreadyExists:
+            return  # of a pass whose status write was lost
+
+    async def _report(self, audit: Object, report: ReportIncident) -> None:
+        metadata, incident = audit["metadata"], report.incident
+        now = self._now_text()
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{metadata['name']}.{incident.id}",
+                "namespace": metadata["namespace"],
+                "labels": audit_labels(metadata["name"]),
+            },
+            "involvedObject": {
+                "apiVersion": REPLICATION_AUDIT.api_version,
+                "kind": REPLICATION_AUDIT.kind,
+                "name": metadata["name"],
+                "namespace": metadata["namespace"],
+                "uid": metadata["uid"],
+            },
+            "type": "Normal" if incident.severity in ("info", "minor") else "Warning",
+            "reason": incident.rule,
+            "message": f"{incident.subject}: {incident.sentence}"[:MAX_EVENT_MESSAGE],
+            "source": {"component": "tidemark-operator"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        await self._create(EVENT, event)

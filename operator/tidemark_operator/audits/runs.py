@@ -1,0 +1,135 @@
+"""What the pods of an audit's Jobs said, and how it is told in the audit's status. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tidemark_protocol.audit_summary import AuditSummary, MalformedSummary, decode_summary
+
+from tidemark_operator.audits.jobs import CONTAINER
+from tidemark_operator.stores.object_store import Object
+
+NO_VERDICT = "NO-VERDICT"
+MAX_REPORTED_INCIDENTS = 200
+MAX_SENTENCE_CHARACTERS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One Job that ended."""
+
+    name: str
+    finished_time: str  # RFC 3339
+    summary: AuditSummary | None  # None: it came to no verdict
+    trouble: str = ""  # why, where there is none
+
+
+def finished_runs(jobs: Iterable[Object], pods: Iterable[Object]) -> tuple[Run, ...]:
+    """Of Jobs that completed or failed, oldest first."""
+    by_job: dict[str, list[Object]] = {}
+    for pod in pods:
+        labels = pod["metadata"].get("labels") or {}
+        by_job.setdefault(labels.get("batch.kubernetes.io/job-name", ""), []).append(pod)
+    runs = [
+        _run(job, finished_time, reason, by_job.get(job["metadata"]["name"], ()))
+        for job in jobs
+        for finished_time, reason in _end_of(job)
+    ]
+    return tuple(sorted(runs, key=lambda run: (run.finished_time, run.name)))
+
+
+def _end_of(job: Object) -> Iterable[tuple[str, str]]:
+    """At most one: when the Job ended, and why it failed or ""."""
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
+            failed = condition["type"] == "Failed"
+            reason = f"{condition.get('reason', '')}: {condition.get('message', '')}"
+            yield condition["lastTransitionTime"], reason if failed else ""
+            return
+
+
+def _run(job: Object, finished_time: str, reason: str, pods: Iterable[Object]) -> Run:
+    name = job["metadata"]["name"]
+    last_words = [words for pod in pods if (words := _termination(pod)) is not None]
+    trouble = reason or "its pod is gone, and with it what it said"
+    for message, exit_code in last_words:
+        try:
+            return Run(name, finished_time, decode_summary(message.encode()))
+        except MalformedSummary:
+            said = " ".join(message.split())[-600:] or "nothing"
+            trouble = f"exit code {exit_code}; it said {said}; {reason}".rstrip("; ")
+    return Run(name, finished_time, None, trouble[:MAX_SENTENCE_CHARACTERS])
+
+
+def _termination(pod: Object) -> tuple[str, int] | None:
+    for container in (pod.get("status") or {}).get("containerStatuses") or ():
+        ended = (container.get("state") or {}).get("terminated")
+        if container.get("name") == CONTAINER and ended is not None:
+            return ended.get("message", ""), int(ended.get("exitCode", -1))
+    return None
+
+
+def status_fields(
+    stored: Mapping[str, Any], runs: Iterable[Run], history_limit: int
+) -> dict[str, Any]:
+    """Fields of the status after these runs, those that it knows already among them."""
+    known = {entry["run"]: entry for entry in stored.get("history") or ()}
+    new = [run for run in runs if run.name not in known]
+    entries = [*known.values(), *map(_history_entry, new)]
+    entries.sort(key=lambda entry: (entry["finishedTime"], entry["run"]), reverse=True)
+    fields: dict[str, Any] = {"history": entries[:history_limit]}
+    judged = [run for run in new if run.summary is not None]
+    if new:
+        fields |= _of_last(entries[0])
+    if judged:
+        summary = judged[-1].summary
+        assert summary is not None
+        fields["lastSuccessTime"] = judged[-1].finished_time
+        fields["rules"] = [_rule(rule) for rule in summary.rules]
+    return fields
+
+
+def _of_last(entry: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {
+        name: entry[name]
+        for name in ("verdict", "sentence", "coverage", "lostRecords", "findings")
+        if name in entry
+    }
+    return {**fields, "lastRunTime": entry["finishedTime"]}
+
+
+def _history_entry(run: Run) -> dict[str, Any]:
+    summary = run.summary
+    if summary is None:
+        return {
+            "run": run.name,
+            "verdict": NO_VERDICT,
+            "sentence": run.trouble,
+            "finishedTime": run.finished_time,
+        }
+    return {
+        "run": run.name,
+        "verdict": summary.verdict,
+        "sentence": summary.sentence[:MAX_SENTENCE_CHARACTERS],
+        "finishedTime": run.finished_time,
+        "windowStart": _time_text(summary.window_start_ms),
+        "windowEnd": _time_text(summary.window_end_ms),
+        "coverage": f"{100 * summary.coverage:.2f} %",
+        "lostRecords": summary.lost_records,
+        "findings": findings_text(summary.findings),
+    }
+
+
+def findings_text(findings: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in findings.items() if count) or "none"
+
+
+def _rule(rule: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {"rule": rule.rule, "outcome": rule.outcome}
+    numbers = {"value": rule.value, "limit": rule.limit, "budgetLeft": rule.budget_left}
+    return fields | {name: number for name, number in numbers.items() if number is not None}
+
+
+def _time_text(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

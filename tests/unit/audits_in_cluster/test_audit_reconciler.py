@@ -1,0 +1,262 @@
+"""An audit's Job or CronJob, and what becomes of what its runs said, over the real SQLite store."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidemark_operator.audits.jobs import job_manifest
+from tidemark_operator.audits.reconciler import AuditReconciler
+from tidemark_operator.audits.spec import audit_spec
+from tidemark_operator.manifests.schemas import apply_defaults, validate
+from tidemark_operator.reconcile.work_queue import WorkKey
+from tidemark_operator.stores.object_store import (
+    CRON_JOB,
+    EVENT,
+    JOB,
+    POD,
+    REPLICATION_AUDIT,
+    Object,
+    ResourceKind,
+)
+from tidemark_protocol.audit_summary import AuditSummary
+
+from tests.unit.audits_in_cluster.audit_objects import (
+    audit_object,
+    ended_job,
+    ended_pod,
+    incident,
+    summary,
+)
+from tests.unit.reconcile.reconcile_world import CountingStore
+
+KEY = WorkKey("ReplicationAudit", "shop", "daily")
+
+
+class AuditWorld:
+    def __init__(self, directory: Path) -> None:
+        self.store = CountingStore(directory / "store.sqlite")
+        self.now_ms = 0
+        self.reconciler = AuditReconciler(
+            self.store, now_ms=lambda: self.now_ms, now_text=lambda: "2026-11-21T06:02:00Z"
+        )
+
+    async def apply(self, audit: Object) -> None:
+        stored = await self.store.get(REPLICATION_AUDIT, "shop", "daily")
+        audit = apply_defaults(audit)
+        if stored is None:
+            await self.store.create(REPLICATION_AUDIT, audit)
+            return
+        await self.store.replace(REPLICATION_AUDIT, {**stored, "spec": audit["spec"]})
+
+    async def audit(self) -> Object:
+        found = await self.store.get(REPLICATION_AUDIT, "shop", "daily")
+        assert found is not None
+        return found
+
+    async def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = (await self.audit())["status"]
+        return status
+
+    async def conditions(self) -> dict[str, tuple[str, str]]:
+        conditions = (await self.status())["conditions"]
+        return {each["type"]: (each["status"], each["reason"]) for each in conditions}
+
+    async def names(self, kind: ResourceKind) -> list[str]:
+        return [each["metadata"]["name"] for each in await self.store.list(kind, "shop")]
+
+    async def turn(self) -> None:
+        """A pass, another for what its status write brings, and one that finds nothing to do."""
+        self.now_ms += 60_000
+        for _ in range(2):
+            await self.reconciler.reconcile(KEY)
+        writes = self.store.writes
+        assert await self.reconciler.reconcile(KEY) is None
+        assert self.store.writes == writes
+
+    async def run_ends(self, job: str, said: str | AuditSummary, **fields: Any) -> None:
+        if job in await self.names(JOB):
+            stored = await self.store.get(JOB, "shop", job)
+            assert stored is not None
+            await self.store.replace_status(
+                JOB, {**stored, "status": ended_job(job, **fields)["status"]}
+            )
+        else:
+            await self.store.create(JOB, ended_job(job, **fields))
+        await self.store.create(POD, ended_pod(job, said))
+        await self.turn()
+
+
+def in_world(tmp_path: Path, scenario: Callable[[AuditWorld], Awaitable[None]]) -> None:
+    asyncio.run(scenario_of(tmp_path, scenario))
+
+
+async def scenario_of(tmp_path: Path, scenario: Callable[[AuditWorld], Awaitable[None]]) -> None:
+    await scenario(AuditWorld(tmp_path))
+
+
+def test_without_a_schedule_it_runs_once_for_every_generation(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(audit_object())
+        await world.turn()
+        generation = (await world.audit())["metadata"]["generation"]
+        assert await world.names(JOB) == [f"daily-{generation}"]
+        await world.store.delete(JOB, "shop", f"daily-{generation}")  # by hand, or by a TTL
+        await world.turn()
+        assert await world.names(JOB) == []
+        await world.apply(audit_object(window="7d"))
+        await world.turn()
+        assert await world.names(JOB) == [f"daily-{generation + 1}"]
+
+    in_world(tmp_path, scenario)
+
+
+def test_a_schedule_is_a_cron_job_that_follows_its_audit(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(audit_object(schedule="0 6 * * *", timeZone="Etc/UTC"))
+        await world.turn()
+        (cron_job,) = await world.store.list(CRON_JOB, "shop")
+        assert cron_job["spec"]["schedule"] == "0 6 * * *"
+        assert cron_job["spec"]["timeZone"] == "Etc/UTC"
+        assert await world.names(JOB) == []
+        await world.apply(audit_object(schedule="0 7 * * *", suspend=True))
+        await world.turn()
+        (cron_job,) = await world.store.list(CRON_JOB, "shop")
+        assert (cron_job["spec"]["schedule"], cron_job["spec"]["suspend"]) == ("0 7 * * *", True)
+        assert (await world.conditions())["Ready"] == ("False", "Suspended")
+        await world.apply(audit_object())
+        await world.turn()
+        assert await world.names(CRON_JOB) == []
+        assert len(await world.names(JOB)) == 1
+
+    in_world(tmp_path, scenario)
+
+
+def test_what_a_run_said_stands_in_the_status(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(audit_object(schedule="0 6 * * *"))
+        await world.run_ends("daily-1", summary())
+        status = await world.status()
+        assert status["verdict"] == "LOSS"
+        assert status["lostRecords"] == 12
+        assert status["coverage"] == "99.81 %"
+        assert status["findings"] == "1 critical, 2 minor"
+        assert status["lastSuccessTime"] == "2026-11-21T06:01:00Z"
+        assert [entry["run"] for entry in status["history"]] == ["daily-1"]
+        assert status["rules"][1] == {"rule": "R6", "outcome": "violated", "value": 12, "limit": 0}
+        conditions = await world.conditions()
+        assert conditions["Completed"] == ("True", "Loss")
+        assert conditions["SLOMet"] == ("False", "Loss")
+        assert conditions["LossDetected"] == ("True", "Loss")
+        assert validate(await world.audit()) == []
+
+    in_world(tmp_path, scenario)
+
+
+def test_a_run_that_passes_clears_what_the_last_one_said(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(audit_object(schedule="0 6 * * *"))
+        await world.run_ends("daily-1", summary())
+        kept = summary(verdict="PASS", lost_records=0, findings={}, rules=(), incidents=())
+        await world.run_ends("daily-2", kept, at="2026-11-22T06:01:00Z")
+        status, conditions = await world.status(), await world.conditions()
+        assert (status["verdict"], status["findings"]) == ("PASS", "none")
+        assert conditions["SLOMet"] == ("True", "Pass")
+        assert conditions["LossDetected"] == ("False", "Pass")
+        assert [entry["run"] for entry in status["history"]] == ["daily-2", "daily-1"]
+
+    in_world(tmp_path, scenario)
+
+
+def test_a_run_without_a_verdict_says_why_and_keeps_what_is_known(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(audit_object(schedule="0 6 * * *"))
+        await world.run_ends("daily-1", summary())
+        trouble = "Job has reached the specified backoff limit"
+        await world.run_ends(
+            "daily-2", "no answer from prometheus", at="2026-11-22T06:01:00Z", failed=trouble
+        )
+        status, conditions = await world.status(), await world.conditions()
+        assert status["verdict"] == "NO-VERDICT"
+        assert "no answer from prometheus" in status["history"][0]["sentence"]
+        assert trouble in status["history"][0]["sentence"]
+        assert status["lastSuccessTime"] == "2026-11-21T06:01:00Z"
+        assert conditions["Completed"] == ("False", "NoVerdict")
+        assert conditions["LossDetected"] == ("True", "Loss")
+
+    in_world(tmp_path, scenario)
+
+
+def test_an_incident_has_one_event_however_many_runs_see_it(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(audit_object(schedule="0 6 * * *"))
+        await world.run_ends("daily-1", summary())
+        again = summary(incidents=(incident(1), incident(2, severity="minor")))
+        await world.run_ends("daily-2", again, at="2026-11-21T07:01:00Z")
+        events = await world.store.list(EVENT, "shop")
+        assert [event["metadata"]["name"] for event in events] == ["daily.f001", "daily.f002"]
+        assert [event["type"] for event in events] == ["Warning", "Normal"]
+        assert events[0]["involvedObject"]["kind"] == "ReplicationAudit"
+        assert events[0]["message"] == "orders-0: 12 committed records are gone"
+
+    in_world(tmp_path, scenario)
+
+
+def test_history_is_bounded_and_old_single_jobs_go(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        for number in range(1, 7):
+            await world.apply(audit_object(historyLimit=4, window=f"{number}h"))
+            await world.turn()
+            (job,) = set(await world.names(JOB)) - {
+                entry["run"] for entry in (await world.status()).get("history", ())
+            }
+            await world.run_ends(job, summary(incidents=()), at=f"2026-11-21T0{number}:00:00Z")
+        assert len((await world.status())["history"]) == 4
+        assert len(await world.names(JOB)) == 3
+
+    in_world(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({"source": {}}, "source names either prometheus or files"),
+        ({"window": "soon"}, "spec.window: 'soon' does not match"),
+        ({"windw": "1h"}, 'unknown field "spec.windw"'),
+    ],
+)
+def test_a_wrong_manifest_is_refused_with_a_sentence(spec: dict[str, Any], sentence: str) -> None:
+    assert any(found.startswith(sentence) for found in validate(audit_object(**spec)))
+
+
+def test_the_pod_reads_its_source_and_writes_its_report_with_no_rights() -> None:
+    audit = audit_object(
+        slo={"R1": "0.99"},
+        engine="Local",
+        output={"claimName": "reports"},
+        source={"prometheus": {"url": "https://p:9090", "tokenSecret": {"name": "s", "key": "k"}}},
+    )
+    audit["metadata"]["generation"] = 3
+    job = job_manifest(audit_spec(apply_defaults(audit)))
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert job["metadata"]["name"] == "daily-3"
+    assert pod["automountServiceAccountToken"] is False
+    assert container["args"] == [
+        *("--window", "24h", "--engine", "local", "--source", "https://p:9090"),
+        *("--token-file", "/token/token", "--objective", "R1=0.99"),
+        *("--out", "/reports/audits/daily/$(AUDIT_RUN)"),
+        *("--summary", "/dev/termination-log", "--fail-on", "no-verdict"),
+    ]
+    mounted = {
+        mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]
+    }
+    assert mounted == {"/tmp": False, "/token": True, "/reports": False}
+
+
+def test_files_are_read_from_a_claim() -> None:
+    audit = audit_object()
+    audit["spec"]["source"] = {"files": {"claimName": "exports", "path": "2026/11"}}
+    pod = job_manifest(audit_spec(apply_defaults(audit)))["spec"]["template"]["spec"]
+    assert "/source/2026/11" in pod["containers"][0]["args"]
