@@ -75,6 +75,7 @@ class LossKind(StrEnum):
     COMMITTED_TRUNCATION = "committed-truncation"
     ELECTION_GAP = "election-gap"
     DIGEST_MISMATCH = "digest-mismatch"
+    RECOVERY = "recovery-lost-committed"
     HIGH_WATERMARK_REGRESS = "high-watermark-regress"
     LEADER_BELOW_HIGH_WATERMARK = "leader-below-high-watermark"
 
@@ -150,6 +151,7 @@ class FollowerLag:
     partition: TopicPartition
     follower: str
     samples: int
+    never_caught_up_samples: int  # of the age: at those moments it had no number
     age_p50_seconds: float | None
     age_p99_seconds: float | None
     age_p999_seconds: float | None
@@ -202,6 +204,7 @@ class LossEvidence:
     kind: LossKind
     after_ms: int
     at_ms: int
+    leader_epoch: int  # evidence of one epoch is of one loss: its records are not added up
     records: int | None  # a lower bound; None where the evidence holds no number
     confidence: Confidence
     sentence: str

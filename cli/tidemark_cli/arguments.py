@@ -9,6 +9,7 @@ from types import ModuleType
 
 from tidemark_cli.commands import (
     apply,
+    audit,
     bench,
     consume,
     demo,
@@ -40,8 +41,9 @@ COMMANDS: dict[str, ModuleType] = {
     "move": move,
     "drain": drain,
     "elect": elect,
+    "audit": audit,
 }
-WITHOUT_TARGET = frozenset({"dev", "demo"})
+WITHOUT_TARGET = frozenset({"dev", "demo", "audit"})
 
 
 def parser() -> argparse.ArgumentParser:
@@ -62,6 +64,8 @@ def parser() -> argparse.ArgumentParser:
         if name not in WITHOUT_TARGET:
             add_target_arguments(command)
         module.add_arguments(command)
+        if hasattr(module, "usage_error"):
+            command.error = module.usage_error  # type: ignore[method-assign]
     return top
 
 

@@ -43,13 +43,13 @@ def a_result() -> AuditResult:
         sli_by_topic=(SliRow("orders", None, "id-1", 1, 50_000, 0, 5_000, 5_000, 0, 0),),
         sli_by_partition=(SliRow("orders", 1, "id-1", 1, 50_000, 0, 5_000, 5_000, 0, 0),),
         intervals=(Interval(PARTITION, IntervalKind.UNDER_MIN_ISR, 1_000, 6_000, brokers=("2",)),),
-        follower_lag=(FollowerLag(PARTITION, "2", 9, 0.0, 0.1, 0.2, 0.3, 1, 2, 3, None),),
+        follower_lag=(FollowerLag(PARTITION, "2", 9, 0, 0.0, 0.1, 0.2, 0.3, 1, 2, 3, None),),
         lag_bands=(),
         elections=(Election(PARTITION, 1_000, 2_000, "unclean", "1", "2", 8),),
         isr_changes=(),
         loss_evidence=(
             LossEvidence(
-                PARTITION, LossKind.ELECTION_GAP, 1, 2, 12, Confidence.PROVED, "lost", (sample,)
+                PARTITION, LossKind.ELECTION_GAP, 1, 2, 8, 12, Confidence.PROVED, "lost", (sample,)
             ),
         ),
         coverage=(Coverage(PARTITION, 60_000, 60_000, 100),),

@@ -1,0 +1,170 @@
+"""Facts, objectives and outcomes into one AuditResult with one verdict. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidemark_audit.engines.engine import Observed
+from tidemark_audit.results import (
+    AuditResult,
+    Burn,
+    IntervalKind,
+    Outcome,
+    RuleResult,
+    SliRow,
+    SourceInfo,
+    Verdict,
+)
+from tidemark_audit.rules import judge
+from tidemark_audit.rules.judgement import AuditFacts, Judgement, plural
+from tidemark_audit.slo import Slo
+
+HOUR_MS = 3_600_000
+BURN_LIMITS = ((HOUR_MS, 14.4), (6 * HOUR_MS, 6.0))  # Google's SRE workbook, chapter 5
+DURABILITY = "R6"
+EVIDENCE = "R8"
+
+
+def facts_for_rules(observed: Observed, slo: Slo) -> AuditFacts:
+    return AuditFacts(
+        window_start_ms=observed.window_start_ms,
+        window_end_ms=observed.window_end_ms,
+        slack_ms=2 * max(observed.intervals.broker_ms, observed.intervals.operator_ms),
+        partitions=observed.partitions,
+        families=observed.families,
+        clock_skew=observed.clock_skew,
+        bad_samples=observed.bad_samples,
+        crc_failures=observed.crc_failures,
+        slo=slo,
+    )
+
+
+def assemble(
+    observed: Observed,
+    slo: Slo,
+    *,
+    engine: str,
+    sources: Sequence[SourceInfo],
+    wall_seconds: float,
+    unsettled_ms: int = 0,
+) -> AuditResult:
+    facts = facts_for_rules(observed, slo)
+    judgements = judge(facts)
+    verdict, sentence = verdict_of(facts, judgements)
+    rows = tuple(partition.sli for partition in observed.partitions)
+    missing = tuple(
+        dict.fromkeys(name for each in judgements for name in each.result.missing_families)
+    )
+    return AuditResult(
+        verdict=verdict,
+        sentence=sentence,
+        clusters=observed.clusters,
+        window_start_ms=observed.window_start_ms,
+        window_end_ms=observed.window_end_ms,
+        unsettled_ms=unsettled_ms,
+        scrape_interval_ms=observed.intervals.broker_ms,
+        engine=engine,
+        wall_seconds=wall_seconds,
+        sources=tuple(sources),
+        rules=tuple(each.result for each in judgements),
+        sli_by_topic=by_topic(rows),
+        sli_by_partition=rows,
+        intervals=tuple(each for p in observed.partitions for each in p.intervals),
+        follower_lag=tuple(each for p in observed.partitions for each in p.follower_lag),
+        lag_bands=observed.lag_bands,
+        elections=tuple(each for p in observed.partitions for each in p.elections),
+        isr_changes=tuple(each for p in observed.partitions for each in p.isr_changes),
+        loss_evidence=tuple(each for p in observed.partitions for each in p.loss_evidence),
+        coverage=tuple(
+            replace(each.coverage, missing_families=missing) for each in observed.partitions
+        ),
+        burn=burns(facts),
+        findings=tuple(
+            sorted(
+                (finding for each in judgements for finding in each.findings),
+                key=lambda each: (_GRAVITY[each.severity], each.start_ms, each.rule, each.subject),
+            )
+        ),
+        notes=notes(observed),
+    )
+
+
+_GRAVITY = {"critical": 0, "major": 1, "minor": 2, "info": 3}
+
+
+def verdict_of(facts: AuditFacts, judgements: Sequence[Judgement]) -> tuple[Verdict, str]:
+    results = {each.result.rule: each.result for each in judgements}
+    if any(partition.loss_evidence for partition in facts.partitions):
+        return Verdict.LOSS, results[DURABILITY].measured
+    violated = [r for r in results.values() if r.outcome is Outcome.VIOLATED and r.rule != EVIDENCE]
+    if violated:
+        return Verdict.VIOLATED, f"no loss shown, but {_named(violated)} not kept"
+    evidence = results[EVIDENCE]
+    if evidence.outcome is Outcome.VIOLATED:
+        return Verdict.INCONCLUSIVE, f"too little to judge by: {evidence.measured}"
+    unknown = [r for r in results.values() if r.outcome is Outcome.NOT_EVALUATED]
+    if unknown:
+        return Verdict.INCONCLUSIVE, f"{_named(unknown)} could not be evaluated"
+    return (
+        Verdict.PASS,
+        f"{plural(len(facts.partitions), 'partition')} kept every promise",
+    )
+
+
+def _named(results: Sequence[RuleResult]) -> str:
+    return ", ".join(f"{result.rule} ({result.title})" for result in results)
+
+
+def by_topic(rows: Sequence[SliRow]) -> tuple[SliRow, ...]:
+    sums: dict[tuple[str, str], SliRow] = {}
+    for row in rows:
+        place = (row.topic, row.topic_id)
+        known = sums.get(place)
+        sums[place] = replace(row, partition=None) if known is None else _added(known, row)
+    return tuple(sums[place] for place in sorted(sums))
+
+
+def _added(one: SliRow, other: SliRow) -> SliRow:
+    numbers = {
+        name: getattr(one, name) + getattr(other, name)
+        for name in SliRow.__slots__
+        if name == "partitions" or name.endswith("_ms")
+    }
+    return replace(one, **numbers)
+
+
+def burns(facts: AuditFacts) -> tuple[Burn, ...]:
+    """How fast R1's and R2's budgets went over the last hours, where the window has them."""
+    kinds = {
+        "R1": (IntervalKind.UNDER_REPLICATED, IntervalKind.UNDER_MIN_ISR, IntervalKind.OFFLINE),
+        "R2": (IntervalKind.UNDER_MIN_ISR, IntervalKind.OFFLINE),
+    }
+    goal = facts.slo.objectives
+    budget = {"R1": 1 - goal.fully_replicated, "R2": 1 - goal.writable}
+    end = facts.window_end_ms
+    found = []
+    for length, limit in BURN_LIMITS:
+        start = end - length
+        if start < facts.window_start_ms or not facts.partitions:
+            continue
+        for rule, wanted in kinds.items():
+            bad = sum(
+                max(0, min(each.end_ms, end) - max(each.start_ms, start))
+                for partition in facts.partitions
+                for each in partition.intervals
+                if each.kind in wanted and not (rule == "R1" and each.planned)
+            )
+            share = bad / (length * len(facts.partitions))
+            found.append(
+                Burn(rule, length, share / budget[rule] if budget[rule] else float(bad > 0), limit)
+            )
+    return tuple(found)
+
+
+def notes(observed: Observed) -> tuple[str, ...]:
+    interval = observed.intervals.broker_ms / 1000
+    return (
+        f"A sample stands until the next, at most {interval * 2.5:g} s; what none stands for is"
+        " unobserved.",
+        f"Losses smaller than about (records per second) x {interval:g} s are visible through"
+        " counters only.",
+    )

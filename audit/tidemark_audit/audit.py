@@ -1,0 +1,67 @@
+"""One audit from end to end: sources, an engine, objectives; an AuditResult.
+
+`run(spark, ["export.parquet"])` is the whole of it for a notebook.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidemark_audit.assembly import assemble
+from tidemark_audit.engines.engine import Engine, Progress, Request
+from tidemark_audit.engines.planning import kernel_settings
+from tidemark_audit.results import AuditResult, SourceInfo
+from tidemark_audit.slo import Slo
+from tidemark_audit.sources.detect import sources_at
+from tidemark_audit.sources.source import Source, Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def no_progress(done: int, total: int) -> None:
+    """For who does not want to know."""
+
+
+def audit(
+    engine: Engine,
+    sources: Sequence[Source],
+    *,
+    window: Window = Window(),  # noqa: B008 - frozen
+    slo: Slo = Slo(),  # noqa: B008 - frozen
+    interval_ms: int | None = None,
+    progress: Progress = no_progress,
+) -> AuditResult:
+    """Raises SourceError, NothingRead, OverlappingSlices; all else becomes a finding."""
+    started = time.monotonic()
+    slices = [part for source in sources for part in source.slices(window)]
+    settings = kernel_settings(sources, interval_ms)
+    observed = engine.observe(Request(slices, window, settings, interval_ms), progress)
+    return assemble(
+        observed,
+        slo,
+        engine=engine.name,
+        sources=[SourceInfo(source.place, source.kind, 0, 0) for source in sources],
+        wall_seconds=time.monotonic() - started,
+    )
+
+
+def run(
+    spark: "SparkSession | None",
+    places: Sequence[str],
+    *,
+    window: Window = Window(),  # noqa: B008 - frozen
+    slo: Slo = Slo(),  # noqa: B008 - frozen
+    interval_ms: int | None = None,
+) -> AuditResult:
+    """Audits files on an existing session, classic or Connect; without Spark if it is None."""
+    engine: Engine
+    if spark is None:
+        from tidemark_audit.engines.local import LocalEngine
+
+        engine = LocalEngine()
+    else:
+        from tidemark_audit.engines.spark import SparkEngine
+
+        engine = SparkEngine(spark)
+    return audit(engine, sources_at(places), window=window, slo=slo, interval_ms=interval_ms)

@@ -1,0 +1,1 @@
+"""Two ways to run one kernel: in this process, or on Spark. Their answers are equal."""

@@ -1,0 +1,224 @@
+"""What an engine hands to the rules, and the steps that both take the same way."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_audit.facts.context import Context, Intervals, context_of
+from tidemark_audit.facts.partition import PartitionFacts
+from tidemark_audit.facts.steps import increments
+from tidemark_audit.facts.tracks import fold_scrapes, tracks_of
+from tidemark_audit.families import Exporter
+from tidemark_audit.kernel import histogram
+from tidemark_audit.kernel.summaries import NO_BAND, KernelSettings
+from tidemark_audit.results import LagBand
+from tidemark_audit.rules.judgement import BadSamples, ClockSkew
+from tidemark_audit.sources.source import Slice, Window
+
+MOST_BANDS = 96
+Progress = Callable[[int, int], None]  # slices done, of how many
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to read, and how summaries are made."""
+
+    slices: Sequence[Slice]
+    window: Window
+    settings: KernelSettings
+    interval_ms: int | None = None  # of scrapes; None: from the samples
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """All that the samples say, before any objective."""
+
+    window_start_ms: int
+    window_end_ms: int
+    intervals: Intervals
+    samples: int
+    series: int
+    families: frozenset[str]
+    partitions: tuple[PartitionFacts, ...]
+    lag_bands: tuple[LagBand, ...]
+    clock_skew: tuple[ClockSkew, ...]
+    bad_samples: tuple[BadSamples, ...]
+    crc_failures: tuple[tuple[str, str, int], ...]
+    clusters: tuple[str, ...]
+
+
+class NothingRead(Exception):
+    """No sample of a family that the audit knows lies in the window."""
+
+
+class Engine(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def observe(self, request: Request, progress: Progress) -> Observed:
+        """Raises SourceError, NothingRead, OverlappingSlices."""
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyCounts:
+    """Of one family, over all its series."""
+
+    family: str
+    samples: int
+    series: int
+    conflicts: int
+    not_finite: int
+    out_of_order: int
+    first_ms: int
+    last_ms: int
+
+
+def family_counts(merged: pa.Table) -> list[FamilyCounts]:
+    """Of a table of merged summaries; those of several tables are added by `added_counts`."""
+    found = []
+    rows = merged.filter(pc.equal(merged["band_start_ms"], NO_BAND))
+    for family in sorted(set(rows["family"].to_pylist())):
+        mine = rows.filter(pc.equal(rows["family"], family))
+        found.append(
+            FamilyCounts(
+                family,
+                pc.sum(mine["samples"]).as_py(),
+                mine.num_rows,
+                pc.sum(mine["conflicts"]).as_py(),
+                pc.sum(mine["not_finite"]).as_py(),
+                pc.sum(mine["out_of_order"]).as_py(),
+                pc.min(pc.list_flatten(mine["run_first_ms"])).as_py(),
+                pc.max(pc.list_flatten(mine["run_last_ms"])).as_py(),
+            )
+        )
+    return found
+
+
+def added_counts(counts: Iterable[FamilyCounts]) -> list[FamilyCounts]:
+    by_family: dict[str, FamilyCounts] = {}
+    for each in counts:
+        known = by_family.get(each.family)
+        by_family[each.family] = each if known is None else _sum(known, each)
+    return [by_family[family] for family in sorted(by_family)]
+
+
+def _sum(one: FamilyCounts, other: FamilyCounts) -> FamilyCounts:
+    return FamilyCounts(
+        one.family,
+        one.samples + other.samples,
+        one.series + other.series,
+        one.conflicts + other.conflicts,
+        one.not_finite + other.not_finite,
+        one.out_of_order + other.out_of_order,
+        min(one.first_ms, other.first_ms),
+        max(one.last_ms, other.last_ms),
+    )
+
+
+def window_of(request: Request, counts: Sequence[FamilyCounts]) -> tuple[int, int]:
+    """What was asked for, else from the first sample to the last. Raises NothingRead."""
+    if not counts:
+        raise NothingRead("no sample of a family that the audit reads")
+    start = request.window.start_ms
+    end = request.window.end_ms
+    start = min(each.first_ms for each in counts) if start is None else start
+    end = max(each.last_ms for each in counts) if end is None else end
+    if end <= start:
+        raise NothingRead("all samples are of one moment: a window has no length")
+    return start, end
+
+
+def observed(
+    counts: Sequence[FamilyCounts],
+    without_topic: pa.Table,
+    partitions: Sequence[PartitionFacts],
+    context: Context,
+) -> Observed:
+    """From the small rows (brokers, operator, bands) and the facts of partitions."""
+    tracks = list(tracks_of(without_topic))
+    named = {partition.cluster for partition in partitions}
+    return Observed(
+        context.window_start_ms,
+        context.window_end_ms,
+        context.intervals,
+        sum(each.samples for each in counts),
+        sum(each.series for each in counts),
+        frozenset(each.family for each in counts),
+        tuple(sorted(partitions, key=_place)),
+        _lag_bands(without_topic, context),
+        tuple(
+            ClockSkew(track.key.cluster, track.key.broker, skew)
+            for track in fold_scrapes(
+                [each for each in tracks if each.key.family == "broker_clock_skew_seconds"], 0
+            )
+            if (skew := histogram.quantile(track.bins, track.bin_counts, 0.99)) is not None
+        ),
+        tuple(
+            BadSamples(each.family, each.conflicts, each.not_finite, each.out_of_order)
+            for each in counts
+            if each.conflicts or each.not_finite or each.out_of_order
+        ),
+        _crc_failures(without_topic, context),
+        tuple(sorted(named)),
+    )
+
+
+def _place(facts: PartitionFacts) -> tuple[str, str, str, int]:
+    assert facts.sli.partition is not None
+    return (facts.cluster, facts.sli.topic, facts.sli.topic_id, facts.sli.partition)
+
+
+def _crc_failures(rows: pa.Table, context: Context) -> tuple[tuple[str, str, int], ...]:
+    total: dict[tuple[str, str], int] = {}
+    cap_ms = context.intervals.cap_ms(Exporter.BROKER)
+    for track in tracks_of(rows):
+        if track.key.family == "crc_failures_total" and not track.is_empty:
+            since = int(track.first_ms[0])
+            by = sum(step.by for step in increments(track, exporter_since_ms=since, cap_ms=cap_ms))
+            place = (track.key.cluster, track.key.detail)
+            total[place] = total.get(place, 0) + int(by)
+    return tuple((*place, count) for place, count in sorted(total.items()) if count)
+
+
+def _lag_bands(rows: pa.Table, context: Context) -> tuple[LagBand, ...]:
+    """The kernel's bands in as many stretches as a reader can see."""
+    bands = [row for row in rows.to_pylist() if row["band_start_ms"] != NO_BAND]
+    if not bands:
+        return ()
+    window = context.window_end_ms - context.window_start_ms
+    length = max(1, window // MOST_BANDS)
+    merged: dict[int, list[dict[str, list[int]]]] = {}
+    for band in bands:
+        place = max(0, (band["band_start_ms"] - context.window_start_ms) // length)
+        merged.setdefault(place, []).append(band)
+    found = []
+    for place, members in sorted(merged.items()):
+        bins = np.concatenate([np.array(m["bin"], dtype=np.int32) for m in members])
+        counts = np.concatenate([np.array(m["bin_count"], dtype=np.int64) for m in members])
+        order = np.argsort(bins, kind="stable")
+        p50, p90, p99 = (
+            histogram.quantile(bins[order], counts[order], share) or 0.0
+            for share in (0.5, 0.9, 0.99)
+        )
+        start = context.window_start_ms + place * length
+        end = max(min(start + length, context.window_end_ms), start + 1)
+        largest = max(float(member["maximum"]) for member in members)  # type: ignore[arg-type]
+        found.append(LagBand(start, end, int(counts.sum()), p50, p90, p99, largest))
+    return tuple(found)
+
+
+def make_context(without_topic: pa.Table, window: tuple[int, int], intervals: Intervals) -> Context:
+    return context_of(
+        list(tracks_of(without_topic)),
+        window_start_ms=window[0],
+        window_end_ms=window[1],
+        intervals=intervals,
+    )
+
+
+def is_without_topic(merged: pa.Table) -> pa.Table:
+    return merged.filter(pc.equal(merged["topic"], ""))

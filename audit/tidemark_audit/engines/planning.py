@@ -1,0 +1,108 @@
+"""What must be known before the first sample is read: slices, and where runs may break."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_audit.facts.context import Intervals
+from tidemark_audit.families import FAMILIES, PREFIX, Exporter
+from tidemark_audit.kernel.samples import SampleBatch, within
+from tidemark_audit.kernel.summaries import NO_BAND, KernelSettings
+from tidemark_audit.kernel.summarize import summarize
+from tidemark_audit.sources.source import Slice, Source, SourceError, Window
+
+DEFAULT_INTERVAL_MS = 15_000
+BAND_MS = 60_000
+LOOKED_AT = 200  # series by which an interval is guessed
+
+
+def kernel_settings(sources: Sequence[Source], interval_ms: int | None) -> KernelSettings:
+    """Runs break at gaps that are long for the target that is scraped most often.
+
+    For one that is scraped less often they break more than they need to, which costs rows and
+    changes nothing: how long a sample stands is decided later, from all of them.
+    """
+    if interval_ms is None:
+        guesses = [
+            guess
+            for source in sources
+            if (batch := source.first_batch()) is not None
+            and (guess := typical_step_ms(batch)) is not None
+        ]
+        interval_ms = min(guesses, default=DEFAULT_INTERVAL_MS)
+    return KernelSettings(break_gap_ms=round(interval_ms * 1.5), band_ms=BAND_MS)
+
+
+def typical_step_ms(batch: SampleBatch) -> int | None:
+    """The smallest of its series' median steps: broker series among slower ones decide."""
+    steps = []
+    for number in range(min(len(batch.series), LOOKED_AT)):
+        times = np.unique(batch.at_ms[batch.series_of == number])
+        if len(times) >= 3:
+            steps.append(float(np.median(np.diff(times))))
+    return rounded(min(steps)) if steps else None
+
+
+def rounded(interval_ms: float) -> int:
+    """Scrapes jitter by milliseconds around what was configured."""
+    unit = 100 if interval_ms < 10_000 else 1000
+    return max(unit if interval_ms >= unit / 2 else 1, round(interval_ms / unit) * unit)
+
+
+def summarize_slice(
+    part: Slice, window: Window, settings: KernelSettings
+) -> Iterator[pa.RecordBatch]:
+    """Raises SourceError, for a slice that is not what it seemed as well."""
+    try:
+        for batch in part.read():
+            cut = within(batch, window.start_ms, window.end_ms)
+            if len(cut):
+                yield summarize(cut, settings)
+    except SourceError:
+        raise
+    except (OSError, EOFError) as error:
+        raise SourceError(
+            part.place,
+            expected="to read it to its end",
+            found=f"{type(error).__name__}: {error}",
+            to_do="check that it is whole and stays in place while it is read",
+        ) from error
+
+
+def scrape_intervals(merged: pa.Table) -> Intervals:
+    """From merged summaries in the order of their keys: the median step of each exporter."""
+    found = {
+        exporter: _median_step(merged, exporter)
+        for exporter in (Exporter.BROKER, Exporter.OPERATOR)
+    }
+    broker = found[Exporter.BROKER] or found[Exporter.OPERATOR] or DEFAULT_INTERVAL_MS
+    return Intervals(broker, found[Exporter.OPERATOR] or broker)
+
+
+def _median_step(merged: pa.Table, exporter: Exporter) -> int | None:
+    names = [name for name, family in FAMILIES.items() if family.exporter is exporter]
+    wanted = {name.removeprefix(PREFIX) for name in names}
+    columns = ("family", "band_start_ms", "run_first_ms", "run_last_ms", "run_samples")
+    chosen = [
+        row
+        for row in merged.select(columns).to_pylist()
+        if row["family"] in wanted and row["band_start_ms"] == NO_BAND
+    ][:LOOKED_AT]
+    steps: list[float] = []
+    weights: list[int] = []
+    for row in chosen:
+        firsts, lasts, samples = row["run_first_ms"], row["run_last_ms"], row["run_samples"]
+        for place, count in enumerate(samples):
+            if count > 1:
+                steps.append((lasts[place] - firsts[place]) / (count - 1))
+                weights.append(count - 1)
+            if place:
+                steps.append(firsts[place] - lasts[place - 1])
+                weights.append(1)
+    if not steps:
+        return None
+    order = np.argsort(steps, kind="stable")
+    reached = np.cumsum(np.array(weights)[order])
+    middle = int(np.searchsorted(reached, reached[-1] / 2))
+    return rounded(float(np.array(steps)[order][middle]))

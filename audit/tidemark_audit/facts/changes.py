@@ -1,0 +1,99 @@
+"""What happened at one moment: elections and changes of the in-sync set, with who counted them."""
+
+import itertools
+
+import numpy as np
+
+from tidemark_audit.facts.steps import Increment, increments
+from tidemark_audit.facts.tracks import Track
+from tidemark_audit.facts.view import NOBODY, Series, State, View
+from tidemark_audit.families import Exporter
+from tidemark_audit.results import Election, IsrChange, TopicPartition
+
+UNKNOWN = "unknown"
+KIND_ORDER = ("unclean", "planned", "clean")  # the worst that was counted at that time
+
+
+def partition_of(series: Series) -> TopicPartition:
+    return TopicPartition(series.topic, series.partition, series.topic_id)
+
+
+def operator_increments(series: Series, track: Track | None) -> list[Increment]:
+    context = series.context
+    since = context.operator_since_ms.get(series.cluster, context.window_start_ms)
+    return increments(
+        track, exporter_since_ms=since, cap_ms=context.intervals.cap_ms(Exporter.OPERATOR)
+    )
+
+
+def broker_increments(series: Series, track: Track) -> list[Increment]:
+    context = series.context
+    since = context.broker_since_ms.get(
+        (series.cluster, track.key.broker), int(track.first_ms[0]) if not track.is_empty else 0
+    )
+    return increments(
+        track, exporter_since_ms=since, cap_ms=context.intervals.cap_ms(Exporter.BROKER)
+    )
+
+
+def elections_of(series: Series, view: View) -> list[Election]:
+    """New epochs as the leaders' own samples show them."""
+    counted = {
+        kind: operator_increments(
+            series, series.find("partition_leader_elections_total", detail=kind)
+        )
+        for kind in KIND_ORDER
+    }
+    slack = series.context.intervals.cap_ms(Exporter.OPERATOR)
+    found: list[Election] = []
+    epoch, broker, last_seen = -1.0, "", 0
+    for segment in range(len(view.leader)):
+        number = int(view.leader[segment])
+        if number == NOBODY:
+            continue
+        start = int(view.starts_ms[segment])
+        if view.leader_epoch[segment] > epoch >= 0:
+            kind = _counted_between(counted, last_seen - slack, start + slack)
+            found.append(
+                Election(
+                    partition_of(series), last_seen, start, kind, broker, view.brokers[number],
+                    int(view.leader_epoch[segment]),
+                )
+            )  # fmt: skip
+        epoch = max(epoch, float(view.leader_epoch[segment]))
+        broker = view.brokers[number]
+        last_seen = int(min(view.last_seen_ms[segment], view.borders_ms[segment + 1]))
+    return found
+
+
+def _counted_between(counted: dict[str, list[Increment]], after_ms: int, until_ms: int) -> str:
+    for kind in KIND_ORDER:
+        if any(step.after_ms <= until_ms and step.at_ms >= after_ms for step in counted[kind]):
+            return kind
+    return UNKNOWN
+
+
+def isr_changes_of(series: Series, view: View) -> list[IsrChange]:
+    """Between two things that leaders said, one after the other."""
+    shrinks = {
+        track.key.detail: broker_increments(series, track)
+        for track in series.all_of("partition_isr_shrinks_total")
+    }
+    said = np.flatnonzero((view.state != State.UNOBSERVED) & (view.leader != NOBODY))
+    found: list[IsrChange] = []
+    for before, after in itertools.pairwise(said.tolist()):
+        old, new = int(view.in_sync[before]), int(view.in_sync[after])
+        if old == new:
+            continue
+        at_ms = int(view.starts_ms[after])
+        after_ms = int(min(view.last_seen_ms[before], at_ms))
+        reason = "expand" if new > old else _reason(shrinks, after_ms, at_ms)
+        found.append(IsrChange(partition_of(series), after_ms, at_ms, old, new, reason))
+    return found
+
+
+def _reason(shrinks: dict[str, list[Increment]], after_ms: int, at_ms: int) -> str:
+    for reason, steps in sorted(shrinks.items()):
+        if any(step.after_ms <= at_ms and step.at_ms >= after_ms for step in steps):
+            return reason
+    return ""

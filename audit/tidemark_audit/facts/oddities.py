@@ -1,0 +1,167 @@
+"""What must never be seen and is no loss of itself: two leaders in an epoch, an epoch gone back,
+an unclean election, damaged batches, contradicting samples.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from tidemark_audit.facts.changes import operator_increments
+from tidemark_audit.facts.loss import epochs_of
+from tidemark_audit.facts.steps import StepFunction
+from tidemark_audit.facts.tracks import Track
+from tidemark_audit.facts.view import Series
+from tidemark_audit.families import Exporter, key_as_text
+from tidemark_audit.results import Confidence, Sample
+
+_Claim = tuple[str, int, int, int, str]  # broker, epoch, from, to, series
+
+
+class OddityKind(StrEnum):
+    UNCLEAN_ELECTION = "unclean-election"
+    TWO_LEADERS = "two-leaders-in-an-epoch"
+    EPOCH_REGRESS = "leader-epoch-regress"
+    LOSS_ON_RECORD = "loss-before-the-window"
+
+
+@dataclass(frozen=True, slots=True)
+class Oddity:
+    kind: OddityKind
+    after_ms: int
+    at_ms: int
+    sentence: str
+    confidence: Confidence
+    samples: tuple[Sample, ...]
+
+
+def oddities_of(series: Series) -> list[Oddity]:
+    found = [
+        *_unclean_elections(series),
+        *_two_leaders(series),
+        *_epoch_regresses(series),
+        *_losses_on_record(series),
+    ]
+    return sorted(found, key=lambda oddity: (oddity.at_ms, oddity.kind))
+
+
+def _unclean_elections(series: Series) -> Iterator[Oddity]:
+    counted = series.find("partition_leader_elections_total", detail="unclean")
+    told = []
+    for step in operator_increments(series, counted):
+        assert counted is not None
+        told.append(step)
+        text = key_as_text(counted.key)
+        yield Oddity(
+            OddityKind.UNCLEAN_ELECTION,
+            step.after_ms,
+            step.at_ms,
+            f"{int(step.by)} leader(s) elected that may lack committed records",
+            Confidence.PROVED,
+            (Sample(text, step.after_ms, step.before), Sample(text, step.at_ms, step.value)),
+        )
+    slack = series.context.intervals.cap_ms(Exporter.OPERATOR)
+    for track in series.all_of("partition_recovery_epoch"):
+        for step in operator_increments(series, track):
+            if any(
+                known.after_ms - slack <= step.at_ms and step.after_ms <= known.at_ms + slack
+                for known in told
+            ):
+                continue  # the counter told it already
+            yield Oddity(
+                OddityKind.UNCLEAN_ELECTION,
+                step.after_ms,
+                step.at_ms,
+                f"leader epoch {int(step.value)} by last resort ({track.key.detail})",
+                Confidence.PROVED,
+                (Sample(key_as_text(track.key), step.at_ms, step.value),),
+            )
+
+
+def _two_leaders(series: Series) -> Iterator[Oddity]:
+    """Two brokers with real samples on both sides of a common moment, each leading one epoch."""
+    claims: list[_Claim] = []
+    for track in series.all_of("replica_is_leader"):
+        epochs = epochs_of(series, track.key.broker)
+        for run in np.flatnonzero(track.first_value == 1.0).tolist():
+            claims += _claims(track, run, epochs)
+    for place, (broker, epoch, start, end, text) in enumerate(claims):
+        for other, other_epoch, other_start, other_end, other_text in claims[place + 1 :]:
+            first, last = max(start, other_start), min(end, other_end)
+            if broker == other or epoch != other_epoch or first >= last:
+                continue
+            yield Oddity(
+                OddityKind.TWO_LEADERS,
+                first,
+                last,
+                f"brokers {broker} and {other} both led in leader epoch {epoch}",
+                Confidence.PROVED,
+                (Sample(text, first, 1.0), Sample(other_text, first, 1.0)),
+            )
+
+
+def _claims(track: Track, run: int, epochs: StepFunction) -> Iterator[_Claim]:
+    start, end = int(track.first_ms[run]), int(track.last_ms[run])
+    for epoch_start, epoch_end, epoch in zip(
+        epochs.start_ms, epochs.last_sample_ms, epochs.value, strict=True
+    ):
+        first, last = max(start, int(epoch_start)), min(end, int(epoch_end))
+        if first <= last:
+            yield track.key.broker, int(epoch), first, last, key_as_text(track.key)
+
+
+def _epoch_regresses(series: Series) -> Iterator[Oddity]:
+    """The epoch of one and the same leader goes back: an old state was brought back."""
+    for track in series.all_of("replica_leader_epoch"):
+        leads = series.steps("replica_is_leader", broker=track.key.broker)
+        text = key_as_text(track.key)
+        highest, highest_at = -1.0, 0
+        for run in range(len(track.first_ms)):
+            epoch, at_ms = float(track.first_value[run]), int(track.first_ms[run])
+            led = leads.at(np.array([at_ms], dtype=np.int64))[0] == 1.0
+            if np.isnan(epoch):
+                continue
+            if led and 0 <= epoch < highest:
+                yield Oddity(
+                    OddityKind.EPOCH_REGRESS,
+                    highest_at,
+                    at_ms,
+                    f"broker {track.key.broker} leads in epoch {int(epoch)} after it was in"
+                    f" {int(highest)}",
+                    Confidence.PROVED,
+                    (Sample(text, highest_at, highest), Sample(text, at_ms, epoch)),
+                )
+            if epoch > highest:
+                highest, highest_at = epoch, int(track.last_ms[run])
+
+
+LATCHED = (
+    "replica_committed_truncated_records_total",
+    "partition_election_committed_gap_records",
+    "partition_recovery_lost_committed_records",
+)
+
+
+def _losses_on_record(series: Series) -> Iterator[Oddity]:
+    """Proof of loss that stood from the first sample on: it happened before this window."""
+    context = series.context
+    for family in LATCHED:
+        for track in series.all_of(family):
+            if track.is_empty or not track.first_value[0] > 0:
+                continue
+            since = context.broker_since_ms.get(
+                (series.cluster, track.key.broker),
+                context.operator_since_ms.get(series.cluster, context.window_start_ms),
+            )
+            if int(track.first_ms[0]) > since + series.cap_ms(family):
+                continue
+            at_ms, records = int(track.first_ms[0]), float(track.first_value[0])
+            yield Oddity(
+                OddityKind.LOSS_ON_RECORD,
+                context.window_start_ms,
+                at_ms,
+                f"{int(records)} committed records were lost before this window",
+                Confidence.PROVED,
+                (Sample(key_as_text(track.key), at_ms, records),),
+            )

@@ -1,0 +1,107 @@
+"""All facts of one partition, and of all partitions of a table of merged summaries."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from tidemark_audit.facts.changes import elections_of, isr_changes_of, partition_of
+from tidemark_audit.facts.context import Context
+from tidemark_audit.facts.lag import lag_of
+from tidemark_audit.facts.loss import loss_of
+from tidemark_audit.facts.oddities import Oddity, oddities_of
+from tidemark_audit.facts.stretches import intervals_of, planned_segments, sli_of
+from tidemark_audit.facts.tracks import Track, fold_scrapes, tracks_of
+from tidemark_audit.facts.view import Series, view_of
+from tidemark_audit.families import FAMILIES, PREFIX, Exporter
+from tidemark_audit.results import (
+    Coverage,
+    Election,
+    FollowerLag,
+    Interval,
+    IsrChange,
+    LossEvidence,
+    SliRow,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    cluster: str
+    sli: SliRow
+    coverage: Coverage
+    intervals: tuple[Interval, ...]
+    elections: tuple[Election, ...]
+    isr_changes: tuple[IsrChange, ...]
+    follower_lag: tuple[FollowerLag, ...]
+    loss_evidence: tuple[LossEvidence, ...]
+    oddities: tuple[Oddity, ...]
+    lag_max_seconds: float | None  # replica.lag.time.max.ms of the topic
+    largest_append_records: float | None
+
+
+def facts_of(merged: pa.Table, context: Context) -> Iterator[PartitionFacts]:
+    """`merged` holds whole partitions: all series of each that it holds any of."""
+    partitions: dict[tuple[str, str, str, int], list[Track]] = {}
+    for track in tracks_of(merged):
+        key = track.key
+        if key.topic and key.partition >= 0:
+            place = (key.cluster, key.topic, key.topic_id, key.partition)
+            partitions.setdefault(place, []).append(track)
+    for (cluster, topic, topic_id, partition), tracks in sorted(partitions.items()):
+        folded = fold_scrapes(tracks, context.intervals.cap_ms(_exporter(tracks)))
+        # Operator families name the pool too; within a partition it tells nothing apart.
+        by_key = {track.key._replace(pool=""): track for track in folded}
+        yield _facts(Series(cluster, topic, topic_id, partition, by_key, context))
+
+
+def _exporter(tracks: list[Track]) -> Exporter:
+    return max(FAMILIES[PREFIX + track.key.family].exporter for track in tracks)
+
+
+def _facts(series: Series) -> PartitionFacts:
+    view = view_of(series)
+    planned = planned_segments(series, view)
+    sli = sli_of(series, view, planned)
+    return PartitionFacts(
+        cluster=series.cluster,
+        sli=sli,
+        coverage=Coverage(
+            partition_of(series),
+            sli.observed_ms,
+            sli.total_ms,
+            sum(track.samples for track in series.tracks.values()),
+        ),
+        intervals=tuple(intervals_of(series, view, planned)),
+        elections=tuple(elections_of(series, view)),
+        isr_changes=tuple(isr_changes_of(series, view)),
+        follower_lag=tuple(lag_of(series)),
+        loss_evidence=tuple(loss_of(series)),
+        oddities=tuple(oddities_of(series)),
+        lag_max_seconds=_largest(series, "partition_replica_lag_max_seconds", last=True),
+        largest_append_records=_largest(series, "partition_largest_append_records"),
+    )
+
+
+def _largest(series: Series, family: str, *, last: bool = False) -> float | None:
+    found = [track for track in series.all_of(family) if not track.is_empty]
+    if last and found:
+        newest = max(found, key=lambda track: int(track.last_ms[-1]))
+        found = [newest]
+    values = [
+        float(np.nanmax(track.first_value))
+        for track in found
+        if not np.isnan(track.first_value).all()
+    ]
+    return max(values, default=None)
+
+
+def to_bytes(facts: PartitionFacts) -> bytes:
+    """From Spark's workers to its driver."""
+    return msgspec.msgpack.encode(facts)
+
+
+def from_bytes(data: bytes) -> PartitionFacts:
+    return msgspec.msgpack.decode(data, type=PartitionFacts)

@@ -1,0 +1,148 @@
+"""Segments of a view into intervals with a cause, planned told from unplanned, and into sums."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark_audit.facts.view import Series, State, View
+from tidemark_audit.families import Exporter
+from tidemark_audit.kernel.samples import Flags
+from tidemark_audit.results import Interval, IntervalKind, SliRow, TopicPartition
+
+KINDS = {
+    State.DEGRADED: IntervalKind.UNDER_REPLICATED,
+    State.UNDER_MIN_ISR: IntervalKind.UNDER_MIN_ISR,
+    State.OFFLINE: IntervalKind.OFFLINE,
+    State.UNOBSERVED: IntervalKind.UNOBSERVED,
+}
+
+
+def planned_segments(series: Series, view: View) -> Flags:
+    """Where all that is missing is missing because somebody asked for it.
+
+    A broker's absence is planned only from its beginning: the operator's word must stand when it
+    falls out of sync, a couple of scrapes more or less. A restart asked for later makes no crash
+    planned.
+    """
+    slack = 2 * series.context.intervals.cap_ms(Exporter.BROKER)
+    bad = np.isin(view.state, (State.DEGRADED, State.UNDER_MIN_ISR, State.OFFLINE))
+    planned = np.zeros(len(view.state), dtype=np.bool_)
+    absent_since: dict[str, int] = {}
+    for segment in range(len(view.state)):
+        start = int(view.starts_ms[segment])
+        missing = view.missing[segment]
+        absent_since = {name: absent_since.get(name, start) for name in missing}
+        if not bad[segment]:
+            continue
+        excused = [
+            _is_excused(series, name, since, start, slack) for name, since in absent_since.items()
+        ]
+        planned[segment] = bool(view.reassigning[segment] and not missing) or (
+            bool(excused) and all(excused)
+        )
+    return planned
+
+
+def _is_excused(series: Series, broker: str, since_ms: int, at_ms: int, slack_ms: int) -> bool:
+    stretches = series.context.planned.get((series.cluster, broker), ())
+    return any(
+        start - slack_ms <= since_ms and at_ms < end + slack_ms and since_ms < end + slack_ms
+        for start, end in stretches
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    first: int  # segments [first, end)
+    end: int
+
+
+def intervals_of(series: Series, view: View, planned: Flags) -> list[Interval]:
+    """All but healthy ones, in order of time within a kind."""
+    partition = TopicPartition(series.topic, series.partition, series.topic_id)
+    found = []
+    for state, kind in KINDS.items():
+        for flag in (False, True):
+            for piece in _pieces((view.state == state) & (planned == flag)):
+                found.append(_interval(partition, view, piece, kind, planned=flag))
+    known = view.state != State.UNOBSERVED
+    alone = known & (view.in_sync == 1) & (view.replicas > 1)
+    at_minimum = known & (view.in_sync == view.min_in_sync) & (view.replicas > view.min_in_sync)
+    for kind, where in (
+        (IntervalKind.ONE_FAILURE_FROM_LOSS, alone),
+        (IntervalKind.ONE_FAILURE_FROM_STALL, at_minimum),
+    ):
+        for flag in (False, True):
+            for piece in _pieces(where & (planned == flag)):
+                found.append(_interval(partition, view, piece, kind, planned=flag))
+    return found
+
+
+def _pieces(where: Flags) -> list[_Piece]:
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], where.astype(np.int8), [0]))))
+    return [_Piece(int(first), int(end)) for first, end in edges.reshape(-1, 2)]
+
+
+def _interval(
+    partition: TopicPartition, view: View, piece: _Piece, kind: IntervalKind, *, planned: bool
+) -> Interval:
+    part = slice(piece.first, piece.end)
+    brokers = tuple(sorted(frozenset().union(*view.missing[part])))
+    moving = bool(view.reassigning[part].any())
+    return Interval(
+        partition,
+        kind,
+        int(view.borders_ms[piece.first]),
+        int(view.borders_ms[piece.end]),
+        planned=planned,
+        cause=_cause(kind, brokers, planned=planned, moving=moving),
+        brokers=brokers,
+        in_sync_replicas=_least(view.in_sync[part]),
+        replicas=_least(view.replicas[part]),
+        min_in_sync_replicas=_least(view.min_in_sync[part]),
+    )
+
+
+def _cause(kind: IntervalKind, brokers: tuple[str, ...], *, planned: bool, moving: bool) -> str:
+    if kind is IntervalKind.UNOBSERVED:
+        return "no sample of its leader"
+    names = f"broker{'s' if len(brokers) > 1 else ''} {', '.join(brokers)}"
+    if planned:
+        return f"planned restart of {names}" if brokers else "planned move"
+    if brokers:
+        return f"{names} out of sync" + (" during a move" if moving else "")
+    return "a move" if moving else "nobody says which broker is missing"
+
+
+def _least(values: np.ndarray) -> int:
+    known = values[~np.isnan(values)]
+    return int(known.min()) if len(known) else -1
+
+
+def sli_of(series: Series, view: View, planned: Flags) -> SliRow:
+    lengths = view.lengths_ms
+
+    def spent(where: Flags) -> int:
+        return int(lengths[where].sum())
+
+    degraded = view.state == State.DEGRADED
+    known = view.state != State.UNOBSERVED
+    row = SliRow(
+        topic=series.topic,
+        partition=series.partition,
+        topic_id=series.topic_id,
+        partitions=1,
+        healthy_ms=spent(view.state == State.HEALTHY),
+        degraded_planned_ms=spent(degraded & planned),
+        degraded_unplanned_ms=spent(degraded & ~planned),
+        under_min_isr_ms=spent(view.state == State.UNDER_MIN_ISR),
+        offline_ms=spent(view.state == State.OFFLINE),
+        unobserved_ms=spent(~known),
+        one_failure_from_loss_ms=spent(known & (view.in_sync == 1) & (view.replicas > 1)),
+        one_failure_from_stall_ms=spent(
+            known & (view.in_sync == view.min_in_sync) & (view.replicas > view.min_in_sync)
+        ),
+    )
+    window = series.context.window_end_ms - series.context.window_start_ms
+    assert row.total_ms == window, (row, window)  # every moment is in one bucket
+    return row

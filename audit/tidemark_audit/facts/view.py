@@ -1,0 +1,271 @@
+"""One partition over the window: who leads, what the leader says, and what follows from it.
+
+The leader's view counts: of the brokers that say they lead, the one in the highest epoch. Where
+none is seen the operator's word is taken for the worse (offline, too few in sync) and never for
+the better: a partition is healthy only if its leader says so.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark_audit.facts.context import Context
+from tidemark_audit.facts.steps import StepFunction, steps_of
+from tidemark_audit.facts.tracks import Track
+from tidemark_audit.families import FAMILIES, PREFIX, SeriesKey
+from tidemark_audit.kernel.samples import Flags, Floats, Longs
+
+NOBODY = -1
+
+
+class State(IntEnum):
+    HEALTHY = 0
+    DEGRADED = 1
+    UNDER_MIN_ISR = 2
+    OFFLINE = 3
+    UNOBSERVED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The tracks of one partition, by what they are about."""
+
+    cluster: str
+    topic: str
+    topic_id: str
+    partition: int
+    tracks: Mapping[SeriesKey, Track]
+    context: Context
+
+    def find(
+        self, family: str, *, broker: str = "", follower: str = "", detail: str = ""
+    ) -> Track | None:
+        for key, track in self.tracks.items():
+            if (key.family, key.broker, key.follower, key.detail) == (
+                family, broker, follower, detail
+            ):  # fmt: skip
+                return track
+        return None
+
+    def all_of(self, family: str) -> list[Track]:
+        return [track for key, track in self.tracks.items() if key.family == family]
+
+    def brokers(self) -> tuple[str, ...]:
+        named = {key.broker for key in self.tracks if key.broker}
+        return tuple(sorted(named, key=lambda name: (len(name), name)))
+
+    def cap_ms(self, family: str) -> int:
+        return self.context.intervals.cap_ms(FAMILIES[PREFIX + family].exporter)
+
+    def steps(self, family: str, *, broker: str = "", follower: str = "") -> StepFunction:
+        track = self.find(family, broker=broker, follower=follower)
+        return steps_of(track, self.cap_ms(family))
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Segment i is [borders[i], borders[i + 1]); all arrays have one entry per segment."""
+
+    borders_ms: Longs
+    brokers: tuple[str, ...]
+    leader: NDArray[np.int64]  # index into `brokers`, or NOBODY
+    leader_epoch: Floats
+    in_sync: Floats
+    replicas: Floats
+    min_in_sync: Floats
+    reassigning: Flags
+    state: NDArray[np.int64]
+    missing: Sequence[frozenset[str]]  # followers that the leader says are out of sync
+    last_seen_ms: Floats  # last sample of the leader's that the segment rests on
+
+    @property
+    def starts_ms(self) -> Longs:
+        return self.borders_ms[:-1]
+
+    @property
+    def lengths_ms(self) -> Longs:
+        return np.diff(self.borders_ms)
+
+
+def view_of(series: Series) -> View:
+    brokers = series.brokers()
+    claims = [_Claim.of(series, broker) for broker in brokers]
+    operator = _Operator.of(series)
+    followers = {
+        (key.broker, key.follower): steps_of(track, series.cap_ms(key.family))
+        for key, track in series.tracks.items()
+        if key.family == "follower_in_sync"
+    }
+    borders = _borders(series.context, [*claims, operator], followers.values())
+    times = borders[:-1]
+    leader, epoch = _leaders(claims, times)
+    chosen = _Chosen.of(claims, leader, times)
+    seen = ~np.isnan(chosen.in_sync)
+    replicas = _filled(np.where(seen, chosen.replicas, np.nan))
+    min_in_sync = _filled(np.where(seen, chosen.min_in_sync, np.nan))
+    in_sync = np.where(seen, chosen.in_sync, operator.in_sync.at(times))
+    state = _states(seen, in_sync, replicas, min_in_sync)
+    # What a leader said stands for up to two and a half intervals; that the operator knows of no
+    # leader since is newer.
+    leaderless = operator.leader.at(times) == NOBODY
+    silent = ~seen | (times > chosen.last_sample_ms)
+    state[leaderless & silent] = State.OFFLINE
+    state[~seen & ~leaderless & _none_leads(claims, times, replicas)] = State.OFFLINE
+    state[~seen & (state == State.HEALTHY)] = State.UNOBSERVED
+    leader = np.where(state == State.OFFLINE, NOBODY, leader)
+    return View(
+        borders, brokers, leader, epoch, in_sync, replicas, min_in_sync,
+        chosen.reassigning == 1.0, state,
+        _missing(brokers, leader, state, followers, times), chosen.last_sample_ms,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """What one broker says of the partition."""
+
+    in_sync: StepFunction
+    replicas: StepFunction
+    min_in_sync: StepFunction
+    reassigning: StepFunction
+    is_leader: StepFunction
+    epoch: StepFunction
+
+    @classmethod
+    def of(cls, series: Series, broker: str) -> "_Claim":
+        return cls(
+            series.steps("partition_in_sync_replicas", broker=broker),
+            series.steps("partition_replicas", broker=broker),
+            series.steps("partition_min_in_sync_replicas", broker=broker),
+            series.steps("partition_reassigning", broker=broker),
+            series.steps("replica_is_leader", broker=broker),
+            series.steps("replica_leader_epoch", broker=broker),
+        )
+
+    def functions(self) -> tuple[StepFunction, ...]:
+        return (
+            self.in_sync, self.replicas, self.min_in_sync, self.reassigning, self.is_leader,
+            self.epoch,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    leader: StepFunction
+    in_sync: StepFunction
+
+    @classmethod
+    def of(cls, series: Series) -> "_Operator":
+        return cls(
+            series.steps("partition_leader_id"),
+            series.steps("partition_durable_in_sync_replicas"),
+        )
+
+    def functions(self) -> tuple[StepFunction, ...]:
+        return (self.leader, self.in_sync)
+
+
+def _borders(
+    context: Context, speakers: Sequence["_Claim | _Operator"], more: Iterable[StepFunction]
+) -> Longs:
+    functions = [function for speaker in speakers for function in speaker.functions()]
+    functions += more
+    start, end = context.window_start_ms, context.window_end_ms
+    borders = [function.borders() for function in functions]
+    # A leader's last real sample: from there on the operator's word may be newer.
+    borders += [claim.in_sync.last_sample_ms + 1 for claim in speakers if isinstance(claim, _Claim)]
+    inside = np.unique(np.concatenate([np.array([start, end], dtype=np.int64), *borders]))
+    return inside[(inside >= start) & (inside <= end)]
+
+
+def _leaders(claims: Sequence[_Claim], times: Longs) -> tuple[NDArray[np.int64], Floats]:
+    leader = np.full(len(times), NOBODY, dtype=np.int64)
+    highest = np.full(len(times), -np.inf)
+    for number, claim in enumerate(claims):
+        leads = claim.is_leader.at(times)
+        speaks = ~np.isnan(claim.in_sync.at(times)) & (np.isnan(leads) | (leads == 1.0))
+        epoch = claim.epoch.at(times)
+        epoch = np.where(np.isnan(epoch), -1.0, epoch)
+        better = speaks & (epoch > highest)
+        leader[better] = number
+        highest[better] = epoch[better]
+    return leader, np.where(leader == NOBODY, np.nan, highest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    in_sync: Floats
+    replicas: Floats
+    min_in_sync: Floats
+    reassigning: Floats
+    last_sample_ms: Floats
+
+    @classmethod
+    def of(cls, claims: Sequence[_Claim], leader: NDArray[np.int64], times: Longs) -> "_Chosen":
+        columns = [np.full(len(times), np.nan) for _ in range(5)]
+        for number, claim in enumerate(claims):
+            mine = leader == number
+            if not mine.any():
+                continue
+            said = (
+                claim.in_sync.at(times), claim.replicas.at(times), claim.min_in_sync.at(times),
+                claim.reassigning.at(times), claim.in_sync.last_sample_at(times),
+            )  # fmt: skip
+            for column, values in zip(columns, said, strict=True):
+                column[mine] = values[mine]
+        return cls(*columns)
+
+
+def _filled(values: Floats) -> Floats:
+    """What was last known, and before that what is first known: a setting, not a measurement."""
+    known = np.flatnonzero(~np.isnan(values))
+    if len(known) == 0:
+        return values
+    place = np.searchsorted(known, np.arange(len(values)), side="right") - 1
+    return np.asarray(values[known[np.maximum(place, 0)]])
+
+
+def _states(
+    seen: Flags, in_sync: Floats, replicas: Floats, min_in_sync: Floats
+) -> NDArray[np.int64]:
+    state = np.full(len(seen), int(State.UNOBSERVED), dtype=np.int64)
+    known = ~np.isnan(in_sync) & ~np.isnan(replicas)
+    state[known] = State.HEALTHY
+    state[known & (in_sync < replicas)] = State.DEGRADED
+    state[known & (in_sync < min_in_sync)] = State.UNDER_MIN_ISR
+    return state
+
+
+def _none_leads(claims: Sequence[_Claim], times: Longs, replicas: Floats) -> Flags:
+    """Every replica is seen, and each says that it does not lead."""
+    followers = np.zeros(len(times), dtype=np.int64)
+    for claim in claims:
+        followers += claim.is_leader.at(times) == 0.0
+    return np.asarray(~np.isnan(replicas) & (followers >= replicas))
+
+
+def _missing(
+    brokers: tuple[str, ...],
+    leader: NDArray[np.int64],
+    state: NDArray[np.int64],
+    followers: Mapping[tuple[str, str], StepFunction],
+    times: Longs,
+) -> list[frozenset[str]]:
+    out: list[set[str]] = [set() for _ in times]
+    for (broker, follower), function in followers.items():
+        if broker not in brokers:
+            continue
+        says_so = (function.at(times) == 0.0) & (leader == brokers.index(broker))
+        for segment in np.flatnonzero(says_so).tolist():
+            out[segment].add(follower)
+    led_by: list[int] = leader.tolist()
+    last = NOBODY
+    for segment, number in enumerate(led_by):
+        if number != NOBODY:
+            last = number
+        elif last != NOBODY and state[segment] == State.OFFLINE:
+            out[segment].add(brokers[last])  # it led until then
+    return [frozenset(names) for names in out]

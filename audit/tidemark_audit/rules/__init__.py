@@ -1,0 +1,29 @@
+"""R1 to R8: facts and objectives in, an outcome and findings out (docs/audit-rules.md)."""
+
+from tidemark_audit.rules import (
+    r1_fully_replicated,
+    r2_writable,
+    r3_longest,
+    r4_follower_lag,
+    r5_redundancy,
+    r6_durability,
+    r7_churn,
+    r8_evidence,
+)
+from tidemark_audit.rules.judgement import AuditFacts, Judgement
+
+RULES = (
+    r1_fully_replicated,
+    r2_writable,
+    r3_longest,
+    r4_follower_lag,
+    r5_redundancy,
+    r6_durability,
+    r7_churn,
+    r8_evidence,
+)
+
+
+def judge(facts: AuditFacts) -> tuple[Judgement, ...]:
+    """Of every rule, in order."""
+    return tuple(rule.evaluate(facts) for rule in RULES)

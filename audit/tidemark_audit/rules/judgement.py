@@ -1,0 +1,196 @@
+"""What rules take and give, and what several of them need."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidemark_audit.facts.partition import PartitionFacts
+from tidemark_audit.families import PREFIX
+from tidemark_audit.results import (
+    Confidence,
+    Finding,
+    Outcome,
+    RuleResult,
+    Sample,
+    Severity,
+    SliRow,
+    TopicPartition,
+)
+from tidemark_audit.slo import Objectives, Slo
+
+DAY_MS = 86_400_000
+DOC = "docs/audit-rules.md"
+
+
+@dataclass(frozen=True, slots=True)
+class BadSamples:
+    """Samples of one family that could not be taken at their word."""
+
+    family: str
+    conflicts: int  # two values at one time
+    not_finite: int
+    out_of_order: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSkew:
+    cluster: str
+    broker: str
+    p99_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFacts:
+    """Everything that rules look at. Rows are typed; `tables` makes Arrow tables of them."""
+
+    window_start_ms: int
+    window_end_ms: int
+    slack_ms: int  # how far apart two scrapes may see one event
+    partitions: tuple[PartitionFacts, ...]
+    families: frozenset[str]  # of which there was any sample, without the prefix
+    clock_skew: tuple[ClockSkew, ...]
+    bad_samples: tuple[BadSamples, ...]
+    crc_failures: tuple[tuple[str, str, int], ...]  # cluster, where, how many in the window
+    slo: Slo
+
+    @property
+    def days(self) -> float:
+        return (self.window_end_ms - self.window_start_ms) / DAY_MS
+
+    def about(self, subject: str) -> "About":
+        """The whole window."""
+        return About(subject, self.window_start_ms, self.window_end_ms)
+
+    def missing(self, needed: Iterable[str]) -> tuple[str, ...]:
+        return tuple(PREFIX + name for name in needed if name not in self.families)
+
+    def by_topic(self) -> Mapping[str, tuple[PartitionFacts, ...]]:
+        found: dict[str, list[PartitionFacts]] = {}
+        for partition in self.partitions:
+            found.setdefault(partition.sli.topic, []).append(partition)
+        return {topic: tuple(rows) for topic, rows in sorted(found.items())}
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    result: RuleResult
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a finding is about, and what it rests on."""
+
+    subject: str
+    start_ms: int
+    end_ms: int
+    partitions: Sequence[TopicPartition] = ()
+    samples: Sequence[Sample] = ()
+    planned: bool = False
+    confidence: Confidence = Confidence.PROVED
+
+
+def finding(
+    rule: str, severity: Severity, about: About, sentence: str, *, cause: str, remedy: str
+) -> Finding:
+    """The id depends on rule, subject and start alone, so that the next run finds the same."""
+    words = f"{rule}|{about.subject}|{about.start_ms}"
+    return Finding(
+        id=hashlib.sha256(words.encode()).hexdigest()[:12],
+        rule=rule,
+        severity=severity,
+        subject=about.subject,
+        start_ms=about.start_ms,
+        end_ms=about.end_ms,
+        sentence=sentence,
+        cause=cause,
+        remedy=remedy,
+        doc=f"{DOC}#{rule.lower()}",
+        confidence=about.confidence,
+        planned=about.planned,
+        partitions=tuple(about.partitions),
+        samples=tuple(about.samples),
+    )
+
+
+def not_evaluated(rule: str, title: str, objective: str, missing: tuple[str, ...]) -> Judgement:
+    measured = f"no samples of {', '.join(missing)}" if missing else "nothing was observed"
+    return Judgement(
+        RuleResult(
+            rule, title, Outcome.NOT_EVALUATED, objective, measured, missing_families=missing
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Of one topic: good of observed partition-time, and what was promised."""
+
+    topic: str
+    good_ms: int
+    observed_ms: int
+    limit: float
+
+    @property
+    def value(self) -> float:
+        return self.good_ms / self.observed_ms
+
+    @property
+    def is_kept(self) -> bool:
+        return self.good_ms >= self.limit * self.observed_ms
+
+
+def shares(
+    facts: AuditFacts,
+    good_ms: Callable[[SliRow], int],
+    observed_ms: Callable[[SliRow], int],
+    limit: Callable[[Objectives], float],
+) -> list[Share]:
+    """By topic; topics of which nothing was observed are left out (R8 tells of them)."""
+    found = []
+    for topic, partitions in facts.by_topic().items():
+        rows = [partition.sli for partition in partitions]
+        observed = sum(observed_ms(row) for row in rows)
+        if observed:
+            good = sum(good_ms(row) for row in rows)
+            found.append(Share(topic, good, observed, limit(facts.slo.of(topic))))
+    return found
+
+
+def share_judgement(rule: str, title: str, objective: str, found: Sequence[Share]) -> RuleResult:
+    """Kept if each topic keeps its own; the value is that of all together."""
+    if not found:
+        return not_evaluated(rule, title, objective, ()).result
+    good, observed = sum(s.good_ms for s in found), sum(s.observed_ms for s in found)
+    worst = min(found, key=lambda share: (share.value - share.limit, share.topic))
+    kept = all(share.is_kept for share in found)
+    return RuleResult(
+        rule,
+        title,
+        Outcome.KEPT if kept else Outcome.VIOLATED,
+        objective,
+        f"{percent(good / observed)}"
+        + ("" if kept else f"; {worst.topic}: {percent(worst.value)}"),
+        good / observed,
+        worst.limit,
+        worst.topic,
+    )
+
+
+def percent(share: float) -> str:
+    """Never rounded up to a promise that was not kept."""
+    floored = int(share * 1e6) / 1e4
+    return f"{floored:g} %"
+
+
+def duration(ms: float) -> str:
+    seconds = ms / 1000
+    if seconds < 120:
+        return f"{seconds:.4g} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.4g} min"
+    return f"{seconds / 3600:.4g} h"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,93 @@
+"""R1: partitions have all their replicas in sync; planned absences are shown, not counted.
+
+R1' counts the planned ones too, against a lower promise.
+"""
+
+from tidemark_audit.results import Finding, IntervalKind, Outcome, RuleResult, Severity
+from tidemark_audit.rules.incidents import BAD, Incident, incidents
+from tidemark_audit.rules.judgement import (
+    AuditFacts,
+    Judgement,
+    duration,
+    not_evaluated,
+    percent,
+    plural,
+    share_judgement,
+    shares,
+)
+from tidemark_audit.rules.judgement import finding as make_finding
+
+RULE = "R1"
+TITLE = "fully replicated"
+NEEDS = ("partition_replicas", "partition_in_sync_replicas")
+
+
+def evaluate(facts: AuditFacts) -> Judgement:
+    limits = facts.slo.objectives
+    objective = (
+        f">= {percent(limits.fully_replicated)} of observed partition-time,"
+        f" with planned absences >= {percent(limits.fully_replicated_with_planned)}"
+    )
+    if missing := facts.missing(NEEDS):
+        return not_evaluated(RULE, TITLE, objective, missing)
+    unplanned = share_judgement(
+        RULE,
+        TITLE,
+        objective,
+        shares(
+            facts,
+            lambda row: row.healthy_ms,
+            lambda row: row.observed_ms - row.degraded_planned_ms,
+            lambda goal: goal.fully_replicated,
+        ),
+    )
+    with_planned = share_judgement(
+        RULE,
+        TITLE,
+        objective,
+        shares(
+            facts,
+            lambda row: row.healthy_ms,
+            lambda row: row.observed_ms,
+            lambda goal: goal.fully_replicated_with_planned,
+        ),
+    )
+    # An incident below min.insync.replicas is R2's to tell.
+    told = [_finding(each) for each in incidents(facts) if _is_ours(each)]
+    return Judgement(_both(unplanned, with_planned), tuple(told))
+
+
+def _both(unplanned: RuleResult, with_planned: RuleResult) -> RuleResult:
+    decides = unplanned
+    if unplanned.outcome is Outcome.KEPT and with_planned.outcome is Outcome.VIOLATED:
+        decides = with_planned
+    return RuleResult(
+        RULE,
+        TITLE,
+        decides.outcome,
+        unplanned.objective,
+        f"{unplanned.measured}, with planned absences {with_planned.measured}",
+        unplanned.value,
+        unplanned.limit,
+        decides.worst,
+    )
+
+
+def _is_ours(incident: Incident) -> bool:
+    return all(each.kind is IntervalKind.UNDER_REPLICATED for each in incident.intervals)
+
+
+def _finding(incident: Incident) -> Finding:
+    lost = duration(incident.lost_ms(BAD))
+    where = plural(len(incident.partitions), "partition")
+    return make_finding(
+        RULE,
+        Severity.INFO if incident.planned else Severity.MINOR,
+        incident.about(),
+        f"{where} under-replicated, {lost} of partition-time in all",
+        cause=incident.intervals[0].cause,
+        remedy="nothing to do: somebody asked for it"
+        if incident.planned
+        else "read the broker's log and events from this time: did it stop, stall, or lose its"
+        " session? `tidemark status` shows who is still missing",
+    )

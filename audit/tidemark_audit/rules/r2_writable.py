@@ -1,0 +1,62 @@
+"""R2: partitions have a leader and min.insync.replicas in sync, so acks=all is answered."""
+
+from tidemark_audit.results import Finding, IntervalKind, Severity
+from tidemark_audit.rules.incidents import Incident, incidents
+from tidemark_audit.rules.judgement import (
+    AuditFacts,
+    Judgement,
+    duration,
+    not_evaluated,
+    percent,
+    plural,
+    share_judgement,
+    shares,
+)
+from tidemark_audit.rules.judgement import finding as make_finding
+
+RULE = "R2"
+TITLE = "writable"
+NEEDS = (
+    "partition_replicas", "partition_in_sync_replicas", "partition_min_in_sync_replicas",
+)  # fmt: skip
+NOT_WRITABLE = (IntervalKind.UNDER_MIN_ISR, IntervalKind.OFFLINE)
+
+
+def evaluate(facts: AuditFacts) -> Judgement:
+    objective = f">= {percent(facts.slo.objectives.writable)} of observed partition-time"
+    if missing := facts.missing(NEEDS):
+        return not_evaluated(RULE, TITLE, objective, missing)
+    result = share_judgement(
+        RULE,
+        TITLE,
+        objective,
+        shares(
+            facts,
+            lambda row: row.observed_ms - row.under_min_isr_ms - row.offline_ms,
+            lambda row: row.observed_ms,
+            lambda goal: goal.writable,
+        ),
+    )
+    told = [
+        _finding(incident)
+        for incident in incidents(facts)
+        if any(interval.kind in NOT_WRITABLE for interval in incident.intervals)
+    ]
+    return Judgement(result, tuple(told))
+
+
+def _finding(incident: Incident) -> Finding:
+    bad = [interval for interval in incident.intervals if interval.kind in NOT_WRITABLE]
+    offline = any(interval.kind is IntervalKind.OFFLINE for interval in bad)
+    where = plural(len({interval.partition for interval in bad}), "partition")
+    state = f"{'without a leader or ' if offline else ''}below min.insync.replicas"
+    return make_finding(
+        RULE,
+        Severity.MINOR if incident.planned else Severity.MAJOR,
+        incident.about(),
+        f"{where} {state}, {duration(incident.lost_ms(NOT_WRITABLE))} of partition-time in all",
+        cause=bad[0].cause,
+        remedy="bring the missing brokers back (`tidemark status`, then their logs); if this"
+        " happens with one broker down, the replication factor is too low for this"
+        " min.insync.replicas",
+    )

@@ -1,0 +1,84 @@
+"""R4: followers keep up, each on its own: 99 of 100 looks find it near the leader."""
+
+from collections.abc import Iterator
+
+from tidemark_audit.facts.partition import PartitionFacts
+from tidemark_audit.results import FollowerLag, Outcome, RuleResult, Severity
+from tidemark_audit.rules.judgement import About, AuditFacts, Judgement, finding, not_evaluated
+
+RULE = "R4"
+TITLE = "follower lag"
+NEEDS = ("follower_caught_up_age_seconds", "partition_replica_lag_max_seconds")
+
+
+def evaluate(facts: AuditFacts) -> Judgement:
+    goal = facts.slo.objectives
+    objective = (
+        f"p99 of caught-up age <= {goal.lag_p99_share_of_max:.3g} x replica.lag.time.max.ms, p99 of"
+        f" records <= the greater of {goal.lag_p99_largest_appends:g} largest appends and"
+        f" {goal.lag_p99_records_floor:g}"
+    )
+    if missing := facts.missing(NEEDS):
+        return not_evaluated(RULE, TITLE, objective, missing)
+    told = [
+        finding(
+            RULE,
+            Severity.MINOR,
+            About(
+                f"{lag.partition} follower {lag.follower}",
+                facts.window_start_ms,
+                facts.window_end_ms,
+                (lag.partition,),
+            ),
+            sentence,
+            cause=f"broker {lag.follower} is slow, was away, or its link is",
+            remedy="compare its disk and network with its peers'; if it was away, see R1",
+        )
+        for partition in facts.partitions
+        for lag in partition.follower_lag
+        for sentence in _too_far_behind(facts, partition, lag)
+    ]
+    worst = max(
+        (lag for partition in facts.partitions for lag in partition.follower_lag),
+        key=lambda lag: lag.age_p99_seconds or 0.0,
+        default=None,
+    )
+    if worst is None:
+        return not_evaluated(RULE, TITLE, objective, ())
+    return Judgement(
+        RuleResult(
+            RULE,
+            TITLE,
+            Outcome.VIOLATED if told else Outcome.KEPT,
+            objective,
+            f"worst follower: p99 {_seconds(worst.age_p99_seconds)}",
+            worst.age_p99_seconds,
+            None,
+            f"{worst.partition} follower {worst.follower}",
+        ),
+        tuple(told),
+    )
+
+
+def _too_far_behind(
+    facts: AuditFacts, partition: PartitionFacts, lag: FollowerLag
+) -> Iterator[str]:
+    goal = facts.slo.of(lag.partition.topic)
+    said = []
+    if partition.lag_max_seconds is not None and lag.age_p99_seconds is not None:
+        limit = partition.lag_max_seconds * goal.lag_p99_share_of_max
+        if lag.age_p99_seconds > limit:
+            said.append(f"p99 of caught-up age {_seconds(lag.age_p99_seconds)} > {limit:.3g} s")
+    if partition.largest_append_records is not None and lag.records_p99 is not None:
+        largest = partition.largest_append_records * goal.lag_p99_largest_appends
+        records = max(largest, goal.lag_p99_records_floor)
+        if lag.records_p99 > records:
+            said.append(f"p99 of lag {lag.records_p99:.4g} records > {records:g}")
+    if said:
+        yield ", ".join(said)
+
+
+def _seconds(age: float | None) -> str:
+    if age is None:
+        return "unknown"
+    return "never caught up" if age == float("inf") else f"{age:.3g} s"

@@ -1,0 +1,125 @@
+"""R6: nothing that was committed is gone, and nothing happened that could have lost it.
+
+Absolute: there is no budget. Evidence of one partition and one leader epoch is of one loss, whose
+size is the largest that any of it shows.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from tidemark_audit.facts.oddities import Oddity, OddityKind
+from tidemark_audit.facts.partition import PartitionFacts
+from tidemark_audit.results import Finding, LossEvidence, Outcome, RuleResult, Severity
+from tidemark_audit.rules.judgement import About, AuditFacts, Judgement, not_evaluated, plural
+from tidemark_audit.rules.judgement import finding as make_finding
+
+RULE = "R6"
+TITLE = "durability"
+NEEDS = (
+    "replica_committed_truncated_records_total",
+    "partition_election_committed_gap_records",
+    "replica_high_watermark_offset",
+    "replica_leader_epoch",
+    "replica_is_leader",
+    "partition_leader_elections_total",
+)
+OBJECTIVE = "no committed record lost, no unclean election, no epoch or watermark gone back"
+_CAUSES = {
+    OddityKind.UNCLEAN_ELECTION: "no replica with every committed record was there",
+    OddityKind.TWO_LEADERS: "a fault of Tidemark, or two clusters under one name",
+    OddityKind.EPOCH_REGRESS: "metadata from a backup, or a disk put back",
+    OddityKind.LOSS_ON_RECORD: "an earlier loss, still latched in the counters",
+}
+_REMEDIES = {
+    OddityKind.UNCLEAN_ELECTION: "compare what producers had acknowledged with what is there"
+    " (`tidemark verify`); unclean.leader.election.enable=false waits instead",
+    OddityKind.TWO_LEADERS: "report it with both brokers' logs; tell the clusters apart by a label",
+    OddityKind.EPOCH_REGRESS: "find out what was restored, and what producers sent since",
+    OddityKind.LOSS_ON_RECORD: "audit the window in which it happened",
+}
+
+
+def evaluate(facts: AuditFacts) -> Judgement:
+    told = [each for partition in facts.partitions for each in _findings(partition)]
+    lost = sum(lost_records(partition.loss_evidence) for partition in facts.partitions)
+    hurt = sum(bool(partition.loss_evidence) for partition in facts.partitions)
+    grave = [each for each in told if each.severity is Severity.CRITICAL]
+    if (missing := facts.missing(NEEDS)) and not grave:
+        return not_evaluated(RULE, TITLE, OBJECTIVE, missing)
+    measured = "no evidence of loss"
+    if hurt:
+        where = plural(hurt, "partition")
+        measured = f"at least {plural(lost, 'committed record')} lost in {where}"
+    elif grave:
+        measured = f"{plural(len(grave), 'event')} that could have lost records"
+    return Judgement(
+        RuleResult(
+            RULE,
+            TITLE,
+            Outcome.VIOLATED if grave else Outcome.KEPT,
+            OBJECTIVE,
+            measured,
+            float(lost),
+            0.0,
+            grave[0].subject if grave else "",
+            missing,
+        ),
+        tuple(told),
+    )
+
+
+def losses(evidence: Sequence[LossEvidence]) -> list[list[LossEvidence]]:
+    """Evidence by the loss that it is of."""
+    by_epoch: dict[int, list[LossEvidence]] = {}
+    for each in evidence:
+        by_epoch.setdefault(each.leader_epoch, []).append(each)
+    return [by_epoch[epoch] for epoch in sorted(by_epoch)]
+
+
+def lost_records(evidence: Sequence[LossEvidence]) -> int:
+    return sum(max(each.records or 0 for each in loss) for loss in losses(evidence))
+
+
+def _findings(partition: PartitionFacts) -> Iterator[Finding]:
+    for loss in losses(partition.loss_evidence):
+        records = lost_records(loss)
+        what = "replicas differ"
+        if records:
+            what = f"at least {plural(records, 'committed record')} lost"
+        yield make_finding(
+            RULE,
+            Severity.CRITICAL,
+            About(
+                str(loss[0].partition),
+                min(each.after_ms for each in loss),
+                max(each.at_ms for each in loss),
+                (loss[0].partition,),
+                [sample for each in loss for sample in each.samples],
+                confidence=loss[0].confidence,
+            ),
+            f"{what}: {'; '.join(dict.fromkeys(each.sentence for each in loss))}",
+            cause="a leader without these records was elected, or a replica's disk lost them",
+            remedy="stop expiring this topic at its sources, find the records by offset and epoch"
+            " (`tidemark verify`), and send them again",
+        )
+    for oddity in partition.oddities:
+        yield _of_oddity(partition, oddity)
+
+
+def _of_oddity(partition: PartitionFacts, oddity: Oddity) -> Finding:
+    is_old = oddity.kind is OddityKind.LOSS_ON_RECORD
+    where = partition.coverage.partition
+    return make_finding(
+        RULE,
+        Severity.MAJOR if is_old else Severity.CRITICAL,
+        About(
+            f"{where} {oddity.kind.value}",
+            oddity.after_ms,
+            oddity.at_ms,
+            (where,),
+            oddity.samples,
+            confidence=oddity.confidence,
+        ),
+        oddity.sentence,
+        cause=_CAUSES[oddity.kind],
+        remedy=_REMEDIES[oddity.kind],
+    )

@@ -1,0 +1,115 @@
+"""R8: is there enough to judge by? Coverage, inputs, clocks, and samples that contradict."""
+
+from collections.abc import Iterator
+
+from tidemark_audit.families import PREFIX
+from tidemark_audit.results import Finding, Outcome, RuleResult, Severity
+from tidemark_audit.rules.judgement import (
+    AuditFacts,
+    Judgement,
+    finding,
+    not_evaluated,
+    percent,
+    plural,
+    shares,
+)
+
+RULE = "R8"
+TITLE = "evidence"
+NEEDS = ("partition_in_sync_replicas", "broker_clock_skew_seconds", "broker_planned_restart")
+
+
+def evaluate(facts: AuditFacts) -> Judgement:
+    goal = facts.slo.objectives
+    objective = (
+        f"coverage >= {percent(goal.coverage)}, all inputs there,"
+        f" clocks within {goal.clock_skew_seconds:g} s"
+    )
+    if not facts.partitions:
+        return not_evaluated(RULE, TITLE, objective, facts.missing(NEEDS))
+    covered = shares(
+        facts, lambda row: row.observed_ms, lambda row: row.total_ms, lambda goal: goal.coverage
+    )
+    told = [
+        finding(
+            RULE,
+            Severity.MAJOR,
+            facts.about(f"topic {share.topic}"),
+            f"only {percent(share.value)} of its partition-time was observed",
+            cause="scrapes failed, or the export holds a part of the window only",
+            remedy="check Prometheus's targets for these times; export the whole window",
+        )
+        for share in covered
+        if not share.is_kept
+    ]
+    told += [*_clocks(facts), *_bad_samples(facts), *_crc_failures(facts)]
+    observed = sum(share.good_ms for share in covered)
+    total = sum(share.observed_ms for share in covered)
+    missing = facts.missing(NEEDS)
+    grave = [each for each in told if each.severity is Severity.MAJOR]
+    outcome = Outcome.VIOLATED if grave else Outcome.KEPT
+    if missing and not grave:
+        outcome = Outcome.NOT_EVALUATED
+    return Judgement(
+        RuleResult(
+            RULE,
+            TITLE,
+            outcome,
+            objective,
+            f"coverage {percent(observed / total if total else 0.0)}"
+            + (f"; no samples of {', '.join(missing)}" if missing else ""),
+            observed / total if total else 0.0,
+            goal.coverage,
+            grave[0].subject if grave else "",
+            missing,
+        ),
+        tuple(told),
+    )
+
+
+def _clocks(facts: AuditFacts) -> Iterator[Finding]:
+    limit = facts.slo.objectives.clock_skew_seconds
+    for skew in facts.clock_skew:
+        if skew.p99_seconds > limit:
+            yield finding(
+                RULE,
+                Severity.MAJOR,
+                facts.about(f"broker {skew.broker}"),
+                f"its clock is {skew.p99_seconds:.3g} s off",
+                cause="no time synchronisation on its node",
+                remedy="start chrony or ntpd there; times of records and retention depend on it",
+            )
+
+
+def _bad_samples(facts: AuditFacts) -> Iterator[Finding]:
+    for bad in facts.bad_samples:
+        said = [
+            f"{plural(count, 'sample')} {words}"
+            for count, words in (
+                (bad.conflicts, "with two values at one time"),
+                (bad.not_finite, "that is no finite number"),
+                (bad.out_of_order, "out of order"),
+            )
+            if count
+        ]
+        if said:
+            yield finding(
+                RULE,
+                Severity.MAJOR if bad.conflicts or bad.not_finite else Severity.MINOR,
+                facts.about(PREFIX + bad.family),
+                ", ".join(said),
+                cause="two exports mixed into one, or a damaged one",
+                remedy="export again, from one Prometheus",
+            )
+
+
+def _crc_failures(facts: AuditFacts) -> Iterator[Finding]:
+    for cluster, where, count in facts.crc_failures:
+        yield finding(
+            RULE,
+            Severity.MINOR,
+            facts.about(f"{cluster}: CRC in {where}" if cluster else f"CRC in {where}"),
+            f"{plural(count, 'record batch')} failed the checksum in {where}",
+            cause="a disk or a network that changes bytes; nothing bad was kept",
+            remedy="see which broker's log tells of it, and look at its disk",
+        )

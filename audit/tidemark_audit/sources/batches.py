@@ -1,0 +1,41 @@
+"""Series one after the other into batches of bounded size."""
+
+import numpy as np
+
+from tidemark_audit.families import SeriesKey
+from tidemark_audit.kernel.samples import EMPTY, Floats, Longs, SampleBatch
+
+BATCH_SAMPLES = 2_000_000
+
+
+class BatchBuilder:
+    def __init__(self) -> None:
+        self._keys: list[SeriesKey] = []
+        self._times: list[Longs] = []
+        self._values: list[Floats] = []
+        self._samples = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._samples >= BATCH_SAMPLES
+
+    def add(self, key: SeriesKey, at_ms: Longs, values: Floats) -> None:
+        self._keys.append(key)
+        self._times.append(at_ms)
+        self._values.append(values)
+        self._samples += len(values)
+
+    def take(self) -> SampleBatch:
+        """What was added since the last time."""
+        if not self._samples:
+            self._keys, self._times, self._values = [], [], []
+            return EMPTY
+        lengths = [len(times) for times in self._times]
+        batch = SampleBatch(
+            tuple(self._keys),
+            np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
+            np.concatenate(self._times),
+            np.concatenate(self._values),
+        )
+        self._keys, self._times, self._values, self._samples = [], [], [], 0
+        return batch

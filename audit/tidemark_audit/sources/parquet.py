@@ -1,0 +1,220 @@
+"""Tall Parquet: a row is one sample, with columns for name, labels, time and value.
+
+Understood column names: `__name__`, `metric` or `name`; `timestamp`, `timestamp_ms`, `tsms`, `ts`
+or `time` (integers are milliseconds, Arrow timestamps are themselves); `value`; every other string
+or integer column is a label, and so is a map column `labels`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidemark_audit.families import FAMILIES, BadLabels, SeriesKey, series_key
+from tidemark_audit.kernel.samples import Longs, SampleBatch
+from tidemark_audit.sources.batches import BATCH_SAMPLES
+from tidemark_audit.sources.source import Slice, SourceError, Window
+
+NAME_COLUMNS = ("__name__", "metric", "name")
+TIME_COLUMNS = ("timestamp_ms", "tsms", "timestamp", "ts", "time")
+MAP_COLUMN = "labels"
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    name: str
+    time: str
+    labels: tuple[str, ...]
+    has_map: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSlice:
+    path: Path
+    row_groups: tuple[int, ...]
+
+    @property
+    def place(self) -> str:
+        return f"{self.path} row groups {self.row_groups[0]}..{self.row_groups[-1]}"
+
+    def read(self) -> Iterator[SampleBatch]:
+        try:
+            with pq.ParquetFile(self.path, memory_map=True) as file:
+                columns = columns_of(file.schema_arrow, self.place)
+                file = pq.ParquetFile(
+                    self.path, memory_map=True, read_dictionary=[columns.name, *columns.labels]
+                )
+                wanted = [columns.name, columns.time, "value", *columns.labels]
+                if columns.has_map:
+                    wanted.append(MAP_COLUMN)
+                for group in self.row_groups:
+                    table = file.read_row_group(group, columns=wanted, use_threads=False)
+                    yield _batch(table, columns)
+        except (pa.ArrowException, OSError, BadLabels) as error:
+            raise unreadable(self.place, error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Parquet:
+    path: Path
+    kind: str = "tall Parquet"
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    def slices(self, window: Window) -> Sequence[Slice]:
+        try:
+            metadata = pq.read_metadata(self.path)
+            schema = pq.read_schema(self.path)
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(self.place, error) from error
+        columns = columns_of(schema, self.place)
+        time_column = metadata.schema.names.index(columns.time)
+        slices: list[Slice] = []
+        pending: list[int] = []
+        rows = 0
+        for group in range(metadata.num_row_groups):
+            described = metadata.row_group(group)
+            if _is_outside(described.column(time_column).statistics, window):
+                continue
+            if pending and rows + described.num_rows > BATCH_SAMPLES:
+                slices.append(ParquetSlice(self.path, tuple(pending)))
+                pending, rows = [], 0
+            pending.append(group)
+            rows += described.num_rows
+        if pending:
+            slices.append(ParquetSlice(self.path, tuple(pending)))
+        return slices
+
+    def first_batch(self) -> SampleBatch | None:
+        slices = self.slices(Window())
+        return next(iter(slices[0].read())) if slices else None
+
+
+def unreadable(place: str, error: Exception) -> SourceError:
+    return SourceError(
+        place,
+        expected="a Parquet file of samples, whole",
+        found=str(error),
+        to_do="write or copy the file again",
+    )
+
+
+def columns_of(schema: pa.Schema, place: str) -> _Columns:
+    name = next((column for column in NAME_COLUMNS if column in schema.names), None)
+    time = next((column for column in TIME_COLUMNS if column in schema.names), None)
+    if name is None or time is None or "value" not in schema.names:
+        raise SourceError(
+            place,
+            expected=f"columns value, one of {', '.join(NAME_COLUMNS)} and one of"
+            f" {', '.join(TIME_COLUMNS)}",
+            found=", ".join(schema.names),
+            to_do="rename the columns when exporting",
+        )
+    labels = tuple(
+        field.name
+        for field in schema
+        if field.name not in (name, time, "value")
+        and (
+            pa.types.is_string(field.type)
+            or pa.types.is_large_string(field.type)
+            or pa.types.is_integer(field.type)
+            or pa.types.is_dictionary(field.type)
+        )
+    )
+    has_map = MAP_COLUMN in schema.names and pa.types.is_map(schema.field(MAP_COLUMN).type)
+    return _Columns(name, time, labels, has_map)
+
+
+def _is_outside(statistics: pq.Statistics | None, window: Window) -> bool:
+    if statistics is None or not statistics.has_min_max or not isinstance(statistics.min, int):
+        return False
+    before = window.start_ms is not None and statistics.max < window.start_ms
+    after = window.end_ms is not None and statistics.min >= window.end_ms
+    return before or after
+
+
+def _batch(table: pa.Table, columns: _Columns) -> SampleBatch:
+    table = table.combine_chunks()
+    table = table.filter(_is_read(table[columns.name]))
+    if columns.has_map:
+        # Rare and slow: each distinct map as text is a label column of its own.
+        return _of_maps(table, columns)
+    code: Longs = np.zeros(table.num_rows, dtype=np.int64)
+    for column in (columns.name, *columns.labels):
+        encoded = _encoded(table[column])
+        code = code * (len(encoded.dictionary) + 1) + _indices(encoded)
+        if code.size and code.max() > 1 << 40:  # keep room: the next factor must not overflow
+            code = np.unique(code, return_inverse=True)[1].astype(np.int64)
+    return _of_codes(table, columns, code)
+
+
+def _is_read(names: pa.ChunkedArray) -> pa.Array:
+    encoded = _encoded(names)
+    known = np.array([word in FAMILIES for word in encoded.dictionary.to_pylist()], dtype=bool)
+    return pa.array(known[encoded.indices.to_numpy()] if len(known) else [], type=pa.bool_())
+
+
+def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    whole = column.combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):
+        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], whole.type)
+    return whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
+
+
+def _indices(encoded: pa.DictionaryArray) -> Longs:
+    filled = pc.fill_null(encoded.indices, len(encoded.dictionary))
+    return np.asarray(filled.to_numpy(zero_copy_only=False)).astype(np.int64)
+
+
+def _of_codes(table: pa.Table, columns: _Columns, code: Longs) -> SampleBatch:
+    # Rows of a series mostly stand together: one look per stretch, not per row.
+    starts = np.flatnonzero(np.concatenate((np.ones(min(1, len(code)), bool), np.diff(code) != 0)))
+    _, first, inverse = np.unique(code[starts], return_index=True, return_inverse=True)
+    rows = table.select([columns.name, *columns.labels]).take(pa.array(starts[first])).to_pylist()
+    keys: list[SeriesKey] = []
+    for row in rows:
+        labels = {name: str(text) for name, text in row.items() if text is not None}
+        labels["__name__"] = labels.pop(columns.name)
+        key = series_key(labels)
+        assert key is not None, "rows of other families were filtered out"
+        keys.append(key)
+    lengths = np.diff(np.concatenate((starts, [len(code)])))
+    return SampleBatch(
+        tuple(keys),
+        np.repeat(inverse.astype(np.int32), lengths),
+        _milliseconds(table[columns.time]),
+        np.asarray(table["value"].cast(pa.float64()).to_numpy()).astype(np.float64),
+    )
+
+
+def _of_maps(table: pa.Table, columns: _Columns) -> SampleBatch:
+    place: dict[SeriesKey, int] = {}
+    series_of = np.empty(table.num_rows, dtype=np.int32)
+    names = table[columns.name].cast(pa.string()).to_pylist()
+    for row, (name, pairs) in enumerate(zip(names, table[MAP_COLUMN].to_pylist(), strict=True)):
+        key = series_key({**dict(pairs or ()), "__name__": name})
+        assert key is not None, "rows of other families were filtered out"
+        series_of[row] = place.setdefault(key, len(place))
+    return SampleBatch(
+        tuple(place),
+        series_of,
+        _milliseconds(table[columns.time]),
+        np.asarray(table["value"].cast(pa.float64()).to_numpy()).astype(np.float64),
+    )
+
+
+def _milliseconds(column: pa.ChunkedArray) -> Longs:
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+    if pa.types.is_floating(column.type):  # seconds, as the API writes them
+        seconds = np.asarray(column.to_numpy())
+        if not np.isfinite(seconds).all():
+            raise BadLabels("a time that is no time")
+        return np.rint(seconds * 1000.0).astype(np.int64)
+    return np.asarray(column.cast(pa.int64()).to_numpy())

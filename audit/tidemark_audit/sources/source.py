@@ -1,0 +1,65 @@
+"""What a source of samples is to the engines, and how it fails.
+
+A slice travels to another process, so it is small and says where its samples are, not what they
+are. Foreign bytes never end the audit in a traceback: what cannot be read is a `SourceError` with
+its place.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidemark_audit.kernel.samples import SampleBatch
+
+
+class SourceError(Exception):
+    """Something cannot be read. `place` is a file, a line of it, or an address."""
+
+    def __init__(self, place: str, *, expected: str, found: str, to_do: str) -> None:
+        super().__init__(place, expected, found, to_do)
+        self.place = place
+        self.expected = expected
+        self.found = found
+        self.to_do = to_do
+
+    def __str__(self) -> str:
+        return f"{self.place}: expected {self.expected}, found {self.found}; {self.to_do}"
+
+    def __reduce__(self) -> tuple[object, ...]:  # it crosses from Spark's workers to the driver
+        return _source_error, (self.place, self.expected, self.found, self.to_do)
+
+
+def _source_error(place: str, expected: str, found: str, to_do: str) -> SourceError:
+    return SourceError(place, expected=expected, found=found, to_do=to_do)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """[start, end) in ms; None leaves that end to the samples."""
+
+    start_ms: int | None = None
+    end_ms: int | None = None
+
+
+class Slice(Protocol):
+    """A part of a source that one task reads; picklable."""
+
+    @property
+    def place(self) -> str: ...
+
+    def read(self) -> Iterator[SampleBatch]:
+        """Batches of bounded size. Raises SourceError."""
+
+
+class Source(Protocol):
+    @property
+    def place(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    def slices(self, window: Window) -> Sequence[Slice]:
+        """Slices that together hold every sample of the window, each once. Raises SourceError."""
+
+    def first_batch(self) -> SampleBatch | None:
+        """A few of its series, by which the scrape interval is guessed. Raises SourceError."""

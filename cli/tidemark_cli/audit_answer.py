@@ -1,0 +1,70 @@
+"""An audit for people: the verdict in a box, what every rule says, and what to do about it."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from tidemark_audit.results import AuditResult, Finding
+
+COLOURS = {
+    "PASS": "green",
+    "VIOLATED": "yellow",
+    "LOSS": "red",
+    "INCONCLUSIVE": "magenta",
+    "NO-SOURCE": "magenta",
+}
+MARKS = {"kept": "ok", "violated": "VIOLATED", "not evaluated": "not evaluated"}
+MOST_FINDINGS = 20
+
+
+def draw(console: Console, result: "AuditResult") -> None:
+    colour = COLOURS[result.verdict.value]
+    head = Text(result.verdict.value, style=f"bold {colour}")
+    lines = [head, Text(result.sentence), Text(_window(result), style="dim")]
+    # The box wraps its text; the console itself leaves long lines whole, for pipes.
+    box = Panel(Group(*lines), border_style=colour, expand=False, padding=(0, 2))
+    console.print(box, soft_wrap=False)
+    console.print()
+    for each in result.rules:
+        mark = MARKS[each.outcome.value]
+        console.print(f"{each.rule}  {mark:13}  {each.title}: {each.measured}", markup=False)
+    if result.findings:
+        console.print()
+        console.print("FINDINGS", style="bold")
+    for finding in result.findings[:MOST_FINDINGS]:
+        _draw_finding(console, finding)
+    if len(result.findings) > MOST_FINDINGS:
+        console.print(f"and {len(result.findings) - MOST_FINDINGS} more: see report.json")
+    console.print()
+    for note in result.notes:
+        console.print(note, style="dim", markup=False)
+
+
+def _draw_finding(console: Console, finding: "Finding") -> None:
+    planned = " (planned)" if finding.planned else ""
+    console.print(
+        f"{clock(finding.start_ms)} to {clock(finding.end_ms)}  {finding.severity.value}"
+        f"  {finding.rule}  {finding.subject}{planned}",
+        markup=False,
+    )
+    console.print(f"  {finding.sentence}", markup=False)
+    console.print(f"  because: {finding.cause}", markup=False, style="dim")
+    console.print(f"  to do:   {finding.remedy}", markup=False, style="dim")
+
+
+def _window(result: "AuditResult") -> str:
+    seconds = result.window_ms / 1000
+    partitions = len(result.sli_by_partition)
+    return (
+        f"{clock(result.window_start_ms)} to {clock(result.window_end_ms)} ({seconds:g} s),"
+        f" {partitions} partitions, scraped every {result.scrape_interval_ms / 1000:g} s,"
+        f" engine {result.engine}, {result.wall_seconds:.1f} s"
+    )
+
+
+def clock(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

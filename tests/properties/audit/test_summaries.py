@@ -1,0 +1,78 @@
+"""Any cut of the samples and any tree of merges gives the summary of the uncut samples."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tidemark_audit.families import SeriesKey
+from tidemark_audit.kernel.merge import merge
+from tidemark_audit.kernel.samples import STALE, SampleBatch, within
+from tidemark_audit.kernel.summaries import KernelSettings
+from tidemark_audit.kernel.summarize import summarize
+
+KERNEL = KernelSettings(break_gap_ms=25, band_ms=40)
+KEYS = (
+    SeriesKey("partition_in_sync_replicas", topic="t", partition=0, broker="1"),
+    SeriesKey("replica_high_watermark_offset", topic="t", partition=0, broker="1"),
+    SeriesKey("follower_caught_up_age_seconds", topic="t", partition=0, broker="1", follower="2"),
+    SeriesKey("broker_clock_skew_seconds", pool="p", broker="2"),
+)
+VALUES = st.sampled_from([-1.0, 0.0, 1.0, 1.0, 1.0, 2.0, 3.5, 1e4, float("inf"), float(STALE)])
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> SampleBatch:
+    series, times, values = [], [], []
+    for number in range(len(KEYS)):
+        gaps = draw(st.lists(st.integers(1, 40), max_size=25))
+        for at_ms in np.cumsum(gaps):
+            series.append(number)
+            times.append(int(at_ms))
+            values.append(draw(VALUES))
+    return SampleBatch(
+        KEYS,
+        np.array(series, dtype=np.int32),
+        np.array(times, dtype=np.int64),
+        np.array(values, dtype=np.float64),
+    )
+
+
+def table(batch: SampleBatch) -> pa.Table:
+    return pa.Table.from_batches([summarize(batch, KERNEL)])
+
+
+def as_rows(summaries: pa.Table) -> list[str]:
+    """As text, for NaN is not equal to itself."""
+    return [repr(row) for row in merge(summaries, KERNEL).to_pylist()]
+
+
+@given(batches(), st.lists(st.integers(0, 900), max_size=6), st.data())
+@settings(max_examples=200, deadline=None)
+def test_any_cut_and_any_tree_of_merges_is_the_uncut_summary(
+    batch: SampleBatch, cuts: list[int], data: st.DataObject
+) -> None:
+    borders = [None, *sorted(set(cuts)), None]
+    pieces = [table(within(batch, start, end)) for start, end in itertools.pairwise(borders)]
+    while len(pieces) > 1:
+        first = pieces.pop(data.draw(st.integers(0, len(pieces) - 1)))
+        second = pieces.pop(data.draw(st.integers(0, len(pieces) - 1)))
+        pieces.append(merge(pa.concat_tables([first, second]), KERNEL))
+    assert as_rows(pieces[0]) == as_rows(table(batch))
+
+
+@given(batches(), st.randoms(use_true_random=False))
+@settings(max_examples=50, deadline=None)
+def test_the_order_of_samples_makes_no_difference(batch: SampleBatch, random: object) -> None:
+    order = np.arange(len(batch))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    shuffled = SampleBatch(
+        batch.series, batch.series_of[order], batch.at_ms[order], batch.values[order]
+    )
+    columns = [name for name in table(batch).column_names if name != "out_of_order"]
+    assert as_rows_of(table(shuffled), columns) == as_rows_of(table(batch), columns)
+
+
+def as_rows_of(summaries: pa.Table, columns: list[str]) -> list[str]:
+    return [repr(row) for row in merge(summaries, KERNEL).select(columns).to_pylist()]
