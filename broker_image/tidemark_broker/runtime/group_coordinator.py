@@ -25,6 +25,7 @@ from tidemark_broker.groups.settings import GroupSettings
 from tidemark_broker.runtime.coordinated_partition import CoordinatedPartition
 from tidemark_broker.runtime.group_clock import GroupClock
 from tidemark_broker.runtime.hosted_replica import HostedReplica
+from tidemark_broker.runtime.offsets_topic_creation import OffsetsTopicCreation
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer, monotonic_ms
 
@@ -48,6 +49,7 @@ class GroupCoordinators:
         self._coordinated: dict[tuple[TopicId, int], CoordinatedPartition] = {}
         self._request_ids = itertools.count()
         self._expiry_timer: Timer | None = None
+        self._creation = OffsetsTopicCreation(partitions.topic_changes, settings.offsets_partitions)
 
     # ---- leadership
 
@@ -116,11 +118,13 @@ class GroupCoordinators:
     def absence(self, group_id: str) -> str:
         """Why nobody coordinates the group, for people."""
         if self.topic is None:
-            return f"the topic {OFFSETS_TOPIC} is being made: try again"
+            return f"there is no {OFFSETS_TOPIC} yet: {self._creation.problem or 'try again'}"
         return "the coordinator of this group is changing: try again"
 
     async def ensure_topic(self) -> None:
-        """Asks for the offsets topic if there is none."""
+        """Makes the offsets topic if there is none; some seconds at most."""
+        if self.topic is None:
+            await self._creation.ensure()
 
     # ---- requests
 

@@ -86,6 +86,26 @@ def parse_settings(arguments: list[str]) -> BrokerSettings:
         log_format=found.log_format,
         metrics_profile=MetricsProfile(found.metrics_profile),
         stop_limit_seconds=found.stop_limit_seconds,
+        groups=_group_settings(found, parser),
+    )
+
+
+def _group_settings(found: argparse.Namespace, parser: argparse.ArgumentParser) -> GroupSettings:
+    limits = {
+        "offsets_topic_partitions": (1, 1_000),
+        "offsets_retention_minutes": (1, 10 * 366 * 24 * 60),
+        "offsets_retention_check_seconds": (1, 24 * 3_600),
+        "group_initial_rebalance_delay_ms": (0, 300_000),
+    }
+    for name, (smallest, largest) in limits.items():
+        if not smallest <= getattr(found, name) <= largest:
+            flag = f"--{name.replace('_', '-')} (TIDEMARK_{name.upper()})"
+            parser.error(f"{flag}: expected {smallest} to {largest}, found {getattr(found, name)}")
+    return GroupSettings(
+        offsets_partitions=found.offsets_topic_partitions,
+        offsets_retention_ms=found.offsets_retention_minutes * 60_000,
+        expiry_check_ms=found.offsets_retention_check_seconds * 1_000,
+        initial_rebalance_delay_ms=found.group_initial_rebalance_delay_ms,
     )
 
 
@@ -132,7 +152,20 @@ def _parser() -> argparse.ArgumentParser:
         default=float(env("TIDEMARK_STOP_LIMIT_SECONDS", "10")),
         help="longest wait for the controller in a controlled shutdown",
     )
+    _add_group_flags(parser)
     return parser
+
+
+def _add_group_flags(parser: argparse.ArgumentParser) -> None:
+    """Named after Kafka's settings of brokers."""
+    for name, default, meaning in (
+        ("offsets-topic-partitions", 50, "partitions of __consumer_offsets when it is made"),
+        ("offsets-retention-minutes", 10_080, "how long a group without members keeps offsets"),
+        ("offsets-retention-check-seconds", 600, "how often it is looked for expired offsets"),
+        ("group-initial-rebalance-delay-ms", 3_000, "wait for more members of an empty group"),
+    ):
+        known = os.environ.get(f"TIDEMARK_{name.upper().replace('-', '_')}", "")
+        parser.add_argument(f"--{name}", type=int, default=known or default, help=meaning)
 
 
 def _boot_id() -> str:
