@@ -63,6 +63,7 @@ class LocalCluster:
     brokers: int = 3
     process: subprocess.Popen[bytes] | None = None
     first_port: int = field(default_factory=lambda: free_ports(12))
+    environment: dict[str, str] = field(default_factory=dict)  # of brokers, too
 
     @property
     def controller_url(self) -> str:
@@ -89,6 +90,7 @@ class LocalCluster:
                     *("--controller-port", str(self.first_port + 11)),
                     *("-f", str(manifest)),
                 ],
+                env=os.environ | self.environment,
                 stdout=log_file,
                 stderr=log_file,
                 start_new_session=True,

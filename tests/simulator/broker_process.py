@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
+from tidemark_broker.groups.settings import GroupSettings
 from tidemark_broker.runtime.broker import Broker
 from tidemark_broker.runtime.controller_client import Address, ControllerUnavailable
 from tidemark_broker.runtime.environment import BrokerEnvironment
@@ -30,6 +31,7 @@ KAFKA_PORT = 9092
 HTTP_PORT = 8080
 HEALTH_PATH = "/healthz"
 DATA_DIRECTORY = Path("/data")
+GROUPS = GroupSettings(min_session_timeout_ms=500, initial_rebalance_delay_ms=200)
 CONTROLLERS = "controllers:8070"
 
 
@@ -152,6 +154,7 @@ class BrokerSlot:
             stop_limit_seconds=options.stop_limit_seconds,
             high_watermark_checkpoint_seconds=options.high_watermark_checkpoint_seconds,
             recovery_point_checkpoint_seconds=options.recovery_point_checkpoint_seconds,
+            groups=GROUPS,
         )
 
     def _environment(self, process: SimulatedProcess) -> BrokerEnvironment:

@@ -20,6 +20,7 @@ from tests.simulator.clients import Consumer, ConsumerPlan, Producer, ProducerPl
 from tests.simulator.clock import EPOCH_US
 from tests.simulator.fault_plan import PlanShape
 from tests.simulator.faults import Fault, heal, schedule
+from tests.simulator.group_member import SimulatedGroup
 from tests.simulator.idempotent_client import IdempotentProducer
 from tests.simulator.invariants import Invariants
 from tests.simulator.promises import Bounds, Promises
@@ -36,6 +37,8 @@ MAX_EVENTS = 400_000
 MAX_CPU_SECONDS = 60.0
 CPU_LOOK_EVENTS = 5_000
 LAST_READ_SECONDS = 20
+GROUP_SECONDS = 20
+SHARE_WITH_GROUP = 0.25  # of seeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class Shape:
     acks: tuple[int, ...]
     idempotent: tuple[bool, ...]
     pauses_ms: tuple[int, ...] = (30, 80, 150)
+    has_group: bool = False
 
     @staticmethod
     def of(seed: int, weather: str = "") -> "Shape":
@@ -89,7 +93,8 @@ class Shape:
             idempotent=(chance.random() < 0.5, chance.random() < 0.5, False),
         )
         if not weather:
-            return shape
+            has_group = Random(f"group of {seed}").random() < SHARE_WITH_GROUP
+            return replace(shape, has_group=has_group)
         acks = (*shape.acks, 1, 1)
         return replace(
             shape, acks=acks, idempotent=(*shape.idempotent, False, False), pauses_ms=(5, 15, 40)
@@ -128,6 +133,7 @@ class Run:
         self.world = World(plan.seed, options)
         self.watched = WatchedWorld(self.world)
         self.invariants = self.ears.invariants = Invariants(self.watched)
+        self.group = SimulatedGroup(self.invariants) if self.shape.has_group else None
         self.history: list[Operation] = []
         self.open_sends: dict[tuple[int, ...], Operation] = {}  # whose outcome nobody knows yet
         self.on_event: Callable[[], None] | None = None
@@ -153,7 +159,7 @@ class Run:
             self._last_reads()
         except Violation as found:
             # The only valid copy of a batch may be the damaged one: then only a human can help.
-            if not (found.name in ("L1", "L3") and self.watched.has_flipped_bits):
+            if not (found.name in ("L1", "L3", "G4") and self.watched.has_flipped_bits):
                 raise
             self.invariants.coverage[f"{found.name} not kept after flipped bits"] += 1
             return
@@ -167,10 +173,14 @@ class Run:
             events=self.events,
             simulated_us=self.world.now_us,
             cpu_seconds=time.process_time() - self._began,
-            coverage=self.invariants.coverage + self.world.coverage,
+            coverage=self._coverage(),
             trace=tuple(self.world.trace) if self.plan.keeps_trace else (),
             digest=self.world.trace_digest(),
         )
+
+    def _coverage(self) -> Counter[str]:
+        found = self.invariants.coverage + self.world.coverage
+        return found if self.group is None else found + self.group.checks.coverage
 
     def _options(self) -> str:
         assert self.faults is not None
@@ -193,6 +203,8 @@ class Run:
                 "replica.lag.time.max.ms": str(self.shape.replica_lag_max_ms),
             },
         )
+        if self.group is not None:
+            self.group.create_topic(self.world)
         assert self.faults is not None
         schedule(self.world, self.faults)
         self._start_clients()
@@ -212,8 +224,18 @@ class Run:
             self.invariants.coverage[f"{name} kept"] += 1
             self.watched.note(f"{name} kept {kept_us / SECOND_US:.2f} s after the last fault")
         self._run_to(self.world.now_us + SECOND_US)  # acknowledged also after healing
+        if self.group is not None:
+            self._until_group_goes_on(self.group)
         self._is_over = True
         self.invariants.conclude()
+
+    def _until_group_goes_on(self, group: SimulatedGroup) -> None:
+        group.checks.heal()
+        deadline_us = self.world.now_us + GROUP_SECONDS * SECOND_US
+        while (missing := group.missing()) and self.world.now_us < deadline_us:
+            self._run_to(self.world.now_us + SECOND_US // 20)
+        if missing:
+            raise Violation("G4", f"{missing}, {GROUP_SECONDS} s after everything else was well")
 
     def _last_reads(self) -> None:
         """Everything is read from its start: what is not there then is lost."""
@@ -263,6 +285,8 @@ class Run:
             return False
         self.events += 1
         self.invariants.after_event()
+        if self.group is not None and self.group.checks.violation is not None:
+            raise self.group.checks.violation
         if self.on_event is not None:
             self.on_event()
         if world.crashes:
@@ -325,6 +349,8 @@ class Run:
             yield plan.name, kind(plan, around, chance).run
         plan = ConsumerPlan("consumer-0", "orders", (0, 1), 100, follower_share=0.3)
         yield plan.name, Consumer(plan, around, chance).run
+        if self.group is not None:
+            yield from self.group.members(around, chance)
 
     def _spawn(self, name: str, work: Any) -> None:
         machine = self.world.new_machine(name)
