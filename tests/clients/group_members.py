@@ -100,7 +100,7 @@ class Member:
             try:
                 message = self._consumer.poll(POLL_SECONDS)
             except KafkaException as error:
-                self.errors.append(error.args[0])
+                self._fail(error.args[0])
                 continue
             if message is not None:
                 self._take(message)
@@ -114,13 +114,16 @@ class Member:
     def _take(self, message: Message) -> None:
         error = message.error()
         if error is not None:
-            self.errors.append(error)
-            if error.fatal():
-                self.fatal = error
+            self._fail(error)
             return
         self.values.append(message.value())
         if self.commits:
             self._commit(message)
+
+    def _fail(self, error: KafkaError) -> None:
+        self.errors.append(error)
+        if error.code() == KafkaError._FATAL:
+            self.fatal = error
 
     def _commit(self, message: Message) -> None:
         try:
