@@ -3,13 +3,16 @@
 An unknown version is answered in version 0 with UNSUPPORTED_VERSION, as Kafka does, so that the
 client asks again; the answer's header is always version 0 (KIP-511). Not sent: features,
 finalized features, ZooKeeper migration state (all tagged, all optional).
+
+Produce is told from v0 on, as Kafka 4 tells it (KAFKA-18659): librdkafka up to 2.8 compresses for
+no broker that lacks it. A client that really sends v0 to v2 is refused as for any unknown version.
 """
 
 from dataclasses import dataclass
 
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_broker.wire.frames import API_VERSIONS, Buffers, RequestHeader, framed
+from tidemark_broker.wire.frames import API_VERSIONS, PRODUCE, Buffers, RequestHeader, framed
 from tidemark_broker.wire.primitives import INT16, INT32, Reader, unsigned_varint
 
 MAX_API_VERSIONS_VERSION = 4
@@ -51,7 +54,8 @@ def _encode(
     body = bytearray(INT32.pack(correlation_id) + INT16.pack(error))
     body += unsigned_varint(count + 1) if is_flexible else INT32.pack(count)
     for api in supported:
-        body += INT16.pack(api.api_key) + INT16.pack(api.min_version) + INT16.pack(api.max_version)
+        min_version = 0 if api.api_key == PRODUCE else api.min_version
+        body += INT16.pack(api.api_key) + INT16.pack(min_version) + INT16.pack(api.max_version)
         if is_flexible:
             body += b"\x00"
     if version >= 1:

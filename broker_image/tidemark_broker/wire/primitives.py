@@ -16,6 +16,9 @@ INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
 
 _MAX_VARINT_BYTES = 5
+# A byte or two of a frame become an object of a hundred and more.
+MAX_ELEMENTS = 100_000  # of all arrays of one frame together
+MAX_TAGGED_FIELDS = 100  # of one struct
 
 
 class MalformedFrame(Exception):
@@ -33,14 +36,15 @@ def topic_id_to_bytes(topic_id: TopicId) -> bytes:
 
 
 class Reader:
-    """A cursor over one frame."""
+    """A cursor over one frame, which knows how many elements it may still have."""
 
-    __slots__ = ("data", "end", "position")
+    __slots__ = ("data", "elements_left", "end", "position")
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self.data = data
         self.position = 0
         self.end = len(data)
+        self.elements_left = MAX_ELEMENTS
 
     def take(self, size: int) -> int:
         """Reserve `size` bytes; returns where they begin."""
@@ -84,11 +88,12 @@ class Reader:
         number = self.unsigned_varint() - 1
         if number < 0:
             return 0  # null array: read as empty
-        if number * smallest_bytes > self.end - self.position:
+        if number > self.elements_left or number * smallest_bytes > self.end - self.position:
             raise MalformedFrame(
-                f"at byte {position}: {number} elements of {smallest_bytes} or more bytes do not"
-                f" fit into the {self.end - self.position} that are left"
+                f"at byte {position}: {number} elements of {smallest_bytes} or more bytes, expected"
+                f" at most {self.elements_left} in the {self.end - self.position} that are left"
             )
+        self.elements_left -= number
         return number
 
     def compact_bytes(self) -> memoryview | None:
@@ -118,8 +123,11 @@ class Reader:
         number = self.unsigned_varint()
         if number == 0:
             return ()
-        if number * 2 > self.end - self.position:
-            raise MalformedFrame(f"at byte {self.position}: {number} tagged fields do not fit")
+        if number > MAX_TAGGED_FIELDS or number * 2 > self.end - self.position:
+            raise MalformedFrame(
+                f"at byte {self.position}: {number} tagged fields, expected at most"
+                f" {MAX_TAGGED_FIELDS} in the {self.end - self.position} bytes that are left"
+            )
         found = []
         for _ in range(number):
             tag = self.unsigned_varint()

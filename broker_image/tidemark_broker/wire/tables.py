@@ -27,7 +27,6 @@ from tidemark_broker.wire.primitives import (
     unsigned_varint,
 )
 
-MAX_ELEMENTS = 100_000  # of all arrays of one frame together
 LAST = 32767
 ZERO_TOPIC_ID = TopicId("00000000-0000-0000-0000-000000000000")
 
@@ -35,9 +34,9 @@ Values = dict[str, Any]
 
 
 class TableReader(Reader):
-    """A cursor that knows version, flexibility, and how many elements a frame may still have."""
+    """A cursor that knows version and flexibility."""
 
-    __slots__ = ("elements_left", "is_flexible", "version")
+    __slots__ = ("is_flexible", "version")
 
     def __init__(
         self, data: bytes | bytearray | memoryview, version: int, *, is_flexible: bool
@@ -45,7 +44,6 @@ class TableReader(Reader):
         super().__init__(data)
         self.version = version
         self.is_flexible = is_flexible
-        self.elements_left = MAX_ELEMENTS
 
 
 class TableWriter:

@@ -37,6 +37,13 @@ def test_flexible_versions_keep_the_plain_response_header(version: int) -> None:
     )
 
 
+def test_produce_is_told_from_version_0_so_that_old_clients_compress() -> None:  # KAFKA-18659
+    answer = b"".join(
+        encode_api_versions_response(RequestHeader(18, 0, 7, None), (SupportedApi(0, 3, 12),))
+    )
+    assert answer.hex(" ").endswith("00 00 00 00 00 0c")
+
+
 @pytest.mark.parametrize("version", [5, 99, -1])
 def test_an_unknown_version_is_answered_in_version_0_with_what_is_known(version: int) -> None:
     assert answered(version) == "00 00 00 10 00 00 00 07 00 23 00 00 00 01 00 12 00 00 00 04"

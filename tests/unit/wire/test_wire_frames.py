@@ -80,8 +80,22 @@ def test_hostile_varints_are_refused(data: bytes) -> None:
 
 def test_a_count_that_cannot_fit_is_refused_before_anything_is_made() -> None:
     reader = Reader(unsigned_varint(2**31) + b"\x00" * 100)
-    with pytest.raises(MalformedFrame, match="do not fit"):
+    with pytest.raises(MalformedFrame, match="elements of 33 or more bytes, expected at most"):
         reader.count(smallest_bytes=33)
+
+
+def test_a_frame_has_a_budget_of_elements_however_long_it_is() -> None:
+    reader = Reader(2 * (unsigned_varint(60_001) + bytes(60_000)))
+    assert reader.count(smallest_bytes=1) == 60_000
+    reader.take(60_000)
+    with pytest.raises(MalformedFrame, match="at most 40000"):
+        reader.count(smallest_bytes=1)
+
+
+def test_a_struct_has_a_budget_of_tagged_fields() -> None:
+    assert len(Reader(b"\x64" + b"\x00\x00" * 100).tagged_fields()) == 100
+    with pytest.raises(MalformedFrame, match="101 tagged fields, expected at most 100"):
+        Reader(b"\x65" + b"\x00\x00" * 101).tagged_fields()
 
 
 def test_tagged_fields_that_cannot_fit_are_refused() -> None:
