@@ -1,23 +1,35 @@
 """A `tidemark dev` for tests with real Kafka clients, and what they do to it."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from tests.cluster.local_cluster import LocalCluster, running
+from tests.cluster.local_cluster import LocalCluster, running, wait_for
 
 PARTITIONS = 3
 LIMIT_SECONDS = 30.0
 
 
+TOPIC = """
+---
+apiVersion: tidemark.dev/v1alpha1
+kind: Topic
+metadata: {{name: {name}}}
+spec: {{partitions: {partitions}, replicationFactor: 3, config: {{min.insync.replicas: "2"}}}}
+"""
+
+
 @contextlib.contextmanager
-def kafka_cluster(data_dir: Path) -> Iterator[LocalCluster]:
-    """With the topic `orders` of three partitions and three replicas, all in sync."""
-    with running(data_dir) as cluster:
-        cluster.wait_until_in_sync()
+def kafka_cluster(data_dir: Path, **topics: int) -> Iterator[LocalCluster]:
+    """With the topic `orders` of three partitions, and others with so many; all in sync."""
+    wanted = {"orders": PARTITIONS, "codecs": 1, "times": 1, **topics}
+    manifest = "".join(TOPIC.format(name=name, partitions=n) for name, n in wanted.items())
+    with running(data_dir, manifest=manifest) as cluster:
+        for name in wanted:
+            cluster.wait_until_in_sync(name)
         yield cluster
 
 
@@ -74,3 +86,21 @@ def read_all(cluster: LocalCluster, topic: str = "orders", **settings: Any) -> l
     finally:
         consumer.close()
     return found
+
+
+def log_ends(cluster: LocalCluster, topic: str) -> Callable[[], list[int]]:
+    """Asks for the high watermark of each partition."""
+    consumer = Consumer(librdkafka_settings(cluster, **{"group.id": "watcher"}))
+    places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+
+    def is_known() -> bool:  # a broker may hear of a new topic after the controller's status
+        return len(consumer.list_topics(topic, LIMIT_SECONDS).topics[topic].partitions) == len(
+            places
+        )
+
+    wait_for(f"{topic} at the brokers", is_known)
+
+    def ask() -> list[int]:
+        return [consumer.get_watermark_offsets(place, LIMIT_SECONDS)[1] for place in places]
+
+    return ask

@@ -1,0 +1,20 @@
+"""One cluster and one set of programs for all that only produces, reads and seeks."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.clients.client_programs import ClientPrograms, client_programs
+from tests.clients.kafka_cluster import kafka_cluster
+from tests.cluster.local_cluster import LocalCluster
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> ClientPrograms:
+    return client_programs(tmp_path_factory.mktemp("programs"))
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with kafka_cluster(tmp_path_factory.mktemp("clients")) as found:
+        yield found

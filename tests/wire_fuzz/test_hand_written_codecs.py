@@ -1,0 +1,217 @@
+"""Produce and Fetch, coded by hand: random requests of Kafka's own classes mean to us what they
+mean to kafka-python, and both of them read our answers as they stand."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tidemark_broker.wire.consumer_fetch import decode_older_fetch_request
+from tidemark_broker.wire.consumer_fetch_answers import encode_consumer_fetch_response
+from tidemark_broker.wire.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionAnswer,
+    TopicAnswer,
+    decode_fetch_request,
+)
+from tidemark_broker.wire.primitives import MalformedFrame, Reader
+from tidemark_broker.wire.produce import (
+    ProduceAnswer,
+    ProducePartition,
+    ProduceRequest,
+    decode_produce_request,
+    encode_produce_response,
+)
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import TopicId
+
+from tests.wire_fuzz import python_peer
+from tests.wire_fuzz.hostile import FETCH, PRODUCE
+from tests.wire_fuzz.java_peer import JavaPeer
+
+COUNT = 10
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaPeer]:
+    with JavaPeer() as peer:
+        yield peer
+
+
+def request_body(body: bytes, is_flexible: bool) -> Reader:
+    return Reader((b"\x00" if is_flexible else b"") + body)
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+def test_produce_requests(java: JavaPeer, version: int) -> None:
+    kind = python_peer.message_class("ProduceRequest")
+    for body in java.generate(3, PRODUCE, version, "request", COUNT):
+        theirs = kind.decode(body, version=version)
+        expected = ProduceRequest(
+            theirs.transactional_id,
+            theirs.acks,
+            theirs.timeout_ms,
+            tuple(
+                ProducePartition(topic.name, one.index, memoryview(bytes(one.records or b"")))
+                for topic in theirs.topic_data
+                for one in topic.partition_data
+            ),
+        )
+        assert decode_produce_request(request_body(body, version >= 9), version) == expected
+
+
+@pytest.mark.parametrize("version", range(4, 18))
+def test_fetch_requests(java: JavaPeer, version: int) -> None:
+    kind = python_peer.message_class("FetchRequest")
+    decode = decode_older_fetch_request if version < 15 else decode_fetch_request
+    read = 0
+    for body in java.generate(4, FETCH, version, "request", 3 * COUNT):
+        theirs = kind.decode(body, version=version)
+        if version < 15 and theirs.replica_id >= 0:
+            with pytest.raises(MalformedFrame, match="of replica"):
+                decode(request_body(body, version >= 12), version)
+            continue
+        found = decode(request_body(body, version >= 12), version)
+        assert found == expected_fetch(theirs, version)
+        read += 1
+    assert read >= COUNT // 2
+
+
+def expected_fetch(theirs: Any, version: int) -> FetchRequest:
+    replica = theirs.replica_state if version >= 15 else None
+    return FetchRequest(
+        max_wait_ms=theirs.max_wait_ms,
+        min_bytes=theirs.min_bytes,
+        max_bytes=theirs.max_bytes,
+        topics=tuple(
+            FetchTopic(
+                topic_id(one.topic_id) if version >= 13 else TopicId(""),
+                tuple(expected_partition(asked, version) for asked in one.partitions),
+                one.topic if version < 13 else "",
+            )
+            for one in theirs.topics
+        ),
+        replica_id=replica.replica_id if replica else -1,
+        replica_epoch=replica.replica_epoch if replica else -1,
+        cluster_id=theirs.cluster_id if version >= 15 else None,
+        isolation_level=theirs.isolation_level,
+        session_id=theirs.session_id if version >= 7 else 0,
+        session_epoch=theirs.session_epoch if version >= 7 else -1,
+        rack=theirs.rack_id if version >= 11 else "",
+        forgotten=tuple(
+            (
+                one.topic if version < 13 else "",
+                topic_id(one.topic_id) if version >= 13 else TopicId(""),
+                tuple(one.partitions),
+            )
+            for one in (theirs.forgotten_topics_data if version >= 7 else ())
+        ),
+    )
+
+
+def expected_partition(theirs: Any, version: int) -> FetchPartition:
+    return FetchPartition(
+        theirs.partition,
+        theirs.current_leader_epoch if version >= 9 else -1,
+        theirs.fetch_offset,
+        theirs.last_fetched_epoch if version >= 12 else -1,
+        theirs.log_start_offset if version >= 5 else -1,
+        theirs.partition_max_bytes,
+    )
+
+
+def topic_id(theirs: Any) -> TopicId:
+    return TopicId(str(UUID(str(theirs))))
+
+
+def both_read(java: JavaPeer, api_key: int, name: str, version: int, body: bytes) -> Any:
+    assert java.reread(api_key, version, "response", body) == body
+    assert python_peer.reread(name, version, "response", body) == body
+    return python_peer.message_class(f"{name}Response").decode(body, version=version)
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+def test_produce_answers(java: JavaPeer, version: int) -> None:
+    chance = random.Random(version)
+    for _ in range(COUNT):
+        answers = [
+            ProduceAnswer(
+                chance.choice(("orders", "other")),
+                chance.randrange(9),
+                chance.choice(list(ErrorCode)),
+                chance.getrandbits(62),
+                chance.getrandbits(40),
+                chance.getrandbits(62),
+                chance.choice(("", "why")),
+            )
+            for _ in range(chance.randrange(5))
+        ]
+        frame = b"".join(encode_produce_response(9, version, answers))
+        theirs = both_read(java, PRODUCE, "Produce", version, frame[9 if version >= 9 else 8 :])
+        found = [
+            ProduceAnswer(
+                topic.name,
+                one.index,
+                ErrorCode(one.error_code),
+                one.base_offset,
+                one.log_append_time_ms,
+                one.log_start_offset if version >= 5 else -1,
+                (one.error_message or "") if version >= 8 else "",
+            )
+            for topic in theirs.responses
+            for one in topic.partition_responses
+        ]
+        assert found == [as_of(answer, version) for answer in answers]
+
+
+def as_of(answer: ProduceAnswer, version: int) -> ProduceAnswer:
+    return ProduceAnswer(
+        answer.topic,
+        answer.partition,
+        answer.error,
+        answer.base_offset,
+        answer.append_time_ms,
+        answer.log_start_offset if version >= 5 else -1,
+        answer.message if version >= 8 else "",
+    )
+
+
+@pytest.mark.parametrize("version", range(4, 18))
+def test_fetch_answers(java: JavaPeer, version: int) -> None:
+    chance = random.Random(version)
+    for _ in range(COUNT):
+        partitions = tuple(
+            PartitionAnswer(
+                number,
+                chance.choice(list(ErrorCode)),
+                chance.getrandbits(62),
+                chance.getrandbits(62),
+                chance.randbytes(chance.randrange(300)),
+                (chance.randrange(9), chance.getrandbits(40)) if version >= 13 else None,
+                (chance.randrange(9), chance.randrange(99)) if version >= 13 else None,
+                chance.randrange(-1, 3),
+            )
+            for number in range(chance.randrange(4))
+        )
+        topics = (
+            TopicAnswer(TopicId(str(UUID(int=chance.getrandbits(128)))), partitions, "orders"),
+        )
+        response = FetchResponse(9, chance.choice(list(ErrorCode)), topics, chance.randrange(99))
+        frame = b"".join(encode_consumer_fetch_response(response, version))
+        theirs = both_read(java, FETCH, "Fetch", version, frame[9 if version >= 12 else 8 :])
+        (topic,) = theirs.responses
+        for own, read in zip(partitions, topic.partitions, strict=True):
+            assert (read.partition_index, read.error_code) == (own.partition, own.error)
+            assert (read.high_watermark, bytes(read.records or b"")) == (
+                own.high_watermark,
+                own.records,
+            )
+            if version >= 11:
+                assert read.preferred_read_replica == own.preferred_replica
+            if version >= 13:
+                diverging = (read.diverging_epoch.epoch, read.diverging_epoch.end_offset)
+                assert diverging == own.diverging_epoch
