@@ -1,0 +1,192 @@
+"""One system from nothing to its end: every row of `rows.py` in the order that fits.
+
+What wears a system out (kills) comes last, what needs it fresh first. Each load is preceded by a
+smaller one of the same kind, which warms up the JVM and our interpreter alike.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from statistics import mean
+
+import msgspec
+
+from bench import rdkafka_load
+from bench.java_tools import JavaTools
+from bench.rows import TIDEMARK, Figures
+from bench.systems import (
+    BROKERS,
+    System,
+    TidemarkSystem,
+    leader_of,
+    resident_mb,
+    running,
+    wait_for,
+)
+
+PARTITIONS = 3
+TOPICS = {
+    "warm": PARTITIONS,
+    "default": PARTITIONS,
+    "large": PARTITIONS,
+    "small": PARTITIONS,
+    "latency": PARTITIONS,
+    "web": PARTITIONS,
+    "end-to-end": 1,
+    "gap": 1,
+}
+IDLE_SECONDS = 3.0
+REJOIN_LIMIT_SECONDS = 60.0
+LARGE_BATCHES = ("batch.size=131072", "linger.ms=5")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """`size` 1.0 is about 100 s of each system; `only` the groups to run, all if empty."""
+
+    size: float
+    only: frozenset[str]
+
+    def of(self, records: int) -> int:
+        return max(1000, int(records * self.size))
+
+
+def measure(system: System, tools: JavaTools, scale: Scale, say: Say) -> Figures:
+    found: Figures = {}
+    steps: Iterable[tuple[str, Callable[[], Figures]]] = (
+        ("memory", lambda: _memory_idle(system)),
+        ("produce", lambda: _produce(system, tools, scale)),
+        ("consume", lambda: _consume(system, tools, scale)),
+        ("latency", lambda: _latency(system, tools, scale)),
+        ("end-to-end", lambda: _end_to_end(system, scale)),
+        ("http", lambda: _http(system, scale)),
+        ("memory", lambda: _memory_loaded(system)),
+        ("kill", lambda: _kill(system)),
+        ("term", lambda: _term(system)),
+    )
+    with running(system) as start_seconds:
+        found["start"] = start_seconds
+        say(f"serving after {start_seconds:.2f} s")
+        system.create_topics(TOPICS)
+        for group, step in steps:
+            if scale.only and group not in scale.only:
+                continue
+            figures = step()
+            found.update(figures)
+            say(", ".join(f"{key} {figure:,.4g}" for key, figure in figures.items()) or group)
+    return found
+
+
+def _memory_idle(system: System) -> Figures:
+    time.sleep(IDLE_SECONDS)
+    return {"memory_idle": _broker_mb(system)}
+
+
+def _memory_loaded(system: System) -> Figures:
+    return {
+        "memory_loaded": _broker_mb(system),
+        "memory_all": sum(resident_mb(pid) for pid in system.all_pids()),
+    }
+
+
+def _broker_mb(system: System) -> float:
+    return mean(resident_mb(pid) for pid in system.broker_pids())
+
+
+def _produce(system: System, tools: JavaTools, scale: Scale) -> Figures:
+    tools.produce(system, "warm", records=scale.of(100_000), record_bytes=1024)
+    default = tools.produce(system, "default", records=scale.of(250_000), record_bytes=1024)
+    large = tools.produce(
+        system, "large", records=scale.of(350_000), record_bytes=1024, settings=LARGE_BATCHES
+    )
+    small = tools.produce(system, "small", records=scale.of(2_000_000), record_bytes=100)
+    return {
+        "produce_default": default[0],
+        "produce_large": large[0],
+        "produce_small": small[0],
+    }
+
+
+def _consume(system: System, tools: JavaTools, scale: Scale) -> Figures:
+    records = scale.of(250_000)
+    return {
+        "consume": rdkafka_load.consume(system, "default", partitions=PARTITIONS, records=records),
+        "consume_java": tools.consume(system, "default", records=records),
+    }
+
+
+def _latency(system: System, tools: JavaTools, scale: Scale) -> Figures:
+    _, p50, p99 = tools.produce(
+        system,
+        "latency",
+        records=scale.of(60_000),
+        record_bytes=1024,
+        per_second=5000,
+        settings=("linger.ms=0",),
+    )
+    return {"latency_p50": p50, "latency_p99": p99}
+
+
+def _end_to_end(system: System, scale: Scale) -> Figures:
+    p50, p99 = rdkafka_load.end_to_end(
+        system, "end-to-end", partitions=1, per_second=1000, seconds=max(2.0, 8 * scale.size)
+    )
+    return {"end_to_end_p50": p50, "end_to_end_p99": p99}
+
+
+def _http(system: System, scale: Scale) -> Figures:
+    if not isinstance(system, TidemarkSystem):
+        return {}
+    seconds = str(max(2.0, 5 * scale.size))
+    output = system.command(
+        *("--output", "json", "bench", "http", "web"),
+        *("--records", "100", "--size", "1024", "--seconds", seconds, "--connections", "16"),
+    )
+    return {"http": float(msgspec.json.decode(output)[0]["records_per_second"])}
+
+
+def _kill(system: System) -> Figures:
+    """The leader dies, writing goes on; then it is started, and the clock runs until it is in
+    sync again. Where the system starts it by itself, the clock runs from its death."""
+    leader = leader_of(system, "gap")
+    killed_at = 0.0
+
+    def kill() -> None:
+        nonlocal killed_at
+        killed_at = time.monotonic()
+        system.signal_broker(leader, signal.SIGKILL)
+        if system.name == TIDEMARK:
+            rejoin()
+
+    rejoined: Figures = {}
+
+    def rejoin() -> None:
+        started = time.monotonic()
+        system.bring_back(leader)
+        wait_for(
+            f"{system.name}: broker {leader} in sync",
+            lambda: system.is_in_sync("gap"),
+            seconds=REJOIN_LIMIT_SECONDS,
+        )
+        rejoined["rejoin"] = time.monotonic() - started
+
+    gap = rdkafka_load.write_gap(system, "gap", kill)
+    if system.name != TIDEMARK:
+        rejoin()
+    return {"gap_kill": gap, **rejoined}
+
+
+def _term(system: System) -> Figures:
+    leader = leader_of(system, "gap")
+    gap = rdkafka_load.write_gap(
+        system, "gap", lambda: system.signal_broker(leader, signal.SIGTERM)
+    )
+    return {"gap_term": gap}
+
+
+def machine() -> dict[str, object]:
+    return {"cpus": os.cpu_count(), "load": os.getloadavg()[0], "brokers": BROKERS}

@@ -1,0 +1,345 @@
+"""The two systems, each as three brokers of this machine with the same defaults: replication 3,
+min.insync.replicas 2, nothing synced before it is acknowledged.
+
+Kafka as three combined KRaft nodes, -Xmx1g; Tidemark as `tidemark dev`. Only one of them runs at a
+time. Processes end with the benchmark, data directories are removed when a system stops.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+HOST = "127.0.0.1"
+BROKERS = 3
+START_LIMIT_SECONDS = 90.0
+STOP_LIMIT_SECONDS = 30.0
+LOOK_SECONDS = 0.02
+
+
+class System(Protocol):
+    name: str
+    bootstrap: str
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def create_topics(self, topics: dict[str, int]) -> None:
+        """Name to partitions; returns when all replicas are in sync."""
+
+    def broker_pids(self) -> list[int]: ...
+    def all_pids(self) -> list[int]:
+        """Controllers of their own too."""
+
+    def signal_broker(self, broker_id: int, number: int) -> None: ...
+    def bring_back(self, broker_id: int) -> None:
+        """After a kill: start it again, unless that is the system's own business."""
+
+    def is_in_sync(self, topic: str) -> bool:
+        """All replicas, in the present life of their brokers."""
+
+
+class BenchFailed(Exception):
+    """A system or a tool did not do what is measured; says what to look at."""
+
+
+def wait_for(
+    what: str, is_true: Callable[[], bool], *, seconds: float, pause: float = 0.02
+) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with contextlib.suppress(KafkaException, OSError):
+            if is_true():
+                return
+        time.sleep(LOOK_SECONDS)
+    raise BenchFailed(f"waited {seconds:.0f} s for {what}")
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as sockets:
+        found = []
+        for _ in range(count):
+            listener = sockets.enter_context(socket.socket())
+            listener.bind((HOST, 0))
+            found.append(int(listener.getsockname()[1]))
+        return found
+
+
+def resident_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise BenchFailed(f"process {pid} is gone")
+
+
+def metadata(bootstrap: str, *, timeout_seconds: float = 2.0) -> Any:
+    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    return client.list_topics(timeout=timeout_seconds)
+
+
+def wait_until_serving(system: System) -> None:
+    def is_serving() -> bool:
+        return len(metadata(system.bootstrap).brokers) == BROKERS
+
+    wait_for(f"{system.name} to serve", is_serving, seconds=START_LIMIT_SECONDS)
+
+
+def leader_of(system: System, topic: str) -> int:
+    return int(metadata(system.bootstrap).topics[topic].partitions[0].leader)
+
+
+class KafkaSystem:
+    name = "kafka"
+
+    def __init__(self, directory: Path, jars: Path) -> None:
+        self._directory = directory
+        self._jars = jars
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._ports: list[int] = []
+        self.bootstrap = ""
+
+    def start(self) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory.mkdir(parents=True)
+        self._ports = free_ports(2 * BROKERS)
+        self.bootstrap = ",".join(f"{HOST}:{port}" for port in self._ports[:BROKERS])
+        cluster_id = uuid.uuid4().hex[:22]
+        for broker_id in range(BROKERS):
+            settings = self._directory / f"{broker_id}.properties"
+            settings.write_text(self._settings(broker_id))
+        # Formatting counts: a new Tidemark broker makes its directory too.
+        formatting = [
+            self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", settings)
+            for settings in sorted(self._directory.glob("*.properties"))
+        ]
+        for process in formatting:
+            if process.wait(START_LIMIT_SECONDS) != 0:
+                raise BenchFailed(f"kafka: format failed, see {self._directory}/*.log")
+        for broker_id in range(BROKERS):
+            self.bring_back(broker_id)
+
+    def stop(self) -> None:
+        _end(list(self._processes.values()))
+        self._processes.clear()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def create_topics(self, topics: dict[str, int]) -> None:
+        create_topics(self, topics)
+
+    def broker_pids(self) -> list[int]:
+        return [process.pid for process in self._processes.values()]
+
+    all_pids = broker_pids
+
+    def signal_broker(self, broker_id: int, number: int) -> None:
+        self._processes[broker_id].send_signal(number)
+
+    def bring_back(self, broker_id: int) -> None:
+        former = self._processes.get(broker_id)
+        if former is not None:
+            former.wait(STOP_LIMIT_SECONDS)
+        self._processes[broker_id] = self._java(
+            "kafka.Kafka", self._directory / f"{broker_id}.properties"
+        )
+
+    def is_in_sync(self, topic: str) -> bool:
+        """The ISR of a broker away for longer than its session is short."""
+        return _is_in_sync(self, topic)
+
+    def _java(self, main: str, *arguments: str | Path) -> subprocess.Popen[bytes]:
+        with (self._directory / f"{main}.{len(arguments)}.log").open("ab") as log:
+            return subprocess.Popen(
+                [*("java", "-Xmx1g", "-XX:+UseG1GC", "-cp", f"{self._jars}/*", main), *arguments],
+                stdout=log,
+                stderr=log,
+            )
+
+    def _settings(self, broker_id: int) -> str:
+        voters = ",".join(
+            f"{number}@{HOST}:{port}" for number, port in enumerate(self._ports[BROKERS:])
+        )
+        client_port, controller_port = self._ports[broker_id], self._ports[BROKERS + broker_id]
+        return "\n".join(
+            (
+                "process.roles=broker,controller",
+                f"node.id={broker_id}",
+                f"controller.quorum.voters={voters}",
+                f"listeners=PLAINTEXT://{HOST}:{client_port},CONTROLLER://{HOST}:{controller_port}",
+                f"advertised.listeners=PLAINTEXT://{HOST}:{client_port}",
+                "controller.listener.names=CONTROLLER",
+                "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                f"log.dirs={self._directory}/data-{broker_id}",
+                "default.replication.factor=3",
+                "min.insync.replicas=2",
+                "offsets.topic.replication.factor=3",
+                "transaction.state.log.replication.factor=3",
+                "",
+            )
+        )
+
+
+class TidemarkSystem:
+    name = "tidemark"
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._controller_url = ""
+        self.bootstrap = ""
+
+    def start(self) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory.mkdir(parents=True)
+        first = _neighbouring_ports(2 * BROKERS + 1)
+        self.bootstrap = ",".join(f"{HOST}:{first + number}" for number in range(BROKERS))
+        self._controller_url = f"http://{HOST}:{first + 2 * BROKERS}"
+        with (self._directory / "dev.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "tidemark_cli.main", "dev"),
+                    *("--brokers", str(BROKERS), "--data-dir", str(self._directory)),
+                    *("--kafka-port", str(first), "--http-port", str(first + BROKERS)),
+                    *("--controller-port", str(first + 2 * BROKERS)),
+                ],
+                stdout=log,
+                stderr=log,
+            )
+
+    def stop(self) -> None:
+        if self._process is not None:
+            _end([self._process], signal.SIGINT)
+            self._process = None
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def create_topics(self, topics: dict[str, int]) -> None:
+        manifest = "\n---\n".join(
+            f"apiVersion: tidemark.dev/v1alpha1\nkind: Topic\nmetadata: {{name: {name}}}\n"
+            f"spec: {{partitions: {partitions}, replicationFactor: {BROKERS}}}"
+            for name, partitions in topics.items()
+        )
+        path = self._directory / "topics.yaml"
+        path.write_text(manifest)
+        self.command("apply", "-f", str(path))
+        for topic in topics:
+            wait_for(f"{topic} in sync", lambda t=topic: self.is_in_sync(t), seconds=30)  # type: ignore[misc]
+
+    def command(self, *arguments: str) -> str:
+        """The output of a `tidemark` command against this cluster."""
+        done = subprocess.run(
+            [sys.executable, "-m", "tidemark_cli.main", *arguments],
+            env={**os.environ, "TIDEMARK_SERVER": self._controller_url},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise BenchFailed(f"tidemark {' '.join(arguments)}: {done.stderr or done.stdout}")
+        return done.stdout
+
+    def broker_pids(self) -> list[int]:
+        return [int(broker["pid"]) for broker in self._pool()["brokers"]]
+
+    def all_pids(self) -> list[int]:
+        assert self._process is not None
+        return [self._process.pid, *self.broker_pids()]
+
+    def signal_broker(self, broker_id: int, number: int) -> None:
+        found = next(b for b in self._pool()["brokers"] if b["brokerId"] == broker_id)
+        os.kill(int(found["pid"]), number)
+
+    def bring_back(self, broker_id: int) -> None:
+        """Local mode does, 0.2 s after the end: that counts."""
+
+    def is_in_sync(self, topic: str) -> bool:
+        pool = self._pool()
+        present = {broker["brokerId"]: broker["brokerEpoch"] for broker in pool["brokers"]}
+        found = [entry for entry in pool["topics"] if entry["topic"] == topic]
+        return bool(found) and all(
+            partition["leader"] >= 0
+            and len(partition["isr"]) == len(partition["replicas"])
+            and all(present[member["id"]] == member["epoch"] for member in partition["isr"])
+            for partition in found[0]["partitions"]
+        )
+
+    def _pool(self) -> Any:
+        with urllib.request.urlopen(f"{self._controller_url}/v1/status", timeout=5) as answer:
+            pools = msgspec.json.decode(answer.read())["pools"]
+        return next(pool for pool in pools if pool["pool"] == "default/default")
+
+
+def create_topics(system: System, topics: dict[str, int]) -> None:
+    """By the Kafka protocol."""
+    client = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
+    asked = client.create_topics(
+        [NewTopic(name, partitions, BROKERS) for name, partitions in topics.items()]
+    )
+    for future in asked.values():
+        future.result(30)
+    for topic in topics:
+        wait_for(f"{topic} in sync", lambda t=topic: _is_in_sync(system, t), seconds=30)  # type: ignore[misc]
+
+
+def _is_in_sync(system: System, topic: str) -> bool:
+    found = metadata(system.bootstrap)
+    entry = found.topics.get(topic)
+    return (
+        len(found.brokers) == BROKERS
+        and entry is not None
+        and bool(entry.partitions)
+        and all(
+            partition.leader >= 0 and len(partition.isrs) == len(partition.replicas)
+            for partition in entry.partitions.values()
+        )
+    )
+
+
+def _neighbouring_ports(count: int) -> int:
+    for first in range(24000 + os.getpid() % 500 * 20, 60000, count):
+        with contextlib.ExitStack() as sockets:
+            try:
+                for port in range(first, first + count):
+                    listener = sockets.enter_context(socket.socket())
+                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    listener.bind((HOST, port))
+            except OSError:
+                continue
+            return first
+    raise BenchFailed(f"no {count} neighbouring free ports on this machine")
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]], number: int = signal.SIGTERM) -> None:
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(number)
+    deadline = time.monotonic() + STOP_LIMIT_SECONDS
+    for process in processes:
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def running(system: System) -> Iterator[float]:
+    """Gives the seconds from nothing until all brokers are in the metadata."""
+    started = time.monotonic()
+    try:
+        system.start()
+        wait_until_serving(system)
+        yield time.monotonic() - started
+    finally:
+        system.stop()
