@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tidemark_broker.replication.effects import LeaderEffect, ProposeInSync, ReplicaFetch
-from tidemark_broker.replication.leader import LeaderGrant, LeaderSettings, PartitionLeader
+from tidemark_broker.replication.leader import PartitionLeader
+from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
 from tidemark_operator.controller.service import ControllerService, ProbeVerdict
 from tidemark_operator.stores.object_store import Object, OutcomeUnknown, ResourceKind
 from tidemark_protocol.controller_messages import (

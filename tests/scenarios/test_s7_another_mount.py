@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from tidemark_broker.replication.effects import ProposeInSync, ReplicaFetch
-from tidemark_broker.replication.leader import LeaderGrant, LeaderSettings, PartitionLeader
+from tidemark_broker.replication.leader import PartitionLeader
+from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
 from tidemark_protocol.controller_messages import BootStamp, BrokerState, Endpoints
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 

@@ -18,7 +18,8 @@ from tidemark_broker.replication.effects import (
     TruncateLog,
 )
 from tidemark_broker.replication.follower import FollowerFetch, PartitionFollower
-from tidemark_broker.replication.leader import LeaderGrant, LeaderSettings, PartitionLeader
+from tidemark_broker.replication.leader import PartitionLeader
+from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
 from tidemark_broker.replication.remote_replica import NEVER_MS
 from tidemark_protocol.controller_messages import BrokerState
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId

@@ -41,6 +41,16 @@ _SOON = frozenset(
 )
 
 
+class LeaderContact:
+    """One connection to a leader: when it last answered. Shared by the partitions that its session
+    asks for without naming them again."""
+
+    __slots__ = ("last_answer_ms",)
+
+    def __init__(self) -> None:
+        self.last_answer_ms = -1
+
+
 @dataclass(frozen=True, slots=True)
 class FollowerFetch:
     """What to ask of the leader for this partition."""
@@ -66,6 +76,7 @@ class PartitionFollower:
         self._failures = 0
         # When the leader last answered in this epoch that our log is a prefix of its own.
         self._confirmed_at_ms: int | None = None
+        self._contact: LeaderContact | None = None
 
     def next_fetch(self, log: LogView, now_ms: int) -> FollowerFetch | None:
         """None while backing off, until `wake_at_ms`."""
@@ -98,16 +109,32 @@ class PartitionFollower:
             return (AppendRecords(answer.high_watermark), *log_start)
         return (*self.on_appended(answer.high_watermark, log.log_end_offset), *log_start)
 
-    def on_nothing_new(self, fetch: FollowerFetch, log: LogView, now_ms: int) -> None:
-        """The leader's answer left this partition out: it accepted the fetch and has no news."""
+    def on_nothing_new(
+        self,
+        fetch: FollowerFetch,
+        log: LogView,
+        now_ms: int,
+        contact: LeaderContact | None = None,
+    ) -> None:
+        """The leader's answer left this partition out: it accepted the fetch and has no news.
+        `contact` of a session in which every further answer says the same until `fetch` changes."""
         if self._is_for_this_moment(fetch, log):
             self._failures = 0
             self._confirmed_at_ms = now_ms
+            self._contact = contact
+
+    def on_contact_ended(self) -> None:
+        """The session asks for this partition no more until it names it again."""
+        if self._contact is not None and self._confirmed_at_ms is not None:
+            self._confirmed_at_ms = max(self._confirmed_at_ms, self._contact.last_answer_ms)
+        self._contact = None
 
     def may_serve_readers(self, now_ms: int, *, lag_max_ms: int) -> bool:
         """Only what this epoch's leader confirmed, and not for long without hearing from it: a
         follower that is cut off would show its readers the same end for ever."""
         confirmed_at_ms = self._confirmed_at_ms
+        if confirmed_at_ms is not None and self._contact is not None:
+            confirmed_at_ms = max(confirmed_at_ms, self._contact.last_answer_ms)
         return confirmed_at_ms is not None and now_ms - confirmed_at_ms <= lag_max_ms
 
     def _is_for_this_moment(self, fetch: FollowerFetch, log: LogView) -> bool:
@@ -129,7 +156,7 @@ class PartitionFollower:
     def on_truncated(self, *, removed_records: int, log_end_offset: Offset) -> None:
         """Below the own watermark only an unclean election leads; what it cost is counted."""
         self.truncated_records += removed_records
-        self._confirmed_at_ms = None
+        self._confirmed_at_ms = self._contact = None
         if log_end_offset < self.high_watermark:
             self.committed_truncated_records += self.high_watermark - log_end_offset
             self.high_watermark = log_end_offset  # I1 outranks I2, which such an election suspends
@@ -137,7 +164,7 @@ class PartitionFollower:
     def on_restarted(self, offset: Offset) -> None:
         """The log was dropped and begins anew at `offset` (KAFKA-9491)."""
         self.high_watermark = offset
-        self._confirmed_at_ms = None
+        self._confirmed_at_ms = self._contact = None
 
     def on_bad_records(self, now_ms: int) -> None:
         """The answer's records did not pass the log's checks: nothing was kept, ask again."""

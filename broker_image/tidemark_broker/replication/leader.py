@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tidemark_protocol.controller_messages import BrokerState, InSyncProposal
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from tidemark_protocol.ids import NO_EPOCH, BrokerId, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import Member, PartitionState
 
 from tidemark_broker.replication.effects import (
@@ -25,7 +25,13 @@ from tidemark_broker.replication.effects import (
     RejectFetch,
     ReplicaFetch,
 )
-from tidemark_broker.replication.remote_replica import NEVER_MS, UNKNOWN_OFFSET, RemoteReplica
+from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
+from tidemark_broker.replication.remote_replica import (
+    NEVER_MS,
+    UNKNOWN_OFFSET,
+    FollowerContact,
+    RemoteReplica,
+)
 
 # After a refusal, or after the controller took a member out, nobody is proposed to join for so
 # long: the controller knows of a death or a stop that we have not heard of, and the two would
@@ -44,24 +50,6 @@ _WAIT_FOR_METADATA = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderSettings:
-    commits_by_isr_alone: bool = False  # commitRule: Isr; else |ISR| >= min ISR is needed too
-    flushes_always: bool = False  # flush: Always: only durable ends count (S11)
-    replica_lag_max_ms: int = 10_000  # replica.lag.time.max.ms
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderGrant:
-    """The state that makes this life of this broker the leader."""
-
-    topic_id: TopicId
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    state: PartitionState
-    settings: LeaderSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +151,11 @@ class PartitionLeader:
         return self.high_watermark < self.epoch_start_offset
 
     def follower(self, broker_id: BrokerId) -> RemoteReplica | None:
-        return self._followers.get(broker_id)
+        """With its times as of its session's last fetch."""
+        replica = self._followers.get(broker_id)
+        if replica is not None:
+            replica.note_contact(self.log_end_offset)
+        return replica
 
     # ---- fetches
 
@@ -216,12 +208,22 @@ class PartitionLeader:
         return None
 
     def on_fetch(
-        self, fetch: ReplicaFetch, *, leader_end: Offset, now_ms: int
+        self,
+        fetch: ReplicaFetch,
+        *,
+        leader_end: Offset,
+        now_ms: int,
+        contact: FollowerContact | None = None,
     ) -> tuple[LeaderEffect, ...]:
-        """An accepted fetch whose read succeeded; `leader_end` as it was before the read."""
+        """An accepted fetch whose read succeeded; `leader_end` as it was before the read. `contact`
+        of a session that will not name the partition again while nothing changes."""
         replica = self._followers[fetch.broker_id]
         replica.on_fetch(
-            fetch.fetch_offset, fetch.broker_epoch, leader_end=leader_end, now_ms=now_ms
+            fetch.fetch_offset,
+            fetch.broker_epoch,
+            leader_end=leader_end,
+            now_ms=now_ms,
+            contact=contact,
         )
         advanced = self._advance_high_watermark(now_ms)
         entry = Member(fetch.broker_id, fetch.broker_epoch)
@@ -233,6 +235,8 @@ class PartitionLeader:
 
     def on_append(self, log_end_offset: Offset, now_ms: int) -> tuple[LeaderEffect, ...]:
         assert log_end_offset >= self.log_end_offset, (log_end_offset, self.log_end_offset)
+        for replica in self._followers.values():
+            replica.note_contact(self.log_end_offset)
         self.log_end_offset = log_end_offset
         if not self.settings.flushes_always:
             self.durable_end_offset = log_end_offset
@@ -306,6 +310,16 @@ class PartitionLeader:
             return ()
         return (ProposeInSync(proposal),)
 
+    def on_pulse(self, now_ms: int) -> tuple[LeaderEffect, ...]:
+        """Several times a second: what depends on time alone. Fetches of sessions do not name a
+        partition for its sake."""
+        state = self.state
+        if len(state.in_sync_replicas) < len(state.replicas):
+            return self._advance_high_watermark(now_ms) + self._propose_if_free(now_ms)
+        if self.high_watermark < self.log_end_offset:
+            return self._advance_high_watermark(now_ms)
+        return ()
+
     def on_tick(self, now_ms: int) -> tuple[LeaderEffect, ...]:
         """Each half lag window: evict members that are not caught up, never itself."""
         advanced = self._advance_high_watermark(now_ms)  # a lagging joiner is waited for no more
@@ -328,6 +342,7 @@ class PartitionLeader:
     def on_stall(self, stall_ms: int, now_ms: int) -> None:
         """This process did not run for so long: nobody is late because of it (S21)."""
         for replica in self._followers.values():
+            replica.note_contact(self.log_end_offset)
             replica.on_leader_stall(stall_ms, now_ms)
 
     def _propose_if_free(self, now_ms: int) -> tuple[LeaderEffect, ...]:
@@ -380,6 +395,7 @@ class PartitionLeader:
     def _has_fetched_lately(self, replica: RemoteReplica, now_ms: int) -> bool:
         """Kafka looks at a joiner when it fetches only. Who does not fetch any more would be
         evicted and proposed by turns while the watermark stands still."""
+        replica.note_contact(self.log_end_offset)
         return now_ms - replica.last_fetch_ms <= self.settings.replica_lag_max_ms
 
     def _has_reached_watermark(self, replica: RemoteReplica) -> bool:

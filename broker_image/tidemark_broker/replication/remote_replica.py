@@ -3,6 +3,9 @@
 Times are the leader's monotonic milliseconds. A follower always one fetch behind a busy leader
 counts as caught up: its fetch reached the end that the leader had at the fetch before
 (KAFKA-4485). Lag is judged by time alone; equal log ends are caught up whatever the time.
+
+A follower's session asks on for partitions that its fetches no longer name (docs/decisions/0032).
+Their times are taken from the session when somebody looks, so that idle partitions cost nothing.
 """
 
 from dataclasses import dataclass
@@ -13,6 +16,15 @@ NEVER_MS = -(1 << 62)  # so long ago that no lag window holds it
 UNKNOWN_OFFSET = Offset(-1)
 
 
+class FollowerContact:
+    """One session of one follower, shared by the partitions that it asks for."""
+
+    __slots__ = ("last_fetch_ms",)
+
+    def __init__(self) -> None:
+        self.last_fetch_ms = NEVER_MS
+
+
 @dataclass(slots=True)
 class RemoteReplica:
     log_end_offset: Offset = UNKNOWN_OFFSET
@@ -20,11 +32,20 @@ class RemoteReplica:
     last_fetch_ms: int = NEVER_MS
     last_caught_up_ms: int = NEVER_MS
     broker_epoch: BrokerEpoch = BrokerEpoch(NO_EPOCH)  # of the last accepted fetch
+    contact: FollowerContact | None = None  # while its session asks for the same again
 
     def on_fetch(
-        self, fetch_offset: Offset, broker_epoch: BrokerEpoch, *, leader_end: Offset, now_ms: int
+        self,
+        fetch_offset: Offset,
+        broker_epoch: BrokerEpoch,
+        *,
+        leader_end: Offset,
+        now_ms: int,
+        contact: FollowerContact | None = None,
     ) -> None:
         """`leader_end` is sampled before the read, so that later appends do not hurt."""
+        self.note_contact(leader_end)
+        self.contact = contact
         if broker_epoch != self.broker_epoch:
             self.leader_end_at_last_fetch = UNKNOWN_OFFSET  # another life proves nothing (S2)
             if self.broker_epoch != NO_EPOCH:
@@ -40,9 +61,26 @@ class RemoteReplica:
         self.leader_end_at_last_fetch = max(leader_end, self.leader_end_at_last_fetch)
         self.last_fetch_ms = now_ms
 
+    def note_contact(self, leader_end: Offset) -> None:
+        """Before the leader's end moves from `leader_end`, and before times are looked at: each
+        fetch of the session since the last time was one from `log_end_offset` too."""
+        if self.contact is None:
+            return
+        last_fetch_ms = self.contact.last_fetch_ms
+        self.last_fetch_ms = max(self.last_fetch_ms, last_fetch_ms)
+        if self.log_end_offset >= leader_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, last_fetch_ms)
+
+    def on_contact_ended(self, contact: FollowerContact, leader_end: Offset) -> None:
+        """That session asks for this partition no more until it names it again."""
+        if self.contact is contact:
+            self.note_contact(leader_end)
+            self.contact = None
+
     def is_caught_up(self, *, leader_end: Offset, now_ms: int, lag_max_ms: int) -> bool:
         if self.log_end_offset == leader_end:
             return True
+        self.note_contact(leader_end)
         return now_ms - self.last_caught_up_ms <= lag_max_ms
 
     def on_leader_stall(self, stall_ms: int, now_ms: int) -> None:

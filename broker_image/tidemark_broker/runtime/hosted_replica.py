@@ -25,8 +25,14 @@ from tidemark_broker.replication.effects import (
     RestartLogAt,
     TruncateLog,
 )
-from tidemark_broker.replication.follower import FollowerFetch, PartitionFollower
-from tidemark_broker.replication.leader import LeaderGrant, LeaderSettings, PartitionLeader
+from tidemark_broker.replication.follower import (
+    FollowerFetch,
+    LeaderContact,
+    PartitionFollower,
+)
+from tidemark_broker.replication.leader import PartitionLeader
+from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
+from tidemark_broker.replication.remote_replica import FollowerContact
 from tidemark_broker.replication.replica_digest import ReplicaDigest
 from tidemark_broker.runtime.isr_changes import IsrChanges
 from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot, follower_snapshots
@@ -240,9 +246,29 @@ class HostedReplica:
         self._events.appended(self)
         return appended.first_offset, end
 
-    def on_replica_fetch(self, fetch: ReplicaFetch, leader_end: Offset, now_ms: int) -> None:
+    def on_replica_fetch(
+        self,
+        fetch: ReplicaFetch,
+        leader_end: Offset,
+        now_ms: int,
+        contact: FollowerContact | None = None,
+    ) -> None:
         assert self.leader is not None
-        self._perform(self.leader.on_fetch(fetch, leader_end=leader_end, now_ms=now_ms))
+        self._perform(
+            self.leader.on_fetch(fetch, leader_end=leader_end, now_ms=now_ms, contact=contact)
+        )
+
+    def on_contact_ended(self, broker_id: BrokerId, contact: FollowerContact) -> None:
+        follower = None if self.leader is None else self.leader.follower(broker_id)
+        if follower is not None:
+            follower.on_contact_ended(contact, self.log.log_end_offset)
+
+    def raise_log_start(self, offset: Offset) -> bool:
+        """As `PartitionLog.raise_log_start`; followers are told as of a watermark."""
+        is_news = self.log.raise_log_start(offset)
+        if is_news:
+            self._events.watermark_moved(self)
+        return is_news
 
     def on_brokers(self, brokers: Mapping[BrokerId, BrokerState], now_ms: int) -> None:
         if self.leader is not None:
@@ -254,7 +280,10 @@ class HostedReplica:
             self._perform(self.leader.on_answer(proposal, answer.error, now_ms))
 
     def on_tick(self, now_ms: int) -> None:
-        if self.leader is None or now_ms < self.next_tick_ms:
+        if self.leader is None:
+            return
+        self._perform(self.leader.on_pulse(now_ms))
+        if now_ms < self.next_tick_ms:
             return
         self.next_tick_ms = now_ms + self.replica_lag_max_ms // 2
         self._perform(self.leader.on_tick(now_ms))
@@ -354,9 +383,15 @@ class HostedReplica:
             # That loss is counted: it is not the gap of a later election too.
             self._heard_high_watermark = follower.high_watermark
 
-    def on_nothing_new(self, fetch: FollowerFetch, now_ms: int) -> None:
+    def on_nothing_new(
+        self, fetch: FollowerFetch, now_ms: int, contact: LeaderContact | None = None
+    ) -> None:
         if self.follower is not None:
-            self.follower.on_nothing_new(fetch, self.log, now_ms)
+            self.follower.on_nothing_new(fetch, self.log, now_ms, contact)
+
+    def on_leader_contact_ended(self) -> None:
+        if self.follower is not None:
+            self.follower.on_contact_ended()
 
     def _append_as_follower(
         self,

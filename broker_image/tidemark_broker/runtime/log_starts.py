@@ -43,7 +43,7 @@ def raise_log_starts(replicas: Iterable[HostedReplica], wall_ms: int) -> RaisedS
             high_watermark=replica.high_watermark,
             now_ms=wall_ms,
         )
-        if log.raise_log_start(start):
+        if replica.raise_log_start(start):
             _log.info(
                 "log start raised by retention",
                 extra={
@@ -93,5 +93,5 @@ def delete_records(replica: HostedReplica, before_offset: Offset) -> DeleteRecor
             replica.log.log_start_offset,
             f"records before {before_offset}: expected 0 to {high_watermark} (the high watermark)",
         )
-    replica.log.raise_log_start(wanted)
+    replica.raise_log_start(wanted)
     return DeleteRecordsResult(ErrorCode.NONE, replica.log.log_start_offset)

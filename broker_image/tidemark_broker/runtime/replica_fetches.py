@@ -3,22 +3,31 @@
 A fetch with nothing to tell is parked and woken once per loop tick by appends, and, coalesced, by
 the high watermark, so that followers learn it without being asked all the time (Kafka lets them
 wait 500 ms, KAFKA-9952). Only partitions with news are in an answer: records, an error, a
-divergence, or a watermark that this follower has not been told.
+divergence, or a watermark that this follower has not been told. What is idle costs nothing: neither
+the fetch names it (follower_link.py) nor is it looked at before something happened to it.
 """
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 
 from tidemark_broker.replication.effects import DivergingEpoch, RejectFetch, ReplicaFetch
+from tidemark_broker.runtime.follower_link import (
+    FIRST_SESSION_EPOCH,
+    FollowerLink,
+    Key,
+    ParkedFetch,
+    Respond,
+    next_session_epoch,
+)
 from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_failure
 from tidemark_broker.runtime.partitions import Partitions
-from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer, monotonic_ms
+from tidemark_broker.runtime.scheduling import Clock, Scheduler, monotonic_ms
 from tidemark_broker.storage.errors import CorruptBatch, StorageError
 from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, PartitionAnswer, TopicAnswer
+
+__all__ = ["FollowerLink", "ReplicaFetches"]
 
 MAX_WAIT_MS = 500
 WATERMARK_DELAY_SECONDS = 0.01  # rises within this are told together
@@ -26,28 +35,7 @@ MAX_RESPONSE_BYTES = 16 * 1024 * 1024  # whatever the follower asks for
 
 _log = logging.getLogger(__name__)
 
-Respond = Callable[[tuple[TopicAnswer, ...]], None]
-Key = tuple[TopicId, int]
-
-
-class FollowerLink:
-    """One follower's connection: the positions it was told, and its parked fetch."""
-
-    __slots__ = ("parked", "told_positions")
-
-    def __init__(self) -> None:
-        self.told_positions: dict[Key, tuple[Offset, Offset]] = {}  # watermark, log start
-        self.parked: ParkedFetch | None = None
-
-
-@dataclass(slots=True, eq=False)
-class ParkedFetch:
-    link: FollowerLink
-    request: FetchRequest
-    asked: dict[Key, FetchPartition]
-    respond: Respond
-    timer: Timer
-    watermark_timer: Timer | None = None
+Found = dict[Key, PartitionAnswer]
 
 
 class ReplicaFetches:
@@ -58,134 +46,171 @@ class ReplicaFetches:
         self._scheduler = scheduler
         self._clock = clock
         # Inner dicts keep the order of arrival.
-        self._waiting_for: dict[Key, dict[ParkedFetch, None]] = {}
-        self._dirty: dict[ParkedFetch, dict[Key, None]] = {}
+        self._watching: dict[Key, dict[FollowerLink, None]] = {}
+        self._to_wake: dict[FollowerLink, None] = {}
         self._is_flush_scheduled = False
 
     def handle(self, request: FetchRequest, link: FollowerLink, respond: Respond) -> None:
-        """`respond` is called once, maybe before the return; not after `cancel`."""
-        self.cancel(link)
+        """A request that the link may take. `respond` is called once, maybe before the return; not
+        after `cancel`."""
+        self._unpark(link)
+        self._begin(request, link)
         now_ms = self._clock()
-        budget = min(MAX_RESPONSE_BYTES, max(1, request.max_bytes))
-        asked: dict[Key, FetchPartition] = {}
-        found: dict[Key, PartitionAnswer] = {}
+        asked: list[Key] = []
         for topic in request.topics:
             for partition in topic.partitions:
                 key = (topic.topic_id, partition.partition)
-                asked[key] = partition
-                answer = self._first_answer(key, partition, request, budget, now_ms)
-                if answer is not None:
-                    found[key] = answer
-                    budget -= len(answer.records)
+                self._watch(link, key, partition)
+                asked.append(key)
+        found = self._answers(link)  # who got nothing last time for want of room comes first
+        budget = _budget(request) - sum(len(answer.records) for answer in found.values())
+        for key in asked:
+            answer = self._first_answer(key, link, request, budget, now_ms)
+            if answer is not None:
+                found[key] = answer
+                budget -= len(answer.records)
+        link.contact.last_fetch_ms = now_ms
         if found or request.max_wait_ms <= 0:
-            # Watermarks of all others travel along: no second answer for them alone.
-            for key in asked:
-                if key not in found:
-                    self._add_watermark(key, link, found)
             self._respond(link, found, respond)
             return
-        self._park(request, link, asked, respond)
+        self._park(link, request, respond)
 
     def cancel(self, link: FollowerLink) -> None:
-        """The connection is gone, or sent another fetch."""
-        parked = link.parked
-        if parked is None:
-            return
-        link.parked = None
-        parked.timer.cancel()
-        if parked.watermark_timer is not None:
-            parked.watermark_timer.cancel()
-        self._dirty.pop(parked, None)
-        for key in parked.asked:
-            waiting = self._waiting_for.get(key)
-            if waiting is not None:
-                waiting.pop(parked, None)
-                if not waiting:
-                    del self._waiting_for[key]
+        """The connection is gone."""
+        self._unpark(link)
+        for key in tuple(link.watched):
+            self._forget(link, key)
 
     def end_now(self, link: FollowerLink) -> None:
         """The follower already sent its next fetch: it has more to ask, so it shall not wait."""
         if link.parked is not None:
-            self._end(link.parked)
+            self._finish(link)
 
-    # ---- what may give a parked fetch news
+    # ---- what may give a follower news
 
     def on_appended(self, replica: HostedReplica) -> None:
         """Also when a role changes: the fetch is then answered with the error."""
         key = (replica.topic_id, replica.partition)
-        waiting = self._waiting_for.get(key)
-        if not waiting:
+        watching = self._watching.get(key)
+        if not watching:
             return
-        for parked in waiting:
-            self._dirty.setdefault(parked, {})[key] = None
-        if not self._is_flush_scheduled:
+        for link in watching:
+            link.unread[key] = None
+            if link.parked is not None:
+                self._to_wake[link] = None
+        if self._to_wake and not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self._scheduler.call_soon(self._flush)
 
     def on_watermark(self, replica: HostedReplica) -> None:
-        for parked in self._waiting_for.get((replica.topic_id, replica.partition), ()):
-            self._arm_watermark_timer(parked)
+        """Also when the log's start moves."""
+        key = (replica.topic_id, replica.partition)
+        for link in self._watching.get(key, ()):
+            link.moved[key] = None
+            if link.parked is not None:
+                self._arm_watermark_timer(link, link.parked)
 
-    # ---- inside
+    # ---- sessions
 
-    def _park(
-        self,
-        request: FetchRequest,
-        link: FollowerLink,
-        asked: dict[Key, FetchPartition],
-        respond: Respond,
-    ) -> None:
+    def _begin(self, request: FetchRequest, link: FollowerLink) -> None:
+        if request.session_epoch <= FIRST_SESSION_EPOCH:
+            for key in tuple(link.watched):
+                self._forget(link, key)
+        link.next_epoch = next_session_epoch(max(FIRST_SESSION_EPOCH, request.session_epoch))
+        link.request = request
+        for _, topic_id, partitions in request.forgotten:
+            for partition in partitions:
+                self._forget(link, (topic_id, partition))
+        known = self._partitions.metadata.brokers.get(BrokerId(request.replica_id))
+        if known is not None and request.replica_epoch < known.broker_epoch:
+            # KIP-903: a later life was heard of, so every question of this one is judged again.
+            link.unread.update(dict.fromkeys(link.asked))
+
+    def _watch(self, link: FollowerLink, key: Key, asked: FetchPartition) -> None:
+        link.asked[key] = asked
+        link.moved[key] = None
+        link.unread.pop(key, None)
+        if key not in link.watched:
+            link.watched[key] = None
+            self._watching.setdefault(key, {})[link] = None
+
+    def _forget(self, link: FollowerLink, key: Key) -> None:
+        self._close_question(link, key)
+        link.unread.pop(key, None)
+        link.moved.pop(key, None)
+        if key in link.watched:
+            del link.watched[key]
+            watching = self._watching[key]
+            del watching[link]
+            if not watching:
+                del self._watching[key]
+
+    def _close_question(self, link: FollowerLink, key: Key) -> None:
+        if link.asked.pop(key, None) is None:
+            return
+        replica = self._partitions.hosted(*key)
+        if replica is not None and link.request is not None:
+            replica.on_contact_ended(BrokerId(link.request.replica_id), link.contact)
+
+    # ---- waiting
+
+    def _park(self, link: FollowerLink, request: FetchRequest, respond: Respond) -> None:
         wait_seconds = min(MAX_WAIT_MS, request.max_wait_ms) / 1000
-        parked = ParkedFetch(
-            link,
-            request,
-            asked,
-            respond,
-            self._scheduler.call_later(wait_seconds, lambda: self._end(parked)),
-        )
-        link.parked = parked
-        has_watermark_news = False
-        for key in asked:
-            self._waiting_for.setdefault(key, {})[parked] = None
-            has_watermark_news = has_watermark_news or self._news(key, link) is not None
-        if has_watermark_news:
-            self._arm_watermark_timer(parked)
+        timer = self._scheduler.call_later(wait_seconds, lambda: self._end(link, parked))
+        parked = link.parked = ParkedFetch(respond, timer)
+        if any(self._news(key, link) is not None for key in link.moved):
+            self._arm_watermark_timer(link, parked)
 
-    def _arm_watermark_timer(self, parked: ParkedFetch) -> None:
+    def _unpark(self, link: FollowerLink) -> None:
+        parked, link.parked = link.parked, None
+        if parked is not None:
+            parked.cancel()
+            self._to_wake.pop(link, None)
+
+    def _arm_watermark_timer(self, link: FollowerLink, parked: ParkedFetch) -> None:
         if parked.watermark_timer is None:
             parked.watermark_timer = self._scheduler.call_later(
-                WATERMARK_DELAY_SECONDS, lambda: self._end(parked)
+                WATERMARK_DELAY_SECONDS, lambda: self._end(link, parked)
             )
+
+    def _end(self, link: FollowerLink, parked: ParkedFetch) -> None:
+        """Its wait is over, or a watermark rose: answer with whatever there is."""
+        if link.parked is parked:
+            self._finish(link)
 
     def _flush(self) -> None:
         self._is_flush_scheduled = False
-        dirty, self._dirty = self._dirty, {}
-        for parked, keys in dirty.items():
-            if parked.link.parked is not parked:
+        to_wake, self._to_wake = self._to_wake, {}
+        for link in to_wake:
+            if link.parked is not None:
+                found = self._answers(link)
+                if found:
+                    self._finish(link, found)
+
+    def _finish(self, link: FollowerLink, found: Found | None = None) -> None:
+        parked = link.parked
+        assert parked is not None
+        self._unpark(link)
+        self._respond(link, self._answers(link) if found is None else found, parked.respond)
+
+    # ---- answers
+
+    def _answers(self, link: FollowerLink) -> Found:
+        """Of open questions to which something happened. The follower's progress was noted when it
+        asked."""
+        request = link.request
+        found: Found = {}
+        if not link.unread or request is None:
+            return found
+        budget = _budget(request)
+        for key in tuple(link.unread):
+            if budget <= 0:
+                break
+            del link.unread[key]
+            asked = link.asked.get(key)
+            if asked is None:
                 continue
-            found = self._answers(parked, keys)
-            if found:
-                self._finish(parked, found)
-
-    def _end(self, parked: ParkedFetch) -> None:
-        """Its wait is over, or a watermark rose: answer with whatever there is."""
-        if parked.link.parked is parked:
-            self._finish(parked, {})
-
-    def _finish(self, parked: ParkedFetch, found: dict[Key, PartitionAnswer]) -> None:
-        link = parked.link
-        self.cancel(link)
-        for key in parked.asked:
-            if key not in found:
-                self._add_watermark(key, link, found)
-        self._respond(link, found, parked.respond)
-
-    def _answers(self, parked: ParkedFetch, keys: Iterable[Key]) -> dict[Key, PartitionAnswer]:
-        """Read again; the follower's progress was noted when its fetch came."""
-        budget = min(MAX_RESPONSE_BYTES, max(1, parked.request.max_bytes))
-        found: dict[Key, PartitionAnswer] = {}
-        for key in keys:
-            answer, _ = self._look(key, parked.asked[key], parked.request, budget)
+            answer, _ = self._look(key, asked, request, budget)
             if answer is not None:
                 found[key] = answer
                 budget -= len(answer.records)
@@ -194,19 +219,25 @@ class ReplicaFetches:
     def _first_answer(
         self,
         key: Key,
-        asked: FetchPartition,
+        link: FollowerLink,
         request: FetchRequest,
         budget: int,
         now_ms: int,
     ) -> PartitionAnswer | None:
+        asked = link.asked[key]
         replica = self._partitions.hosted(*key)
         # Before the read: later appends must not make the follower look late (reference 1.1).
         leader_end = Offset(-1) if replica is None else replica.log.log_end_offset
         answer, accepted = self._look(key, asked, request, budget)
         if accepted is None or replica is None:
             return answer
-        replica.on_replica_fetch(accepted, leader_end, now_ms)
-        if answer is None or not answer.records:
+        is_session = request.session_epoch >= FIRST_SESSION_EPOCH
+        replica.on_replica_fetch(accepted, leader_end, now_ms, link.contact if is_session else None)
+        if answer is None:
+            if accepted.fetch_offset != leader_end:  # there was no room
+                link.unread[key] = None
+            return None
+        if not answer.records:
             return answer
         return _with_watermark(answer, replica.high_watermark)
 
@@ -295,31 +326,40 @@ class ReplicaFetches:
         is_news = replica.high_watermark > watermark or replica.log.log_start_offset > log_start
         return replica if is_news else None
 
-    def _add_watermark(
-        self, key: Key, link: FollowerLink, found: dict[Key, PartitionAnswer]
-    ) -> None:
-        replica = self._news(key, link)
-        if replica is not None:
-            found[key] = PartitionAnswer(
-                key[1], ErrorCode.NONE, replica.high_watermark, replica.log.log_start_offset
-            )
+    def _add_positions(self, link: FollowerLink, found: Found) -> None:
+        """Watermarks of all others travel along: no second answer for them alone."""
+        for key in link.moved:
+            if key in found or key not in link.asked:
+                continue
+            replica = self._news(key, link)
+            if replica is not None:
+                found[key] = PartitionAnswer(
+                    key[1], ErrorCode.NONE, replica.high_watermark, replica.log.log_start_offset
+                )
+        link.moved.clear()
 
-    def _respond(
-        self, link: FollowerLink, found: dict[Key, PartitionAnswer], respond: Respond
-    ) -> None:
+    def _respond(self, link: FollowerLink, found: Found, respond: Respond) -> None:
+        self._add_positions(link, found)
         topics: dict[TopicId, list[PartitionAnswer]] = {}
         for key, answer in found.items():
             topics.setdefault(key[0], []).append(answer)
-            if answer.error is ErrorCode.NONE and answer.diverging_epoch is None:
-                link.told_positions[key] = (
-                    Offset(answer.high_watermark),
-                    Offset(answer.log_start_offset),
-                )
-            else:
+            if answer.error is not ErrorCode.NONE or answer.diverging_epoch is not None:
                 link.told_positions.pop(key, None)
+                self._forget(link, key)
+                continue
+            link.told_positions[key] = (
+                Offset(answer.high_watermark),
+                Offset(answer.log_start_offset),
+            )
+            if answer.records:
+                self._close_question(link, key)
         respond(
             tuple(TopicAnswer(topic_id, tuple(answers)) for topic_id, answers in topics.items())
         )
+
+
+def _budget(request: FetchRequest) -> int:
+    return min(MAX_RESPONSE_BYTES, max(1, request.max_bytes))
 
 
 def _with_watermark(answer: PartitionAnswer, high_watermark: Offset) -> PartitionAnswer:

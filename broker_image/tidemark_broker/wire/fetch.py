@@ -3,8 +3,7 @@
 Versions 15, 16 and 17 differ only in tagged fields (16: node endpoints in the answer, 17: the
 replica's directory id in the request); neither is sent, both are skipped. Replicas name
 themselves with their broker epoch in the tagged ReplicaState (KIP-903), topics by id only
-(KIP-516). Gaps: no incremental fetch sessions for replicas, no aborted transactions, no snapshot
-id.
+(KIP-516). Gaps: no aborted transactions, no snapshot id.
 
 Own rule between our brokers: with OFFSET_OUT_OF_RANGE a replica is told the true log start.
 """
@@ -135,7 +134,10 @@ def encode_fetch_request(
             )
             body += b"\x00"
         body += b"\x00"
-    body += b"\x01"  # no forgotten topics
+    body += unsigned_varint(len(request.forgotten) + 1)
+    for _, topic_id, partitions in request.forgotten:
+        body += topic_id_to_bytes(topic_id) + unsigned_varint(len(partitions) + 1)
+        body += b"".join(INT32.pack(partition) for partition in partitions) + b"\x00"
     body += compact_string(request.rack)
     tags = []
     if request.cluster_id is not None:

@@ -8,7 +8,8 @@ from tidemark_broker.replication.effects import (
     ProposeInSync,
     ReplicaFetch,
 )
-from tidemark_broker.replication.leader import LeaderGrant, LeaderSettings, PartitionLeader
+from tidemark_broker.replication.leader import PartitionLeader
+from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, InSyncProposal
 from tidemark_protocol.ids import (
     BrokerEpoch,

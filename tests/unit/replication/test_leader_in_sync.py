@@ -2,12 +2,8 @@
 
 import pytest
 from tidemark_broker.replication.effects import RejectFetch
-from tidemark_broker.replication.leader import (
-    JOIN_HOLD_OFF_MS,
-    LeaderGrant,
-    LeaderSettings,
-    PartitionLeader,
-)
+from tidemark_broker.replication.leader import JOIN_HOLD_OFF_MS, PartitionLeader
+from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 

@@ -1,6 +1,6 @@
 """When the high watermark moves, and whom it waits for (reference 2.1)."""
 
-from tidemark_broker.replication.leader import LeaderSettings
+from tidemark_broker.replication.leader_grant import LeaderSettings
 from tidemark_protocol.ids import Offset
 
 from tests.unit.replication.leaders import (

@@ -3,6 +3,7 @@
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 
+from tidemark_broker.runtime.follower_link import REPLICA_SESSION_ID
 from tidemark_broker.runtime.kafka.consumer_fetch import ConsumerFetch, FetchLimits, Found
 from tidemark_broker.runtime.kafka.fetch_sessions import (
     NO_SESSION,
@@ -57,9 +58,15 @@ def _fetch_of_replica(services: KafkaServices, request: KafkaRequest, fetch: Fet
         error = FetchResponse(correlation_id, ErrorCode.INCONSISTENT_CLUSTER_ID)
         request.answer(encode_fetch_response(error))
         return
+    if not request.link.may_take(fetch):
+        error = FetchResponse(correlation_id, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        request.answer(encode_fetch_response(error))
+        return
+    session_id = NO_SESSION if fetch.session_epoch < 0 else REPLICA_SESSION_ID
 
     def respond(topics: tuple[TopicAnswer, ...]) -> None:
-        request.answer(encode_fetch_response(FetchResponse(correlation_id, ErrorCode.NONE, topics)))
+        answer = FetchResponse(correlation_id, ErrorCode.NONE, topics, session_id)
+        request.answer(encode_fetch_response(answer))
 
     request.cancel = lambda: services.fetches.cancel(request.link)
     services.fetches.handle(fetch, request.link, respond)

@@ -1,0 +1,78 @@
+"""One follower's connection as the leaders here see it: its session and its parked fetch.
+
+A session (KIP-227, docs/decisions/0032) remembers what the follower asks for, so a fetch names only
+what changed: a partition that is asked anew, or none any more. An answer with records, an error or
+a divergence closes the question: the follower asks again or does not. A connection has one session.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import Offset, TopicId
+
+from tidemark_broker.replication.remote_replica import FollowerContact
+from tidemark_broker.runtime.scheduling import Timer
+from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, TopicAnswer
+
+REPLICA_SESSION_ID = 1  # a connection has one, so all have the same
+FIRST_SESSION_EPOCH = 0
+MAX_SESSION_EPOCH = 2**31 - 1
+
+Respond = Callable[[tuple[TopicAnswer, ...]], None]
+Key = tuple[TopicId, int]
+
+
+def next_session_epoch(epoch: int) -> int:
+    return epoch % MAX_SESSION_EPOCH + 1
+
+
+@dataclass(slots=True, eq=False)
+class ParkedFetch:
+    """A fetch that waits for news."""
+
+    respond: Respond
+    timer: Timer
+    watermark_timer: Timer | None = None
+
+    def cancel(self) -> None:
+        self.timer.cancel()
+        if self.watermark_timer is not None:
+            self.watermark_timer.cancel()
+
+
+class FollowerLink:
+    __slots__ = (
+        "asked",
+        "contact",
+        "moved",
+        "next_epoch",
+        "parked",
+        "request",
+        "told_positions",
+        "unread",
+        "watched",
+    )
+
+    def __init__(self) -> None:
+        self.asked: dict[Key, FetchPartition] = {}  # open questions
+        self.watched: dict[Key, None] = {}  # those, and those answered with records just now
+        self.unread: dict[Key, None] = {}  # may have records or a refusal; the first waits longest
+        self.moved: dict[Key, None] = {}  # watermark or log start may have
+        self.told_positions: dict[Key, tuple[Offset, Offset]] = {}  # watermark, log start
+        self.parked: ParkedFetch | None = None
+        self.contact = FollowerContact()
+        self.request: FetchRequest | None = None  # the last one: who asks, and its limits
+        self.next_epoch = FIRST_SESSION_EPOCH
+
+    def may_take(self, request: FetchRequest) -> bool:
+        """Whether it begins a session, or is the next of the same life in this one."""
+        if request.session_epoch <= FIRST_SESSION_EPOCH:
+            return True
+        former = self.request
+        return (
+            former is not None
+            and request.session_epoch == self.next_epoch
+            and request.session_id == REPLICA_SESSION_ID
+            and request.replica_id == former.replica_id
+            and request.replica_epoch == former.replica_epoch
+        )
