@@ -20,6 +20,7 @@ from bench.systems import (
     BROKERS,
     System,
     TidemarkSystem,
+    cpu_seconds,
     leader_of,
     resident_mb,
     running,
@@ -99,16 +100,19 @@ def _broker_mb(system: System) -> float:
 
 def _produce(system: System, tools: JavaTools, scale: Scale) -> Figures:
     tools.produce(system, "warm", records=scale.of(100_000), record_bytes=1024)
-    default = tools.produce(system, "default", records=scale.of(250_000), record_bytes=1024)
-    large = tools.produce(
-        system, "large", records=scale.of(350_000), record_bytes=1024, settings=LARGE_BATCHES
-    )
-    small = tools.produce(system, "small", records=scale.of(2_000_000), record_bytes=100)
-    return {
-        "produce_default": default[0],
-        "produce_large": large[0],
-        "produce_small": small[0],
-    }
+    found: Figures = {}
+    for name, records, record_bytes, settings in (
+        ("default", scale.of(250_000), 1024, ()),
+        ("large", scale.of(350_000), 1024, LARGE_BATCHES),
+        ("small", scale.of(2_000_000), 100, ()),
+    ):
+        pids = system.all_pids()
+        before = cpu_seconds(pids)
+        found[f"produce_{name}"], _, _ = tools.produce(
+            system, name, records=records, record_bytes=record_bytes, settings=settings
+        )
+        found[f"cpu_{name}"] = (cpu_seconds(pids) - before) / records * 1e6
+    return found
 
 
 def _consume(system: System, tools: JavaTools, scale: Scale) -> Figures:
@@ -143,7 +147,7 @@ def _http(system: System, scale: Scale) -> Figures:
         return {}
     seconds = str(max(2.0, 5 * scale.size))
     output = system.command(
-        *("--output", "json", "bench", "http", "web"),
+        *("bench", "http", "web", "--output", "json"),
         *("--records", "100", "--size", "1024", "--seconds", seconds, "--connections", "16"),
     )
     return {"http": float(msgspec.json.decode(output)[0]["records_per_second"])}

@@ -84,6 +84,15 @@ def resident_mb(pid: int) -> float:
     raise BenchFailed(f"process {pid} is gone")
 
 
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """That these processes have spent so far, in user and kernel mode."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def metadata(bootstrap: str, *, timeout_seconds: float = 2.0) -> Any:
     client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     return client.list_topics(timeout=timeout_seconds)
