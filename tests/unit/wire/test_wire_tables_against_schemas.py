@@ -1,21 +1,33 @@
-"""The tables of the group APIs against kafka-python's schemas: same bytes, same fields in order."""
+"""The tables of the group and admin APIs against kafka-python's schemas: same bytes and order."""
 
 import re
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
+from uuid import UUID
 
 import kafka.protocol.admin as admin
 import kafka.protocol.consumer as consumer
 import kafka.protocol.metadata as metadata
 import pytest
+from tidemark_broker.wire.alter_configs import ALTER_CONFIGS_API
+from tidemark_broker.wire.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS_API
+from tidemark_broker.wire.create_partitions import CREATE_PARTITIONS_API
+from tidemark_broker.wire.create_topics import CREATE_TOPICS_API
 from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
+from tidemark_broker.wire.delete_records import DELETE_RECORDS_API
+from tidemark_broker.wire.delete_topics import DELETE_TOPICS_API
+from tidemark_broker.wire.describe_configs import DESCRIBE_CONFIGS_API
 from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
+from tidemark_broker.wire.describe_log_dirs import DESCRIBE_LOG_DIRS_API
+from tidemark_broker.wire.elect_leaders import ELECT_LEADERS_API
 from tidemark_broker.wire.find_coordinator import FIND_COORDINATOR_API
 from tidemark_broker.wire.heartbeat import HEARTBEAT_API
+from tidemark_broker.wire.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS_API
 from tidemark_broker.wire.join_group import JOIN_GROUP_API
 from tidemark_broker.wire.leave_group import LEAVE_GROUP_API
 from tidemark_broker.wire.list_groups import LIST_GROUPS_API
+from tidemark_broker.wire.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS_API
 from tidemark_broker.wire.offset_commit import OFFSET_COMMIT_API
 from tidemark_broker.wire.offset_delete import OFFSET_DELETE_API
 from tidemark_broker.wire.offset_fetch import OFFSET_FETCH_API
@@ -23,6 +35,17 @@ from tidemark_broker.wire.sync_group import SYNC_GROUP_API
 from tidemark_broker.wire.tables import Api, TableReader, TableWriter
 
 APIS = (
+    ALTER_CONFIGS_API,
+    ALTER_PARTITION_REASSIGNMENTS_API,
+    CREATE_PARTITIONS_API,
+    CREATE_TOPICS_API,
+    DELETE_RECORDS_API,
+    DELETE_TOPICS_API,
+    DESCRIBE_CONFIGS_API,
+    DESCRIBE_LOG_DIRS_API,
+    ELECT_LEADERS_API,
+    INCREMENTAL_ALTER_CONFIGS_API,
+    LIST_PARTITION_REASSIGNMENTS_API,
     DELETE_GROUPS_API,
     DESCRIBE_GROUPS_API,
     FIND_COORDINATOR_API,
@@ -58,6 +81,8 @@ def value_of(schema: dict[str, Any], numbers: Iterator[int]) -> Any:
         return b"b%d" % number
     if kind == "bool":
         return True
+    if kind == "uuid":
+        return UUID(int=number)
     if kind == "bitfield":
         return {3, 8}  # an int32 on the wire
     assert kind in {"int8", "int16", "int32", "int64"}, kind

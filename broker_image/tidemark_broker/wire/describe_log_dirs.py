@@ -1,0 +1,54 @@
+"""DescribeLogDirs v1 to v4: v4 has the sizes of the volume (KIP-827)."""
+
+from tidemark_broker.wire.frames import DESCRIBE_LOG_DIRS
+from tidemark_broker.wire.tables import (
+    BOOLEAN,
+    INT,
+    LONG,
+    SHORT,
+    STRING,
+    Api,
+    ArrayOf,
+    Field,
+    Struct,
+    topic_array,
+)
+
+DESCRIBE_LOG_DIRS_API = Api(
+    api_key=DESCRIBE_LOG_DIRS,
+    name="DescribeLogDirs",
+    min_version=1,
+    max_version=4,
+    first_flexible_version=2,
+    request=Struct(
+        Field(
+            "topics",
+            ArrayOf(Struct(Field("topic", STRING), Field("partitions", ArrayOf(INT)))),
+            nullable_since=0,
+        ),
+    ),
+    response=Struct(
+        Field("throttle_time_ms", INT, default=0),
+        Field("error", SHORT, since=3, default=0),
+        Field(
+            "directories",
+            ArrayOf(
+                Struct(
+                    Field("error", SHORT),
+                    Field("path", STRING),
+                    Field(
+                        "topics",
+                        topic_array(
+                            Field("partition", INT),
+                            Field("size_bytes", LONG),
+                            Field("offset_lag", LONG),
+                            Field("is_future", BOOLEAN, default=False),
+                        ),
+                    ),
+                    Field("total_bytes", LONG, since=4, default=-1),
+                    Field("usable_bytes", LONG, since=4, default=-1),
+                )
+            ),
+        ),
+    ),
+)
