@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 HUNDRED_YEARS_MS = 100 * 365 * 24 * 3600 * 1000
+NO_LIMIT_MS = 2**63 - 1  # what Kafka says for "for ever" where -1 is not allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class FixedConfig:
     def fault(self, value: str) -> str | None:
         if value == self.only_value:
             return None
-        return f'{self.name} can only be "{self.only_value}" for now: {self.reason}'
+        return f'{self.name} can only be "{self.only_value}": {self.reason}'
 
 
 TopicConfig = IntegerConfig | RatioConfig | ChoiceConfig | FixedConfig
@@ -101,17 +102,49 @@ TopicConfig = IntegerConfig | RatioConfig | ChoiceConfig | FixedConfig
 CLEANUP_POLICY = ChoiceConfig(
     "cleanup.policy", ("delete", "compact", "compact,delete", "delete,compact")
 )
+COMPRESSION_TYPE = FixedConfig(
+    "compression.type",
+    "producer",
+    "batches stay as their producers compressed them, so set compression.type in the producer",
+)
 DELETE_RETENTION_MS = IntegerConfig("delete.retention.ms", 0, HUNDRED_YEARS_MS, 86_400_000)
+FILE_DELETE_DELAY_MS = FixedConfig(
+    "file.delete.delay.ms",
+    "60000",
+    "files of deleted replicas are kept for a minute, so leave it out",
+)
+_FLUSH = "spec.flush Always of the Topic has each record on disk before it is acknowledged"
+FLUSH_MESSAGES = FixedConfig("flush.messages", str(NO_LIMIT_MS), _FLUSH)
+FLUSH_MS = FixedConfig("flush.ms", str(NO_LIMIT_MS), _FLUSH)
+_THROTTLE = "set moveBytesPerSecond of the BrokerPool to slow moves down"
+FOLLOWER_THROTTLED = FixedConfig("follower.replication.throttled.replicas", "", _THROTTLE)
+LEADER_THROTTLED = FixedConfig("leader.replication.throttled.replicas", "", _THROTTLE)
 INDEX_INTERVAL_BYTES = IntegerConfig("index.interval.bytes", 0, 1024 * 1024, 4096)
+MAX_COMPACTION_LAG_MS = IntegerConfig("max.compaction.lag.ms", 1, NO_LIMIT_MS, NO_LIMIT_MS)
 MAX_MESSAGE_BYTES = IntegerConfig("max.message.bytes", 1024, 8 * 1024 * 1024, 1_048_588)
+# Kafka 4's default (KIP-1030): a record dated far ahead would keep its segment for as long.
+MESSAGE_TIMESTAMP_AFTER_MAX_MS = IntegerConfig(
+    "message.timestamp.after.max.ms", 0, NO_LIMIT_MS, 3_600_000
+)
+MESSAGE_TIMESTAMP_BEFORE_MAX_MS = IntegerConfig(
+    "message.timestamp.before.max.ms", 0, NO_LIMIT_MS, NO_LIMIT_MS
+)
 MESSAGE_TIMESTAMP_TYPE = ChoiceConfig("message.timestamp.type", ("CreateTime", "LogAppendTime"))
 MIN_CLEANABLE_DIRTY_RATIO = RatioConfig("min.cleanable.dirty.ratio", 0.5)
 MIN_COMPACTION_LAG_MS = IntegerConfig("min.compaction.lag.ms", 0, HUNDRED_YEARS_MS, 0)
 # Its default is min(2, replicationFactor): see the operator's effective_config.
 MIN_INSYNC = IntegerConfig(MIN_INSYNC_REPLICAS, 1, 10, 2)
+PREALLOCATE = FixedConfig(
+    "preallocate", "false", "segments grow as they are written, so leave it out"
+)
 # In Kafka a setting of the whole broker.
 PRODUCER_ID_EXPIRATION_MS = IntegerConfig(
     "producer.id.expiration.ms", 1000, 2_592_000_000, 86_400_000
+)
+REMOTE_STORAGE = FixedConfig(
+    "remote.storage.enable",
+    "false",
+    "nothing is tiered: bound the topic by retention.ms or retention.bytes",
 )
 # Kafka's default is 30000: ours notices a stuck follower sooner (docs/architecture.md).
 REPLICA_LAG_TIME_MAX_MS = IntegerConfig("replica.lag.time.max.ms", 100, 3_600_000, 10_000)
@@ -119,24 +152,43 @@ RETENTION_BYTES = IntegerConfig("retention.bytes", 0, 2**53, -1, unlimited=True)
 RETENTION_MS = IntegerConfig("retention.ms", 0, HUNDRED_YEARS_MS, 604_800_000, unlimited=True)
 # Kafka 4 asks for 1 MiB at least; smaller ones cost files, not safety.
 SEGMENT_BYTES = IntegerConfig("segment.bytes", 16_384, 2**31 - 1, 1_073_741_824)
+SEGMENT_INDEX_BYTES = FixedConfig(
+    "segment.index.bytes", "10485760", "indexes grow with their segments, so set segment.bytes"
+)
+SEGMENT_JITTER_MS = FixedConfig(
+    "segment.jitter.ms", "0", "partitions begin their segments at different times anyway"
+)
 SEGMENT_MS = IntegerConfig("segment.ms", 100, HUNDRED_YEARS_MS, 604_800_000)
 # The longest log among the live then leads, never merely the first alive (Kafka's KIP-1275).
 UNCLEAN_LEADER_ELECTION = ChoiceConfig("unclean.leader.election.enable", ("false", "true"))
 
 KNOWN_CONFIGS: tuple[TopicConfig, ...] = (
     CLEANUP_POLICY,
+    COMPRESSION_TYPE,
     DELETE_RETENTION_MS,
+    FILE_DELETE_DELAY_MS,
+    FLUSH_MESSAGES,
+    FLUSH_MS,
+    FOLLOWER_THROTTLED,
     INDEX_INTERVAL_BYTES,
+    LEADER_THROTTLED,
+    MAX_COMPACTION_LAG_MS,
     MAX_MESSAGE_BYTES,
+    MESSAGE_TIMESTAMP_AFTER_MAX_MS,
+    MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
     MESSAGE_TIMESTAMP_TYPE,
     MIN_CLEANABLE_DIRTY_RATIO,
     MIN_COMPACTION_LAG_MS,
     MIN_INSYNC,
+    PREALLOCATE,
     PRODUCER_ID_EXPIRATION_MS,
+    REMOTE_STORAGE,
     REPLICA_LAG_TIME_MAX_MS,
     RETENTION_BYTES,
     RETENTION_MS,
     SEGMENT_BYTES,
+    SEGMENT_INDEX_BYTES,
+    SEGMENT_JITTER_MS,
     SEGMENT_MS,
     UNCLEAN_LEADER_ELECTION,
 )

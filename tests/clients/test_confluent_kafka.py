@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.clients.kafka_cluster import (
     LIMIT_SECONDS,
@@ -64,6 +64,10 @@ def test_seek_by_time_and_the_ends_of_the_log(cluster: LocalCluster) -> None:
     places = [consumer.offsets_for_times([place], timeout=LIMIT_SECONDS)[0] for place in asked]
     low, high = consumer.get_watermark_offsets(TopicPartition("orders", 1), timeout=LIMIT_SECONDS)
     assert (low, places[0].offset, places[1].offset) == (0, high - 3, -1)
+    admin = AdminClient(librdkafka_settings(cluster))
+    asked_max = {TopicPartition("orders", 1): OffsetSpec.max_timestamp()}
+    (newest,) = admin.list_offsets(asked_max, request_timeout=LIMIT_SECONDS).values()
+    assert newest.result(LIMIT_SECONDS).offset == high - 1
     consumer.assign([TopicPartition("orders", 1, places[0].offset)])
     message = consumer.poll(LIMIT_SECONDS)
     consumer.close()

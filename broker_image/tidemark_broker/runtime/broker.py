@@ -30,6 +30,7 @@ from tidemark_broker.runtime.environment import BrokerEnvironment
 from tidemark_broker.runtime.flusher import GroupFlusher
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
 from tidemark_broker.runtime.hosted_replica import HostedReplica
+from tidemark_broker.runtime.kafka.broker_configs import broker_configs
 from tidemark_broker.runtime.kafka.fetch_sessions import MAX_SESSION_ID
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.kafka_listener import KafkaListener
@@ -254,6 +255,9 @@ class Broker:
             self._environment.new_uuid,
             cluster_id=directory.cluster_id,
             first_session_id=UUID(self.incarnation).int % MAX_SESSION_ID + 1,
+            log_directory=str(self.settings.data_directory),
+            space=lambda: self._environment.disk.space(self.settings.data_directory),
+            broker_configs=broker_configs(self.settings),
         )
         listener = KafkaListener(services)
         self.kafka_port = await listener.start(self.settings.listen_host, self.settings.kafka_port)

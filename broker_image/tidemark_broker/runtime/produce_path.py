@@ -18,7 +18,8 @@ from tidemark_broker.replication.producer_state import (
 from tidemark_broker.runtime.compacted_topics import compaction_refusal
 from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_failure
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
-from tidemark_broker.runtime.results import ProduceResult
+from tidemark_broker.runtime.record_times import timestamp_refusal
+from tidemark_broker.runtime.results import NO_APPEND_TIME, ProduceResult
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
 from tidemark_broker.storage.errors import CorruptBatch, DiskFull, StorageError
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
@@ -85,8 +86,13 @@ class ProducePath:
         written = self._write_once(replica, batches, now_ms, done)
         if written is None:
             return
-        first_offset, end_offset = written
-        result = ProduceResult(ErrorCode.NONE, first_offset, replica.log.log_start_offset)
+        first_offset, end_offset, append_time_ms = written
+        result = ProduceResult(
+            ErrorCode.NONE,
+            first_offset,
+            replica.log.log_start_offset,
+            append_time_ms=append_time_ms,
+        )
         if acks != ACKS_ALL:
             answer(done, result)
             return
@@ -100,9 +106,9 @@ class ProducePath:
 
     def _write_once(
         self, replica: HostedReplica, batches: list[Batch], now_ms: int, done: ProduceDone
-    ) -> tuple[Offset, Offset] | None:
-        """Where the batches are now, first and end offset: appended, or in the log already (I8).
-        None: refused or failed, and answered."""
+    ) -> tuple[Offset, Offset, int] | None:
+        """Where the batches are now, first and end offset: appended, or in the log already (I8);
+        and the time that they were stamped with, or -1. None: refused or failed, and answered."""
         header = batches[0].header
         if header.producer_id > NO_PRODUCER_ID:
             verdict = judge_batch(header, replica.log.producers)
@@ -111,15 +117,20 @@ class ProducePath:
                 return None
             if verdict is not None:
                 replica.duplicate_batches += 1
-                return verdict.first_offset, verdict.end_offset
+                return verdict.first_offset, verdict.end_offset, NO_APPEND_TIME
         if self._shortage():
             answer(done, _no_space(self._shortage()))
             return None
-        if replica.log.settings.stamps_append_time:
-            wall_ms = int(self._wall_clock_s() * 1000)
+        settings, wall_ms = replica.log.settings, int(self._wall_clock_s() * 1000)
+        if settings.stamps_append_time:
             batches = [with_append_time(batch, wall_ms) for batch in batches]
+        elif (refusal := timestamp_refusal(batches, settings, wall_ms)) is not None:
+            answer(done, refusal)
+            return None
         try:
-            return replica.append(batches, now_ms)
+            first_offset, end_offset = replica.append(batches, now_ms)
+            append_time_ms = wall_ms if settings.stamps_append_time else NO_APPEND_TIME
+            return first_offset, end_offset, append_time_ms
         except DiskFull as error:
             answer(done, _no_space(str(error)))
             return None

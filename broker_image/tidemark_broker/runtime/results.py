@@ -6,6 +6,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, Offset
 
 UNKNOWN_OFFSET = Offset(-1)
+NO_APPEND_TIME = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,7 @@ class ProduceResult:
     base_offset: Offset = UNKNOWN_OFFSET
     log_start_offset: Offset = UNKNOWN_OFFSET
     message: str = ""
+    append_time_ms: int = NO_APPEND_TIME  # where the topic stamps records itself
     is_for_want_of_space: bool = False  # KAFKA_STORAGE_ERROR of a disk that is sound; not written
 
 

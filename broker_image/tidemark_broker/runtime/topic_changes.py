@@ -7,14 +7,31 @@ is sent again while no controller has answered, with the same id, until the call
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId
 from tidemark_protocol.topic_messages import (
+    ADD_PARTITIONS_PATH,
+    ALTER_CONFIGS_PATH,
     CREATE_TOPICS_PATH,
+    DELETE_TOPICS_PATH,
+    ELECT_LEADERS_PATH,
+    REASSIGN_PARTITIONS_PATH,
+    AddPartitionsRequest,
+    AlterConfigsRequest,
+    AlteredTopic,
     AskingBroker,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DoomedTopic,
+    ElectedPartition,
+    ElectLeadersRequest,
+    GrownTopic,
     NewTopic,
+    Reassignment,
+    ReassignPartitionsRequest,
+    TopicResult,
     TopicsRequest,
     TopicsResponse,
 )
@@ -24,10 +41,15 @@ from tidemark_broker.runtime.metadata import MetadataCache
 FIRST_RETRY_SECONDS = 0.05
 MAX_RETRY_SECONDS = 0.5
 MAX_WAIT_MS = 600_000
+LEAST_ASKING_MS = 3000
 
 # (path, request, milliseconds): None says that no controller answered, ask again.
 AskForTopics = Callable[[str, TopicsRequest, int], Awaitable[TopicsResponse | None]]
 
+_NOT_SEEN = (
+    "the Topic object says so now, and the operator has not made it so in time: its conditions say"
+    " what it waits for (kubectl describe topic, or tidemark status)"
+)
 _NOBODY = AskingBroker("", BrokerId(-1), BrokerEpoch(NO_EPOCH))
 
 
@@ -53,22 +75,97 @@ class TopicChanges:
         self._requests = 0
         self._waiters: dict[asyncio.Future[None], None] = {}
 
-    # ---- what may be asked for; one result for each topic, in their order
+    # ---- what may be asked for; one result for each thing, in their order. What is not seen to be
+    # so in time is REQUEST_TIMED_OUT, and comes all the same: the objects say so already.
 
     async def create(
         self, topics: tuple[NewTopic, ...], deadline: Deadline, *, validate_only: bool = False
     ) -> TopicsResponse:
-        """Topics that are there then, each led in all its partitions or REQUEST_TIMED_OUT (it will
-        be made all the same)."""
+        """Until each topic is led in all its partitions."""
         request = CreateTopicsRequest(self.asking(), self._request_id(), topics, validate_only)
         response = await self._asked(CREATE_TOPICS_PATH, request, deadline)
-        if not validate_only:
-            made = [result.topic for result in response.results if result.error is ErrorCode.NONE]
-            await self.wait_until(lambda: all(map(self.is_served, made)), deadline)
-        return response
+        if validate_only:
+            return response
+        return await self._seen(response, lambda made: self.is_served(made.topic), deadline)
+
+    async def delete(self, topics: tuple[DoomedTopic, ...], deadline: Deadline) -> TopicsResponse:
+        """Until the topics that had these names are gone."""
+        known = self._metadata.topics
+        ids = {each.topic: known[each.topic].topic_id for each in topics if each.topic in known}
+        request = DeleteTopicsRequest(self.asking(), self._request_id(), topics)
+        response = await self._asked(DELETE_TOPICS_PATH, request, deadline)
+        by_id = self._metadata.topics_by_id
+        return await self._seen(response, lambda gone: ids.get(gone.topic) not in by_id, deadline)
+
+    async def add_partitions(
+        self, topics: tuple[GrownTopic, ...], deadline: Deadline, *, validate_only: bool = False
+    ) -> TopicsResponse:
+        """Until each topic has as many, all of them led."""
+        request = AddPartitionsRequest(self.asking(), self._request_id(), topics, validate_only)
+        response = await self._asked(ADD_PARTITIONS_PATH, request, deadline)
+        if validate_only:
+            return response
+
+        def is_there(grown: TopicResult) -> bool:
+            known = self._metadata.topics.get(grown.topic)
+            is_known = known is not None and known.partition_count >= grown.partition_count
+            return is_known and self.is_served(grown.topic)
+
+        return await self._seen(response, is_there, deadline)
+
+    async def alter_configs(
+        self, topics: tuple[AlteredTopic, ...], deadline: Deadline, *, validate_only: bool = False
+    ) -> TopicsResponse:
+        """Until this broker has the config (the others hear of it at the same time)."""
+        request = AlterConfigsRequest(self.asking(), self._request_id(), topics, validate_only)
+        response = await self._asked(ALTER_CONFIGS_PATH, request, deadline)
+        if validate_only:
+            return response
+
+        def is_known(altered: TopicResult) -> bool:
+            known = self._metadata.topics.get(altered.topic)
+            return known is not None and known.config == altered.config
+
+        return await self._seen(response, is_known, deadline)
+
+    async def reassign(
+        self,
+        reassignments: tuple[Reassignment, ...],
+        deadline: Deadline,
+        *,
+        may_change_replication_factor: bool = True,
+    ) -> TopicsResponse:
+        """One result for each topic. Until the moves have begun, or are done already."""
+        request = ReassignPartitionsRequest(
+            self.asking(), self._request_id(), reassignments, may_change_replication_factor
+        )
+        response = await self._asked(REASSIGN_PARTITIONS_PATH, request, deadline)
+
+        def has_begun(result: TopicResult) -> bool:
+            moves = [each for each in reassignments if each.topic == result.topic]
+            return all(map(self._is_on_its_way, moves))
+
+        return await self._seen(response, has_begun, deadline)
+
+    async def elect(
+        self, partitions: tuple[ElectedPartition, ...], deadline: Deadline, *, unclean: bool
+    ) -> TopicsResponse:
+        """One result for each partition. Until this broker knows the leaders."""
+        request = ElectLeadersRequest(self.asking(), self._request_id(), partitions, unclean)
+        response = await self._asked(ELECT_LEADERS_PATH, request, deadline)
+
+        def is_elected(result: TopicResult) -> bool:
+            state = self._metadata.partition(result.topic, result.partition)
+            if state is None or not state.has_leader:
+                return False
+            return unclean or state.leader == state.replicas[0]
+
+        return await self._seen(response, is_elected, deadline)
+
+    # ---- what this broker knows
 
     def is_served(self, topic: str) -> bool:
-        """Every partition of it has a leader, as far as this broker knows."""
+        """Every partition of it has a leader."""
         known = self._metadata.topics.get(topic)
         if known is None or known.topic_id in self._metadata.retained:
             return False
@@ -77,6 +174,15 @@ class TopicChanges:
             for number in range(known.partition_count)
         )
         return all(state is not None and state.has_leader for state in states)
+
+    def _is_on_its_way(self, move: Reassignment) -> bool:
+        state = self._metadata.partition(move.topic, move.partition)
+        if state is None:
+            return False
+        if move.replicas is None:
+            return not state.adding_replicas
+        target = tuple(b for b in state.replicas if b not in state.removing_replicas)
+        return target == move.replicas
 
     # ---- waiting
 
@@ -101,6 +207,23 @@ class TopicChanges:
 
     # ---- inside
 
+    async def _seen(
+        self,
+        response: TopicsResponse,
+        is_so: Callable[[TopicResult], bool],
+        deadline: Deadline,
+    ) -> TopicsResponse:
+        changed = [result for result in response.results if result.error is ErrorCode.NONE]
+        if await self.wait_until(lambda: all(map(is_so, changed)), deadline):
+            return response
+        results = tuple(
+            result
+            if result.error is not ErrorCode.NONE or is_so(result)
+            else replace(result, error=ErrorCode.REQUEST_TIMED_OUT, message=_NOT_SEEN)
+            for result in response.results
+        )
+        return replace(response, results=results)
+
     def _request_id(self) -> str:
         """Of this broker's life, and no other one's ever."""
         broker = self.asking()
@@ -110,8 +233,9 @@ class TopicChanges:
     async def _asked(self, path: str, request: TopicsRequest, deadline: Deadline) -> TopicsResponse:
         delay_s = FIRST_RETRY_SECONDS
         while True:
-            left_ms = int(deadline.left_s() * 1000)
-            response = await self.ask(path, request, left_ms) if left_ms > 0 else None
+            # Whoever gives no time still wants it done (Kafka begins it, and answers at once).
+            left_ms = max(int(deadline.left_s() * 1000), LEAST_ASKING_MS)
+            response = await self.ask(path, request, left_ms)
             if response is not None:
                 return response
             if deadline.left_s() <= delay_s:

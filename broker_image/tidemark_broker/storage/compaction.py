@@ -99,7 +99,15 @@ def plan_compaction(
     if dirty_bytes == 0:
         return None
     plan = CompactionPlan(tuple(cleanable), first_dirty_offset, clean_bytes, dirty_bytes)
-    return plan if plan.dirty_ratio >= settings.min_cleanable_dirty_ratio else None
+    is_due = plan.dirty_ratio >= settings.min_cleanable_dirty_ratio
+    return plan if is_due or _is_overdue(plan, settings, now_ms) else None
+
+
+def _is_overdue(plan: CompactionPlan, settings: LogSettings, now_ms: int) -> bool:
+    """KIP-354: by the first timestamp of the first segment that was never compacted."""
+    dirty = (each for each in plan.segments if each.next_offset > plan.first_dirty_offset)
+    oldest_ms = next(dirty).first_timestamp_ms
+    return oldest_ms is not None and now_ms - oldest_ms > settings.max_compaction_lag_ms
 
 
 def may_compact(segment: Segment, high_watermark: Offset) -> bool:

@@ -13,6 +13,7 @@ from tidemark_broker.storage.record_batch import HEADER_BYTES
 
 MAX_SEGMENT_BYTES = 2**31 - 1  # positions in an index are int32
 NO_LIMIT = -1
+NO_LIMIT_MS = topic_configs.NO_LIMIT_MS  # of a time that has no -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +28,12 @@ class LogSettings:
     retention_bytes: int = NO_LIMIT  # of one partition, in whole segments
     min_cleanable_dirty_ratio: float = 0.5  # share of bytes never compacted that begins a pass
     min_compaction_lag_ms: int = 0  # younger records are not compacted
+    max_compaction_lag_ms: int = NO_LIMIT_MS  # older ones are, however little else is dirty
     delete_retention_ms: int = 24 * 3600 * 1000  # how long a tombstone can be seen
     producer_expiration_ms: int = 24 * 3600 * 1000  # quiet for so long, sequences are forgotten
     stamps_append_time: bool = False  # message.timestamp.type=LogAppendTime
+    timestamp_before_max_ms: int = NO_LIMIT_MS  # how far behind our clock a record may be dated
+    timestamp_after_max_ms: int = 3600 * 1000  # and how far ahead
     allow_network_filesystem: bool = False  # for tests on odd machines; never with two brokers
 
     def __post_init__(self) -> None:
@@ -42,6 +46,9 @@ class LogSettings:
             ("retention_bytes", NO_LIMIT, 2**63 - 1),
             ("min_cleanable_dirty_ratio", 0, 1),
             ("min_compaction_lag_ms", 0, 2**63 - 1),
+            ("max_compaction_lag_ms", 1, NO_LIMIT_MS),
+            ("timestamp_before_max_ms", 0, NO_LIMIT_MS),
+            ("timestamp_after_max_ms", 0, NO_LIMIT_MS),
             ("delete_retention_ms", 0, 2**63 - 1),
             ("producer_expiration_ms", 1, 2**63 - 1),
         ):
@@ -58,9 +65,13 @@ def settings_of_topic(config: Mapping[str, str]) -> LogSettings:
 
     policies = topic_configs.text_of(topic_configs.CLEANUP_POLICY, config).split(",")
     timestamp_type = topic_configs.text_of(topic_configs.MESSAGE_TIMESTAMP_TYPE, config)
+    segment_ms = integer(topic_configs.SEGMENT_MS)
+    max_compaction_lag_ms = integer(topic_configs.MAX_COMPACTION_LAG_MS)
+    if "compact" in policies:  # what is in the active segment waits for its end
+        segment_ms = min(segment_ms, max_compaction_lag_ms)
     return LogSettings(
         segment_bytes=integer(topic_configs.SEGMENT_BYTES),
-        segment_ms=integer(topic_configs.SEGMENT_MS),
+        segment_ms=segment_ms,
         index_interval_bytes=integer(topic_configs.INDEX_INTERVAL_BYTES),
         max_batch_bytes=integer(topic_configs.MAX_MESSAGE_BYTES),
         deletes="delete" in policies,
@@ -71,7 +82,10 @@ def settings_of_topic(config: Mapping[str, str]) -> LogSettings:
             topic_configs.MIN_CLEANABLE_DIRTY_RATIO, config
         ),
         min_compaction_lag_ms=integer(topic_configs.MIN_COMPACTION_LAG_MS),
+        max_compaction_lag_ms=max_compaction_lag_ms,
         delete_retention_ms=integer(topic_configs.DELETE_RETENTION_MS),
         producer_expiration_ms=integer(topic_configs.PRODUCER_ID_EXPIRATION_MS),
         stamps_append_time=timestamp_type == "LogAppendTime",
+        timestamp_before_max_ms=integer(topic_configs.MESSAGE_TIMESTAMP_BEFORE_MAX_MS),
+        timestamp_after_max_ms=integer(topic_configs.MESSAGE_TIMESTAMP_AFTER_MAX_MS),
     )

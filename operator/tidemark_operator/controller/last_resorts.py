@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark_protocol.controller_messages import ReplicaReport
-from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
+from tidemark_protocol.ids import NO_BROKER, BrokerId, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 from tidemark_protocol.topic_configs import UNCLEAN_LEADER_ELECTION, text_of
 
 from tidemark_operator.controller.recoveries import Cause
 from tidemark_operator.controller.standing import Replica, Standings
 
+ANYBODY = NO_BROKER  # a choice that leaves it to the logs: an unclean election, once
 LogEnd = tuple[int, int]  # (last epoch, log end offset): which log is the longest
 
 
@@ -82,7 +83,8 @@ def last_resort(
         if choice.leader in ends:
             return _by(choice.leader, Cause.CHOSEN, ends, standings, unheard)
         return None  # it is asked for its report first: what is lost is to be known
-    if allows_unclean_election(topic) and active and all(b in ends for b in active):
+    is_allowed = allows_unclean_election(topic) or is_anybody_chosen(choice, partition)
+    if is_allowed and active and all(b in ends for b in active):
         best = max(active, key=lambda b: (ends[b], -partition.replicas.index(b)))
         return _by(best, Cause.UNCLEAN, ends, standings, unheard)
     return None
@@ -105,6 +107,10 @@ def has_valid_entry(partition: PartitionState, standings: Standings, replica: Re
 
 def is_chosen(choice: Choice, partition: PartitionState) -> bool:
     return not partition.has_leader and choice.leader_epoch == partition.leader_epoch
+
+
+def is_anybody_chosen(choice: Choice | None, partition: PartitionState) -> bool:
+    return choice is not None and choice.leader == ANYBODY and is_chosen(choice, partition)
 
 
 def allows_unclean_election(topic: TopicState) -> bool:

@@ -9,7 +9,7 @@ Invariants here: I16 (a deposed controller stops deciding at once), S18's guard,
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 from uuid import UUID, uuid4
@@ -29,7 +29,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import TopicState
 
-from tidemark_operator.controller import loading, moves, producer_ids, topics
+from tidemark_operator.controller import asked_elections, loading, moves, producer_ids, topics
 from tidemark_operator.controller.alter_partition import alter_partition
 from tidemark_operator.controller.last_resorts import Choice
 from tidemark_operator.controller.moves import Targets
@@ -305,13 +305,6 @@ class ControllerService:
         views = (found.decisions.topic_view(topic_id) for topic_id in found.decisions.topic_ids())
         return tuple(view for view in views if view is not None)
 
-    def retained_topic(self, pool: str, topic: str) -> TopicId | None:
-        """The topic id that a Topic of this topicName must adopt (pass it to create_topic)."""
-        for view in self.topics(pool):
-            if view.is_retained and view.topic.topic == topic:
-                return view.topic.topic_id
-        return None
-
     async def create_topic(
         self,
         pool: str,
@@ -384,6 +377,14 @@ class ControllerService:
         """Who a human says shall lead partitions that nobody may lead (S14). Idempotent."""
         decisions = self._pool(pool, self._check_leading()).decisions
         await self._decide_for_reconciler(topics.choose_leaders(decisions, topic_id, choices))
+
+    async def elect_leaders(
+        self, pool: str, topic_id: TopicId, partitions: Collection[int], *, unclean: bool
+    ) -> dict[int, ErrorCode]:
+        """As a client asks for it: see asked_elections."""
+        decisions = self._pool(pool, self._check_leading()).decisions
+        elect = asked_elections.elect_anybody if unclean else asked_elections.elect_preferred
+        return await self._decide_for_reconciler(elect(decisions, topic_id, partitions))
 
     async def look_for_slices(self, pool: str, topic_id: TopicId) -> None:
         """Slices of that topic id that were missing may have been restored (S12): read them."""
@@ -466,9 +467,9 @@ class ControllerService:
                 raise NotLeading("stepped down while deciding") from None
             raise
 
-    async def _decide_for_reconciler(self, decision: Coroutine[Any, Any, None]) -> None:
+    async def _decide_for_reconciler(self, decision: Coroutine[Any, Any, Result]) -> Result:
         try:
-            await self.decide(decision)
+            return await self.decide(decision)
         except PutOff as error:
             raise StoreError(f"{error}: try again") from error
         except Deposed as error:

@@ -6,10 +6,17 @@ The table itself is `tidemark_protocol.topic_configs`, which brokers read too.
 import re
 from collections.abc import Iterator, Mapping
 
-from tidemark_protocol.topic_configs import KNOWN_CONFIGS, KNOWN_NAMES, MIN_INSYNC_REPLICAS
+from tidemark_protocol.topic_configs import (
+    KNOWN_CONFIGS,
+    KNOWN_NAMES,
+    MIN_INSYNC_REPLICAS,
+    FixedConfig,
+)
 
 # Names whose meaning is plain and whose spelling is near another name.
 _MEANT = {
+    "compaction.lag.ms": "min.compaction.lag.ms",
+    "segment.size.bytes": "segment.bytes",
     "min.isr": "min.insync.replicas",
     "retention": "retention.ms",
     "retention.time.ms": "retention.ms",
@@ -40,10 +47,11 @@ def unknown_config_sentence(name: str) -> str:
 
 
 def effective_config(config: Mapping[str, str], replication_factor: int) -> dict[str, str]:
-    """What holds: the given values, and the default of each other known name."""
-    defaults = {known.name: known.default_text for known in KNOWN_CONFIGS}
+    """What holds: the given values, and the default of each other known name that has a choice."""
+    free = [known for known in KNOWN_CONFIGS if not isinstance(known, FixedConfig)]
+    defaults = {known.name: known.default_text for known in free}
     defaults[MIN_INSYNC_REPLICAS] = str(min(2, replication_factor))
-    return defaults | dict(config)
+    return {known.name: config.get(known.name, defaults[known.name]) for known in free}
 
 
 def nearest_name(name: str) -> str:

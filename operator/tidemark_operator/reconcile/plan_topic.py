@@ -359,14 +359,21 @@ def _other_way_out(usable: int) -> str:
 
 
 def _assignments(observed: ObservedTopic, *, first: int) -> Assignments:
-    """Of partitions `first` and above. Over broker ids, not over those alive: the same always."""
+    """Of partitions `first` and above, where spec.placement wants them, else by the formula. Over
+    broker ids, not over those alive: the same always."""
     spec = observed.spec
-    return place(
+    placed = place(
         spec.partitions - first,
         spec.replication_factor,
         observed.usable_brokers,
         first_partition=first,
         racks=observed.racks,
+    )
+    usable = set(observed.usable_brokers)
+    asked = [spec.placement.get(number) for number in range(first, spec.partitions)]
+    return tuple(
+        wanted if wanted is not None and usable.issuperset(wanted) else replicas
+        for wanted, replicas in zip(asked, placed, strict=True)
     )
 
 

@@ -415,11 +415,11 @@ def test_a_retained_topic_keeps_its_slices_and_is_adopted_with_its_epochs() -> N
         await rig.service.delete_topic(POOL, ORDERS, retain=True)
         assert rig.stored_slice()["retained"] is True
         assert shown(rig.partition()) == ("leader -1@-1 epoch 1 isr [0@1 1@2 2@3] eligible [] pe 1")
-        assert rig.service.retained_topic(POOL, "orders") == ORDERS
+        assert [view.is_retained for view in rig.service.topics(POOL)] == [True]
         await rig.create()
         assert rig.stored_slice()["retained"] is False
         assert shown(rig.partition()) == ("leader 0@1 epoch 2 isr [0@1 1@2 2@3] eligible [] pe 2")
-        assert rig.service.retained_topic(POOL, "orders") is None
+        assert [view.is_retained for view in rig.service.topics(POOL)] == [False]
 
     run(scenario)
 

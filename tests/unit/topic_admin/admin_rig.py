@@ -1,6 +1,7 @@
 """A leading controller with brokers of a pool, its objects in a real SQLite store, and the door
 through which brokers ask for topics."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,27 @@ class FaultyStore(SqliteStore):
 
     fault: StoreError | None = None
     lands = False
+    # What the next replaces end with, and whether they happen all the same.
+    replace_faults: tuple[tuple[StoreError, bool], ...] = ()
+    between: Callable[[], Awaitable[None]] | None = None  # somebody's write before the next one
 
     async def create(self, kind: ResourceKind, item: Object) -> Object:
         made = await super().create(kind, item) if self.lands or self.fault is None else item
         if self.fault is not None:
             raise self.fault
         return made
+
+    async def replace(self, kind: ResourceKind, item: Object) -> Object:
+        between, self.between = self.between, None
+        if between is not None:
+            await between()
+        if not self.replace_faults:
+            return await super().replace(kind, item)
+        (fault, lands), *rest = self.replace_faults
+        self.replace_faults = tuple(rest)
+        if lands:
+            await super().replace(kind, item)
+        raise fault
 
 
 class AdminRig:

@@ -79,6 +79,7 @@ class Producing:
             asked.partition,
             result.error,
             result.base_offset,
+            append_time_ms=result.append_time_ms,
             log_start_offset=result.log_start_offset,
             message=result.message,
         )

@@ -1,6 +1,6 @@
 """What the handlers work with, and the table of all of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -9,6 +9,7 @@ from tidemark_broker.runtime.kafka.requests import Answering, ApiHandler
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.replica_fetches import ReplicaFetches
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, monotonic_ms
+from tidemark_broker.storage.disk import DiskSpace
 
 
 @dataclass(slots=True)
@@ -22,6 +23,9 @@ class KafkaServices:
     scheduler: Scheduler
     new_uuid: Callable[[], UUID]
     cluster_id: str = ""
+    log_directory: str = ""
+    space: Callable[[], DiskSpace] = lambda: DiskSpace(-1, -1)  # of its volume; in a worker
+    broker_configs: Mapping[str, str] = field(default_factory=dict)  # by Kafka's names
     first_session_id: int = 1
     clock: Clock = monotonic_ms
     answering: Answering = field(default_factory=Answering)

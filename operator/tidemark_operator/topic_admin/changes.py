@@ -1,0 +1,189 @@
+"""What a Topic object becomes by a client's change: its next manifest, or a refusal. Pure.
+
+The manifest's own rules are looked at by the caller, as for every writer.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.topic_configs import CLEANUP_POLICY, KNOWN_NAMES
+from tidemark_protocol.topic_messages import (
+    AlteredTopic,
+    ConfigChange,
+    ConfigOperation,
+    GrownTopic,
+)
+
+from tidemark_operator.manifests.spec_rules import topic_name
+from tidemark_operator.manifests.topic_config import config_faults, unknown_config_sentence
+from tidemark_operator.stores.object_store import Object
+from tidemark_operator.topic_admin.new_topics import (
+    MAX_PARTITIONS,
+    MAX_PLACED,
+    PoolPlaces,
+    assignments_refusal,
+    placement_entries,
+)
+from tidemark_operator.topic_admin.refusal import Refusal
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
+LIST_CONFIGS = frozenset({CLEANUP_POLICY.name})
+
+# Of a topic's partitions that are to move: where to.
+Targets = Mapping[int, tuple[BrokerId, ...]]
+
+
+def deletion_refusal(topic: Object) -> Refusal | None:
+    """I20: data goes only if the manifest says so, and kept data would come back to whoever makes
+    a topic of that name."""
+    name = topic["metadata"]["name"]
+    if topic["spec"]["deletionPolicy"] == "Delete":
+        return None
+    return Refusal(
+        ErrorCode.POLICY_VIOLATION,
+        f"Topic {name} has deletionPolicy {topic['spec']['deletionPolicy']}, so its data would be"
+        f" kept and a new topic of that name would have it: set deletionPolicy to Delete first, or"
+        f" delete the object (kubectl delete topic {name}) if that is what you want",
+    )
+
+
+def grown(topic: Object, change: GrownTopic, places: PoolPlaces) -> Object | Refusal:
+    spec = topic["spec"]
+    current, count = spec["partitions"], change.partition_count
+    if topic_name(topic) in INTERNAL_TOPICS:
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"{change.topic} has as many partitions as it was made with: what is in which of them"
+            " depends on their number",
+        )
+    if not current < count <= MAX_PARTITIONS:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {change.topic} has {current} partitions: expected more, at most"
+            f" {MAX_PARTITIONS}, found {count}",
+        )
+    after = copy.deepcopy(topic)
+    after["spec"]["partitions"] = count
+    if change.assignments:
+        refusal = _growth_refusal(change, current, spec["replicationFactor"], places)
+        if refusal is not None:
+            return refusal
+        _place(after, dict(enumerate(change.assignments, start=current)))
+    return after
+
+
+def _growth_refusal(
+    change: GrownTopic, current: int, replicas: int, places: PoolPlaces
+) -> Refusal | None:
+    new = change.partition_count - current
+    if len(change.assignments) != new:
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"expected assignments of the {new} new partitions, found {len(change.assignments)}",
+        )
+    if len(change.assignments[0]) != replicas:
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"expected {replicas} brokers for each partition (the replication factor), found"
+            f" {len(change.assignments[0])}",
+        )
+    return assignments_refusal(change.assignments, places)
+
+
+def altered(topic: Object, change: AlteredTopic) -> Object | Refusal:
+    """Its config changed as by kafka-configs."""
+    stored: dict[str, str] = topic["spec"]["config"]
+    config = {} if change.replaces_all else dict(stored)
+    names = [each.name for each in change.changes]
+    if len(set(names)) != len(names):
+        return Refusal(ErrorCode.INVALID_REQUEST, f"a config is named twice: {sorted(names)}")
+    for each in change.changes:
+        fault = _apply(config, each)
+        if fault:
+            return Refusal(ErrorCode.INVALID_CONFIG, fault)
+    faults = tuple(config_faults(config, topic["spec"]["replicationFactor"]))
+    if faults:
+        return Refusal(ErrorCode.INVALID_CONFIG, "; ".join(faults))
+    after = copy.deepcopy(topic)
+    after["spec"]["config"] = dict(sorted(config.items()))
+    return after
+
+
+def _apply(config: dict[str, str], change: ConfigChange) -> str:
+    """Why it cannot be; what it sets is judged with the whole config."""
+    match change.operation:
+        case ConfigOperation.SET:
+            config[change.name] = change.value
+            return ""
+        case ConfigOperation.DELETE:
+            config.pop(change.name, None)
+            return "" if change.name in KNOWN_NAMES else unknown_config_sentence(change.name)
+        case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
+            if change.name not in LIST_CONFIGS:
+                return f"{change.name} is no list: set it, or delete it"
+            config[change.name] = _changed_list(config, change)
+            return ""
+
+
+def _changed_list(config: Mapping[str, str], change: ConfigChange) -> str:
+    current = config.get(change.name, CLEANUP_POLICY.default_text).split(",")
+    named = [word.strip() for word in change.value.split(",")]
+    if change.operation is ConfigOperation.SUBTRACT:
+        return ",".join(word for word in current if word not in named)
+    return ",".join([*current, *(word for word in named if word not in current)])
+
+
+def reassigned(
+    topic: Object, targets: Targets, places: PoolPlaces, *, may_change_factor: bool
+) -> Object | Refusal:
+    """Its spec.placement, and the replication factor where every partition gets another one."""
+    spec = topic["spec"]
+    unknown = sorted(set(targets) - set(range(spec["partitions"])))
+    if unknown:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there are no partitions {unknown}")
+    refusal = assignments_refusal(tuple(targets[number] for number in sorted(targets)), places)
+    if refusal is not None:
+        return refusal
+    factor = len(next(iter(targets.values())))
+    if factor != spec["replicationFactor"]:
+        refusal = _factor_refusal(spec, targets, factor, may_change=may_change_factor)
+        if refusal is not None:
+            return refusal
+    after = copy.deepcopy(topic)
+    after["spec"]["replicationFactor"] = factor
+    _place(after, targets)
+    if len(after["spec"]["placement"]) > MAX_PLACED:
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"a Topic's placement names at most {MAX_PLACED} partitions: move fewer by hand",
+        )
+    return after
+
+
+def _factor_refusal(
+    spec: Mapping[str, Any], targets: Targets, factor: int, *, may_change: bool
+) -> Refusal | None:
+    stored = spec["replicationFactor"]
+    if not may_change:
+        return Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"expected {stored} brokers for each partition, found {factor}",
+        )
+    if len(targets) != spec["partitions"]:
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"all partitions of a topic have one replication factor, {stored}: name {stored}"
+            f" brokers for each, or reassign all {spec['partitions']} partitions in one request",
+        )
+    return None
+
+
+def _place(topic: Object, targets: Targets) -> None:
+    stored = {
+        entry["partition"]: tuple(BrokerId(number) for number in entry["replicas"])
+        for entry in topic["spec"].get("placement") or ()
+    }
+    topic["spec"]["placement"] = placement_entries(stored | dict(targets))
