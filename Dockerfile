@@ -1,4 +1,4 @@
-# The operator's and the broker's image: Debian's Python, the locked dependencies, our own wheel.
+# The images of operator, broker and audit: Debian's Python, the locked dependencies, our own wheel.
 # `hack/images/build` puts the wheels into build/images/ and builds it: a build that fetches nothing
 # but Debian packages also works where containers have no network of their own. No BuildKit syntax.
 ARG BASE=debian:bookworm-slim
@@ -41,3 +41,29 @@ ENTRYPOINT ["/usr/bin/tini", "-g", "--", "tidemark-operator"]
 
 FROM runtime AS broker
 ENTRYPOINT ["/usr/bin/tini", "-g", "--", "tidemark-broker"]
+
+# The audit has Spark and Java with it, some 900 MB: an image of its own that only its Jobs fetch.
+FROM dependencies AS audit-dependencies
+COPY build/images/audit-wheels /audit-wheels
+RUN PYTHONPATH="$(echo /wheels/pip-*.whl)" /opt/tidemark/bin/python -m pip install \
+        --quiet --no-index --find-links /audit-wheels --no-deps --no-compile --require-hashes \
+        -r /audit-wheels/requirements.lock \
+    && PYTHONPATH="$(echo /wheels/pip-*.whl)" /opt/tidemark/bin/python -m pip install \
+        --quiet --no-index --no-deps --no-compile /audit-wheels/pyspark-*.whl \
+    && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/tidemark/lib
+
+FROM python AS audit
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log
+COPY --from=audit-dependencies /opt/tidemark /opt/tidemark
+COPY --from=distribution /own/ /
+ENV PATH=/opt/tidemark/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp \
+    TIDEMARK_SPARK_ARCHIVE=/opt/tidemark/spark-archive
+# Java's classes, loaded once here: Spark starts in half the time.
+RUN python -m tidemark_audit.engines.warm_up
+USER 10001:10001
+ENTRYPOINT ["/usr/bin/tini", "-g", "--", "tidemark", "audit"]

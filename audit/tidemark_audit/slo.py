@@ -72,9 +72,17 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 def read_slo(path: Path) -> Slo:
     """Raises BadObjectives, which names the file and what it does not understand."""
     try:
-        return slo_of(yaml.safe_load(path.read_text()) or {})
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, BadObjectives) as error:
+        return slo_of_text(path.read_text())
+    except (OSError, UnicodeDecodeError, BadObjectives) as error:
         raise BadObjectives(f"{path}: {error}") from error
+
+
+def slo_of_text(text: str) -> Slo:
+    """The same of YAML, or of JSON, which is YAML too."""
+    try:
+        return slo_of(yaml.safe_load(text) or {})
+    except yaml.YAMLError as error:
+        raise BadObjectives(str(error)) from error
 
 
 def slo_of(document: Any) -> Slo:

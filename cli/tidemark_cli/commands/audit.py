@@ -5,12 +5,16 @@ line cannot be understood. What it computes lives in `tidemark_audit`, an extra 
 """
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from tidemark_protocol.audit_summary import encode_summary
+
 from tidemark_cli.audit_answer import draw
+from tidemark_cli.audit_summary import summary_of
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.output import Output
 
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 HELP = "judge replication from Prometheus samples: verdict, findings, loss evidence"
 EXIT_NO_SOURCE = 4
 EXIT_USAGE = 4  # 2 would say that records are lost
-UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,13 +51,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--start", metavar="TIME", help="window start: RFC 3339, or seconds")
     parser.add_argument("--end", metavar="TIME", help="window end, excluded: RFC 3339, or seconds")
     parser.add_argument(
-        "--slo", type=Path, metavar="FILE", help="YAML of objectives (docs/audit-rules.md)"
+        "--window", metavar="TIME", help="as 24h: what ends at --end, now if that is not given"
+    )
+    parser.add_argument(
+        "--slo", metavar="FILE", help="YAML of objectives (docs/audit-rules.md), or {...} itself"
     )
     parser.add_argument(
         "--scrape-interval", metavar="TIME", help="as 15s (default: taken from the samples)"
     )
     parser.add_argument(
         "--report", type=Path, metavar="DIR", help="where report.json and tables are written"
+    )
+    parser.add_argument(
+        "--summary",
+        type=Path,
+        metavar="FILE",
+        help="where 4 KiB about the verdict are written, for the operator",
+    )
+    parser.add_argument(
+        "--fail-on",
+        choices=("verdict", "no-verdict"),
+        default="verdict",
+        help="no-verdict: end with 0 whatever the verdict, if there is one (default: verdict)",
     )
 
 
@@ -67,7 +86,9 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     _require_extra()
     result = _audited(arguments, output)
     output.result(result, lambda console: draw(console, result))
-    return result.verdict.exit_code
+    if arguments.summary is not None:
+        arguments.summary.write_bytes(encode_summary(summary_of(result)))
+    return 0 if arguments.fail_on == "no-verdict" else result.verdict.exit_code
 
 
 def _require_extra() -> None:
@@ -127,9 +148,10 @@ def _engine(arguments: argparse.Namespace, output: Output) -> "Engine":
     from tidemark_audit.engines.spark import SparkEngine
 
     output.remark("starting Spark (--engine local does without)")
-    archives = Path.home() / ".cache" / "tidemark"
+    # An image has the archive with it, where its user cannot write.
+    archives = os.environ.get("TIDEMARK_SPARK_ARCHIVE", Path.home() / ".cache" / "tidemark")
     try:
-        return SparkEngine(spark_session(arguments.master, archive_directory=archives))
+        return SparkEngine(spark_session(arguments.master, archive_directory=Path(archives)))
     except NoJava as error:
         raise CommandFailed(
             expected="Java 17 or newer for Spark",
@@ -160,19 +182,29 @@ def _progress(output: Output) -> "Progress":
 def _window(arguments: argparse.Namespace) -> "Window":
     from tidemark_audit.sources.source import Window
 
-    return Window(
-        None if arguments.start is None else time_ms(arguments.start),
-        None if arguments.end is None else time_ms(arguments.end),
-    )
+    start = None if arguments.start is None else time_ms(arguments.start)
+    end = None if arguments.end is None else time_ms(arguments.end)
+    if arguments.window is None:
+        return Window(start, end)
+    if start is not None:
+        raise CommandFailed(
+            expected="--start or --window",
+            found="both",
+            to_do="leave one of them out",
+            exit_code=EXIT_USAGE,
+        )
+    end = round(time.time() * 1000) if end is None else end
+    return Window(end - duration_ms(arguments.window), end)
 
 
 def _slo(arguments: argparse.Namespace) -> "Slo":
-    from tidemark_audit.slo import BadObjectives, Slo, read_slo
+    from tidemark_audit.slo import BadObjectives, Slo, read_slo, slo_of_text
 
     if arguments.slo is None:
         return Slo()
     try:
-        return read_slo(arguments.slo)
+        is_document = arguments.slo.startswith("{")
+        return slo_of_text(arguments.slo) if is_document else read_slo(Path(arguments.slo))
     except BadObjectives as error:
         raise CommandFailed(
             expected="objectives in YAML",

@@ -167,15 +167,15 @@ def _container(spec: AuditSpec, mounts: list[dict[str, Any]]) -> dict[str, Any]:
 def _arguments(spec: AuditSpec) -> list[str]:
     """Of `tidemark audit`. Any verdict ends with 0, so that only a run without one is a failure."""
     arguments = ["--window", spec.window, "--engine", spec.engine.lower()]
-    match spec.source:
-        case PrometheusSource(url, token_secret):
-            arguments += ["--source", url]
-            if token_secret is not None:
-                arguments += ["--token-file", f"{TOKEN_DIRECTORY}/token"]
-        case FilesSource(_, path):
-            arguments += ["--source", f"{FILES_DIRECTORY}/{path}"]
-    for name in sorted(spec.slo):
-        arguments += ["--objective", f"{name}={spec.slo[name]}"]
+    if spec.slo:
+        arguments += ["--slo", json.dumps(spec.slo, sort_keys=True)]
     if spec.output is not None:
-        arguments += ["--out", f"{OUTPUT_DIRECTORY}/{spec.output.path}/{spec.name}/$(AUDIT_RUN)"]
-    return [*arguments, "--summary", TERMINATION_LOG, "--fail-on", "no-verdict"]
+        arguments += ["--report", f"{OUTPUT_DIRECTORY}/{spec.output.path}/{spec.name}/$(AUDIT_RUN)"]
+    arguments += ["--summary", TERMINATION_LOG, "--fail-on", "no-verdict"]
+    match spec.source:
+        case PrometheusSource(url, None):
+            return [*arguments, url]
+        case PrometheusSource(url, _):
+            return [*arguments, "--token-file", f"{TOKEN_DIRECTORY}/token", url]
+        case FilesSource(_, path):
+            return [*arguments, f"{FILES_DIRECTORY}/{path}"]

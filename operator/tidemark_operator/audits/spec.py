@@ -40,7 +40,7 @@ class AuditSpec:
     image_pull_policy: str
     history_limit: int
     timeout_seconds: int
-    slo: dict[str, str] = field(default_factory=dict)
+    slo: dict[str, Any] = field(default_factory=dict)
     output: Output | None = None
     resources: dict[str, Any] = field(default_factory=dict)
 

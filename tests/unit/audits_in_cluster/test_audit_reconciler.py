@@ -232,7 +232,7 @@ def test_a_wrong_manifest_is_refused_with_a_sentence(spec: dict[str, Any], sente
 
 def test_the_pod_reads_its_source_and_writes_its_report_with_no_rights() -> None:
     audit = audit_object(
-        slo={"R1": "0.99"},
+        slo={"objectives": {"writable": 0.99}},
         engine="Local",
         output={"claimName": "reports"},
         source={"prometheus": {"url": "https://p:9090", "tokenSecret": {"name": "s", "key": "k"}}},
@@ -244,10 +244,10 @@ def test_the_pod_reads_its_source_and_writes_its_report_with_no_rights() -> None
     assert job["metadata"]["name"] == "daily-3"
     assert pod["automountServiceAccountToken"] is False
     assert container["args"] == [
-        *("--window", "24h", "--engine", "local", "--source", "https://p:9090"),
-        *("--token-file", "/token/token", "--objective", "R1=0.99"),
-        *("--out", "/reports/audits/daily/$(AUDIT_RUN)"),
+        *("--window", "24h", "--engine", "local", "--slo", '{"objectives": {"writable": 0.99}}'),
+        *("--report", "/reports/audits/daily/$(AUDIT_RUN)"),
         *("--summary", "/dev/termination-log", "--fail-on", "no-verdict"),
+        *("--token-file", "/token/token", "https://p:9090"),
     ]
     mounted = {
         mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]

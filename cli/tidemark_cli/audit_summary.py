@@ -1,0 +1,59 @@
+"""What an audit tells the operator, of all that it found."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tidemark_protocol.audit_summary import AuditSummary, Incident, RuleSummary
+
+if TYPE_CHECKING:
+    from tidemark_audit.results import AuditResult, RuleResult
+
+GRAVITY = ("critical", "major", "minor", "info")
+
+
+def summary_of(result: "AuditResult") -> AuditSummary:
+    gravest_first = sorted(
+        result.findings, key=lambda found: (GRAVITY.index(found.severity.value), found.start_ms)
+    )
+    counted = Counter(found.severity.value for found in result.findings)
+    observed = sum(each.observed_ms for each in result.coverage)
+    asked = sum(each.window_ms for each in result.coverage)
+    return AuditSummary(
+        verdict=result.verdict.value,
+        sentence=result.sentence,
+        window_start_ms=result.window_start_ms,
+        window_end_ms=result.window_end_ms,
+        coverage=observed / asked if asked else 0.0,
+        lost_records=sum(each.records or 0 for each in result.loss_evidence),
+        findings={name: counted[name] for name in GRAVITY if counted[name]},
+        rules=tuple(map(_rule, result.rules)),
+        incidents=tuple(
+            Incident(
+                id=found.id,
+                rule=found.rule,
+                severity=found.severity.value,
+                subject=found.subject,
+                start_ms=found.start_ms,
+                sentence=found.sentence,
+            )
+            for found in gravest_first
+        ),
+    )
+
+
+def _rule(rule: "RuleResult") -> RuleSummary:
+    return RuleSummary(
+        rule=rule.rule,
+        outcome=rule.outcome.value,
+        value=rule.value,
+        limit=rule.limit,
+        budget_left=_budget_left(rule),
+    )
+
+
+def _budget_left(rule: "RuleResult") -> float | None:
+    """Of rules about a share of time that must be reached; a budget overdrawn is negative."""
+    if rule.value is None or rule.limit is None or not rule.objective.startswith(">="):
+        return None
+    allowed = 1 - rule.limit
+    return None if allowed <= 0 else 1 - (1 - rule.value) / allowed
