@@ -1,6 +1,7 @@
 """An audit for people: the verdict in a box, what every rule says, and what to do about it."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -21,7 +22,7 @@ MARKS = {"kept": "ok", "violated": "VIOLATED", "not evaluated": "not evaluated"}
 MOST_FINDINGS = 20
 
 
-def draw(console: Console, result: "AuditResult") -> None:
+def draw(console: Console, result: "AuditResult", directory: Path | None) -> None:
     colour = COLOURS[result.verdict.value]
     head = Text(result.verdict.value, style=f"bold {colour}")
     lines = [head, Text(result.sentence), Text(_window(result), style="dim")]
@@ -42,6 +43,8 @@ def draw(console: Console, result: "AuditResult") -> None:
     console.print()
     for note in result.notes:
         console.print(note, style="dim", markup=False)
+    if directory is not None:
+        console.print(f"report: {directory}", markup=False)
 
 
 def _draw_finding(console: Console, finding: "Finding") -> None:

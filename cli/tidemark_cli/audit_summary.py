@@ -11,7 +11,22 @@ if TYPE_CHECKING:
 GRAVITY = ("critical", "major", "minor", "info")
 
 
+def no_source(sentence: str) -> AuditSummary:
+    """Of a run that could not read its source."""
+    return AuditSummary(
+        verdict="NO-SOURCE",
+        sentence=sentence,
+        window_start_ms=0,
+        window_end_ms=0,
+        coverage=0.0,
+        lost_records=0,
+        findings={},
+    )
+
+
 def summary_of(result: "AuditResult") -> AuditSummary:
+    from tidemark_audit.rules.r6_durability import lost_records
+
     gravest_first = sorted(
         result.findings, key=lambda found: (GRAVITY.index(found.severity.value), found.start_ms)
     )
@@ -24,7 +39,7 @@ def summary_of(result: "AuditResult") -> AuditSummary:
         window_start_ms=result.window_start_ms,
         window_end_ms=result.window_end_ms,
         coverage=observed / asked if asked else 0.0,
-        lost_records=sum(each.records or 0 for each in result.loss_evidence),
+        lost_records=lost_records(result.loss_evidence),
         findings={name: counted[name] for name in GRAVITY if counted[name]},
         rules=tuple(map(_rule, result.rules)),
         incidents=tuple(

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Sequence
 
 from tidemark_audit.facts.oddities import Oddity, OddityKind
 from tidemark_audit.facts.partition import PartitionFacts
-from tidemark_audit.results import Finding, LossEvidence, Outcome, RuleResult, Severity
+from tidemark_audit.results import (
+    Finding,
+    LossEvidence,
+    Outcome,
+    RuleResult,
+    Severity,
+    TopicPartition,
+)
 from tidemark_audit.rules.judgement import About, AuditFacts, Judgement, not_evaluated, plural
 from tidemark_audit.rules.judgement import finding as make_finding
 
@@ -69,10 +76,10 @@ def evaluate(facts: AuditFacts) -> Judgement:
 
 def losses(evidence: Sequence[LossEvidence]) -> list[list[LossEvidence]]:
     """Evidence by the loss that it is of."""
-    by_epoch: dict[int, list[LossEvidence]] = {}
+    by_epoch: dict[tuple[TopicPartition, int], list[LossEvidence]] = {}
     for each in evidence:
-        by_epoch.setdefault(each.leader_epoch, []).append(each)
-    return [by_epoch[epoch] for epoch in sorted(by_epoch)]
+        by_epoch.setdefault((each.partition, each.leader_epoch), []).append(each)
+    return list(by_epoch.values())
 
 
 def lost_records(evidence: Sequence[LossEvidence]) -> int:

@@ -84,6 +84,7 @@ class JsonLinesSlice:
 class JsonLines:
     path: Path
     kind: str = "API JSON lines"
+    is_live: bool = False
 
     @property
     def place(self) -> str:

@@ -62,6 +62,7 @@ class ParquetSlice:
 class Parquet:
     path: Path
     kind: str = "tall Parquet"
+    is_live: bool = False
 
     @property
     def place(self) -> str:

@@ -58,8 +58,24 @@ class Source(Protocol):
     @property
     def kind(self) -> str: ...
 
+    @property
+    def is_live(self) -> bool:
+        """Whether samples are still added: its newest are not settled."""
+
     def slices(self, window: Window) -> Sequence[Slice]:
         """Slices that together hold every sample of the window, each once. Raises SourceError."""
 
     def first_batch(self) -> SampleBatch | None:
         """A few of its series, by which the scrape interval is guessed. Raises SourceError."""
+
+
+def last_sample_ms(sources: Sequence[Source]) -> int | None:
+    """The newest sample of all; reads everything. Raises SourceError."""
+    newest = [
+        int(batch.at_ms.max())
+        for source in sources
+        for part in source.slices(Window())
+        for batch in part.read()
+        if len(batch)
+    ]
+    return max(newest, default=None)

@@ -14,20 +14,18 @@ from typing import TYPE_CHECKING, NoReturn
 from tidemark_protocol.audit_summary import encode_summary
 
 from tidemark_cli.audit_answer import draw
-from tidemark_cli.audit_summary import summary_of
+from tidemark_cli.audit_options import duration_ms, objectives, window_of
+from tidemark_cli.audit_summary import no_source, summary_of
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.output import Output
 
 if TYPE_CHECKING:
     from tidemark_audit.engines.engine import Engine, Progress
     from tidemark_audit.results import AuditResult
-    from tidemark_audit.slo import Slo
-    from tidemark_audit.sources.source import Window
 
 HELP = "judge replication from Prometheus samples: verdict, findings, loss evidence"
 EXIT_NO_SOURCE = 4
-EXIT_USAGE = 4  # 2 would say that records are lost
-UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+BAR_WIDTH = 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "places",
         nargs="*",
         metavar="SOURCE",
-        help="files or directories of samples: API JSON lines, OpenMetrics text, tall Parquet",
+        help="Prometheus's address, or files and directories of samples: API JSON lines,"
+        " OpenMetrics text, tall Parquet, TSDB blocks",
+    )
+    parser.add_argument(
+        "--token-file", type=Path, metavar="FILE", help="bearer token for Prometheus"
     )
     parser.add_argument(
         "--engine",
@@ -48,10 +50,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="Spark's master, or sc://host of Connect (default: local[*])",
     )
+    parser.add_argument(
+        "--window", metavar="TIME", help="how much, as 24h, up to --end or the last settled scrape"
+    )
     parser.add_argument("--start", metavar="TIME", help="window start: RFC 3339, or seconds")
     parser.add_argument("--end", metavar="TIME", help="window end, excluded: RFC 3339, or seconds")
     parser.add_argument(
-        "--window", metavar="TIME", help="as 24h: what ends at --end, now if that is not given"
+        "--settle",
+        metavar="TIME",
+        default="5m",
+        help="what is younger than this in a running Prometheus is left out (default 5m)",
     )
     parser.add_argument(
         "--slo", metavar="FILE", help="YAML of objectives (docs/audit-rules.md), or {...} itself"
@@ -79,15 +87,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def usage_error(message: str) -> NoReturn:
     """Instead of argparse's exit code 2, which here says that records are lost."""
     sys.stderr.write(f"tidemark audit: {message}; see tidemark audit --help\n")
-    raise SystemExit(EXIT_USAGE)
+    raise SystemExit(EXIT_NO_SOURCE)
 
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
     _require_extra()
-    result = _audited(arguments, output)
-    output.result(result, lambda console: draw(console, result))
-    if arguments.summary is not None:
-        arguments.summary.write_bytes(encode_summary(summary_of(result)))
+    try:
+        result = _audited(arguments, output)
+    except CommandFailed as failed:
+        _write_no_source(arguments.summary, failed)
+        raise
+    _write(arguments, result)
+    output.result(result, lambda console: draw(console, result, arguments.report))
     return 0 if arguments.fail_on == "no-verdict" else result.verdict.exit_code
 
 
@@ -110,13 +121,13 @@ def _audited(arguments: argparse.Namespace, output: Output) -> "AuditResult":
     from tidemark_audit.sources.detect import sources_at
     from tidemark_audit.sources.source import SourceError
 
-    window, slo = _window(arguments), _slo(arguments)
+    slo = objectives(arguments.slo)
     interval = arguments.scrape_interval
     try:
-        sources = sources_at(arguments.places)
-        engine = _engine(arguments, output)
+        sources = sources_at(arguments.places, token_file=arguments.token_file)
+        window = window_of(arguments, sources)
         return audit(
-            engine,
+            _engine(arguments, output),
             sources,
             window=window,
             slo=slo,
@@ -132,9 +143,9 @@ def _audited(arguments: argparse.Namespace, output: Output) -> "AuditResult":
         ) from error
     except (NothingRead, OverlappingSlices) as error:
         raise CommandFailed(
-            expected="samples of one cluster's brokers, each once, within the window",
+            expected="samples of brokers and operator, each once, within the window",
             found=str(error),
-            to_do="check the window, and that the export holds the families of docs/metrics.md",
+            to_do="check the window, and that the source holds the families of docs/metrics.md",
             exit_code=EXIT_NO_SOURCE,
         ) from error
 
@@ -161,83 +172,41 @@ def _engine(arguments: argparse.Namespace, output: Output) -> "Engine":
         ) from error
 
 
+def _write(arguments: argparse.Namespace, result: "AuditResult") -> None:
+    from tidemark_audit.outputs import write_outputs
+
+    try:
+        if arguments.report is not None:
+            write_outputs(result, arguments.report)
+        if arguments.summary is not None:
+            arguments.summary.write_bytes(encode_summary(summary_of(result)))
+    except OSError as error:
+        raise CommandFailed(
+            expected="to write the report",
+            found=str(error),
+            to_do="check the directory and its room",
+            exit_code=EXIT_NO_SOURCE,
+        ) from error
+
+
+def _write_no_source(summary: Path | None, failed: CommandFailed) -> None:
+    if summary is not None:
+        sentence = f"expected {failed.expected}, found {failed.found}; {failed.to_do}"
+        summary.write_bytes(encode_summary(no_source(sentence)))
+
+
 def _progress(output: Output) -> "Progress":
     if output.is_json or not output.console.is_terminal:
         return lambda done, total: None
     started = time.monotonic()
 
     def tell(done: int, total: int) -> None:
-        width = 30
-        filled = width * done // max(1, total)
-        seconds = time.monotonic() - started
-        bar = "#" * filled + "." * (width - filled)
-        end = "\n" if done == total else "\r"
+        filled = BAR_WIDTH * done // max(1, total)
+        bar = "#" * filled + "." * (BAR_WIDTH - filled)
         output.console.print(
-            f"reading [{bar}] {done}/{total} slices, {seconds:.1f} s", end=end, markup=False
+            f"reading [{bar}] {done}/{total} slices, {time.monotonic() - started:.1f} s",
+            end="\n" if done == total else "\r",
+            markup=False,
         )
 
     return tell
-
-
-def _window(arguments: argparse.Namespace) -> "Window":
-    from tidemark_audit.sources.source import Window
-
-    start = None if arguments.start is None else time_ms(arguments.start)
-    end = None if arguments.end is None else time_ms(arguments.end)
-    if arguments.window is None:
-        return Window(start, end)
-    if start is not None:
-        raise CommandFailed(
-            expected="--start or --window",
-            found="both",
-            to_do="leave one of them out",
-            exit_code=EXIT_USAGE,
-        )
-    end = round(time.time() * 1000) if end is None else end
-    return Window(end - duration_ms(arguments.window), end)
-
-
-def _slo(arguments: argparse.Namespace) -> "Slo":
-    from tidemark_audit.slo import BadObjectives, Slo, read_slo, slo_of_text
-
-    if arguments.slo is None:
-        return Slo()
-    try:
-        is_document = arguments.slo.startswith("{")
-        return slo_of_text(arguments.slo) if is_document else read_slo(Path(arguments.slo))
-    except BadObjectives as error:
-        raise CommandFailed(
-            expected="objectives in YAML",
-            found=str(error),
-            to_do="see docs/audit-rules.md for the names and units",
-            exit_code=EXIT_USAGE,
-        ) from error
-
-
-def time_ms(text: str) -> int:
-    """RFC 3339, or seconds since 1970. Raises CommandFailed."""
-    try:
-        return round(float(text) * 1000)
-    except ValueError:
-        pass
-    from datetime import UTC, datetime
-
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise _bad_time(text, "2026-05-01T12:00:00Z, or seconds since 1970") from error
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def duration_ms(text: str) -> int:
-    """As Prometheus writes it: 500ms, 15s, 1h. Raises CommandFailed."""
-    number, unit = (text[:-2], 1) if text.endswith("ms") else (text[:-1], UNITS_MS.get(text[-1:]))
-    if unit is None or not number.isdecimal() or int(number) == 0:
-        raise _bad_time(text, "a duration as 15s")
-    return int(number) * unit
-
-
-def _bad_time(text: str, expected: str) -> CommandFailed:
-    return CommandFailed(
-        expected=expected, found=repr(text), to_do="write it so", exit_code=EXIT_USAGE
-    )

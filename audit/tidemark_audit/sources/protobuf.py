@@ -1,0 +1,77 @@
+"""As much of the protocol buffers' wire format as remote read needs, bounds-checked."""
+
+from collections.abc import Iterator
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+
+class BadMessage(ValueError):
+    """Bytes that are no message."""
+
+
+def varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
+    """(value, place after it). Raises BadMessage."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if place >= len(data):
+            raise BadMessage("a message that ends within a number")
+        byte = data[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+    raise BadMessage("a number longer than 64 bits")
+
+
+def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """(number, value) of each field; fixed-width ones are skipped. Raises BadMessage."""
+    place = 0
+    while place < len(data):
+        tag, place = varint(data, place)
+        kind = tag & 7
+        if kind == VARINT:
+            value, place = varint(data, place)
+            yield tag >> 3, value
+        elif kind == BYTES:
+            length, place = varint(data, place)
+            if length > len(data) - place:
+                raise BadMessage(f"a field of {length} bytes where {len(data) - place} are left")
+            yield tag >> 3, data[place : place + length]
+            place += length
+        elif kind in (FIXED64, FIXED32):
+            place += 8 if kind == FIXED64 else 4
+        else:
+            raise BadMessage(f"a field of unknown kind {kind}")
+
+
+def signed(value: int) -> int:
+    """An int64 as protobuf writes it: two's complement in a varint."""
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def write_varint(value: int) -> bytes:
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def write_number(number: int, value: int) -> bytes:
+    return write_varint(number << 3 | VARINT) + write_varint(value)
+
+
+def write_bytes(number: int, value: bytes) -> bytes:
+    return write_varint(number << 3 | BYTES) + write_varint(len(value)) + value
+
+
+def snappy_literals(data: bytes) -> bytes:
+    """A snappy block that compresses nothing: right for a request of two hundred bytes."""
+    out = bytearray(write_varint(len(data)))
+    for place in range(0, len(data), 60):
+        piece = data[place : place + 60]
+        out.append((len(piece) - 1) << 2)
+        out += piece
+    return bytes(out)

@@ -1,0 +1,154 @@
+"""Prometheus's remote read with streamed XOR chunks: raw samples, stale markers among them.
+
+Frames are a length, a CRC-32C and a ChunkedReadResponse (prompb/remote.proto). Of a server that
+answers otherwise, or with chunks of another encoding, nothing is guessed: `NotSpoken`, and the
+caller asks the HTTP API.
+"""
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import crc32c
+import numpy as np
+
+from tidemark_audit.families import SeriesKey, series_key
+from tidemark_audit.kernel.samples import SampleBatch
+from tidemark_audit.sources.batches import BATCH_SAMPLES
+from tidemark_audit.sources.protobuf import (
+    BadMessage,
+    fields,
+    signed,
+    snappy_literals,
+    varint,
+    write_bytes,
+    write_number,
+)
+from tidemark_audit.sources.xor_chunks import BadChunk, decode
+
+CONTENT_TYPE = "application/x-streamed-protobuf"
+STREAMED_XOR_CHUNKS = 1
+REGEX_MATCH = 2
+XOR = 1
+MOST_FRAME_BYTES = 64 << 20
+CHUNKS_AT_ONCE = BATCH_SAMPLES // 120
+
+
+class NotSpoken(Exception):
+    """The server does not answer remote reads in a form that is decoded here."""
+
+
+class Damaged(ValueError):
+    """A frame that is cut short or does not match its checksum."""
+
+
+def request_body(start_ms: int, end_ms: int, names: str) -> bytes:
+    """A ReadRequest for [start, end] of the families whose names match the expression."""
+    matcher = (
+        write_number(1, REGEX_MATCH) + write_bytes(2, b"__name__") + write_bytes(3, names.encode())
+    )
+    query = write_number(1, start_ms) + write_number(2, end_ms) + write_bytes(3, matcher)
+    return snappy_literals(write_bytes(1, query) + write_number(2, STREAMED_XOR_CHUNKS))
+
+
+def batches(stream: BinaryIO) -> Iterator[SampleBatch]:
+    """Raises Damaged, BadLabels, NotSpoken."""
+    pending = _Pending()
+    try:
+        for frame in _frames(stream):
+            pending.add(frame)
+            if len(pending.chunks) >= CHUNKS_AT_ONCE:
+                yield pending.take()
+        yield pending.take()
+    except (BadMessage, BadChunk) as error:
+        raise Damaged(str(error)) from error
+
+
+def _frames(stream: BinaryIO) -> Iterator[memoryview]:
+    while True:
+        length = _stream_varint(stream)
+        if length is None:
+            return
+        if not 0 < length <= MOST_FRAME_BYTES:
+            raise Damaged(f"a frame of {length} bytes")
+        head = _exactly(stream, 4)
+        data = _exactly(stream, length)
+        if crc32c.crc32c(data) != int.from_bytes(head, "big"):
+            raise Damaged(f"a frame of {length} bytes that does not match its checksum")
+        yield memoryview(data)
+
+
+def _stream_varint(stream: BinaryIO) -> int | None:
+    """None at the end of the stream."""
+    data = b""
+    while len(data) < 10:
+        byte = stream.read(1)
+        if not byte:
+            if data:
+                raise Damaged("an answer that ends within a frame's length")
+            return None
+        data += byte
+        if byte[0] < 0x80:
+            return varint(data, 0)[0]
+    raise Damaged("a frame without a length")
+
+
+def _exactly(stream: BinaryIO, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        piece = stream.read(length - len(data))
+        if not piece:
+            raise Damaged(f"an answer that ends {length - len(data)} bytes before its frame does")
+        data += piece
+    return data
+
+
+class _Pending:
+    """Chunks of some frames, and the series that each belongs to."""
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self._series_of: list[int] = []
+        self._place: dict[SeriesKey, int] = {}
+
+    def add(self, frame: memoryview) -> None:
+        for number, value in fields(frame):
+            if number == 1 and isinstance(value, memoryview):
+                self._add_series(value)
+
+    def _add_series(self, message: memoryview) -> None:
+        labels: dict[str, str] = {}
+        chunks: list[bytes] = []
+        for number, value in fields(message):
+            if number == 1 and isinstance(value, memoryview):
+                pair = {n: bytes(v).decode() for n, v in fields(value) if isinstance(v, memoryview)}
+                labels[pair.get(1, "")] = pair.get(2, "")
+            elif number == 2 and isinstance(value, memoryview):
+                chunks.append(_chunk(value))
+        key = series_key(labels)
+        if key is None:
+            return
+        self.chunks += chunks
+        self._series_of += [self._place.setdefault(key, len(self._place))] * len(chunks)
+
+    def take(self) -> SampleBatch:
+        counts, times, values = decode(self.chunks)
+        batch = SampleBatch(
+            tuple(self._place),
+            np.repeat(np.array(self._series_of, dtype=np.int32), counts),
+            times,
+            values,
+        )
+        self.chunks, self._series_of, self._place = [], [], {}
+        return batch
+
+
+def _chunk(message: memoryview) -> bytes:
+    kind, data = 0, b""
+    for number, value in fields(message):
+        if number == 3 and isinstance(value, int):
+            kind = signed(value)
+        elif number == 4 and isinstance(value, memoryview):
+            data = bytes(value)
+    if kind != XOR:
+        raise NotSpoken(f"chunks of encoding {kind}")
+    return data

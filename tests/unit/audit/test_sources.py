@@ -1,0 +1,73 @@
+"""Every kind of source gives the same audit of the same samples, and says where it is broken."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tidemark_audit.audit import run
+from tidemark_audit.results import AuditResult
+from tidemark_audit.sources.detect import sources_at
+from tidemark_audit.sources.open_metrics import labels_of
+from tidemark_audit.sources.source import SourceError
+
+from tests.unit.audit.exports import Export, brokers, open_metrics, partition, tall_parquet
+
+
+def a_failover() -> Export:
+    export = Export()
+    partition(
+        export,
+        leader=lambda t: 1 if t < 30_000 else None if t < 34_000 else 2,
+        in_sync=lambda t: {1, 2, 3} if t < 34_000 else {2, 3},
+        epoch=lambda t: 5 if t < 34_000 else 6,
+        is_up=lambda b, t: b != 1 or t < 30_000,
+    )
+    brokers(export)
+    return export
+
+
+def comparable(result: AuditResult) -> AuditResult:
+    return replace(result, engine="", wall_seconds=0.0, sources=())
+
+
+def test_every_kind_of_file_gives_the_same_audit(tmp_path: Path) -> None:
+    export = a_failover()
+    lines = export.write(tmp_path / "export")
+    text = open_metrics(export, tmp_path / "text")
+    tall = tall_parquet(export, tmp_path / "tall")
+    kinds = [sources_at([str(path)])[0].kind for path in (lines, text, tall)]
+    assert kinds == ["API JSON lines", "OpenMetrics text", "tall Parquet"]
+    expected = comparable(run(None, [str(lines)]))
+    assert comparable(run(None, [str(text)])) == expected
+    assert comparable(run(None, [str(tall)])) == expected
+
+
+@pytest.mark.parametrize("kind", ["text", "tall"])
+def test_a_file_cut_short_is_an_error_with_its_name(tmp_path: Path, kind: str) -> None:
+    export = a_failover()
+    path = tmp_path / kind
+    (open_metrics if kind == "text" else tall_parquet)(export, path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(SourceError) as failed:
+        run(None, [str(path)])
+    assert str(path) in failed.value.place
+
+
+def test_text_without_times_is_an_exposition_and_no_export(tmp_path: Path) -> None:
+    path = tmp_path / "metrics"
+    path.write_text('tidemark_broker_epoch{broker="1"} 7\n# EOF\n')
+    with pytest.raises(SourceError, match="byte 0"):
+        run(None, [str(path)])
+
+
+def test_labels_with_escapes_braces_and_commas_are_read() -> None:
+    assert labels_of(r'up{a="x\"y\\z\n,}",b=""}') == {
+        "__name__": "up", "a": 'x"y\\z\n,}', "b": ""
+    }  # fmt: skip
+
+
+def test_an_unknown_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "picture"
+    path.write_bytes(b"\x89PNG\r\n")
+    with pytest.raises(SourceError, match="picture"):
+        sources_at([str(tmp_path)])
