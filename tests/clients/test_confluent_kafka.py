@@ -1,8 +1,6 @@
 """librdkafka by confluent-kafka: what is its own, beside what every client does."""
 
 import time
-from collections import Counter
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -12,11 +10,10 @@ from tests.clients.kafka_cluster import (
     LIMIT_SECONDS,
     Sending,
     bootstrap,
-    kafka_cluster,
     librdkafka_settings,
     read_all,
 )
-from tests.cluster.local_cluster import LocalCluster, wait_for
+from tests.cluster.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -89,26 +86,3 @@ def test_a_transactional_id_is_refused_for_good(cluster: LocalCluster) -> None:
     producer = Producer(librdkafka_settings(cluster, **{"transactional.id": "t"}))
     with pytest.raises(KafkaException):
         producer.init_transactions(5)
-
-
-def test_a_killed_leader_costs_an_idempotent_producer_nothing(tmp_path: Path) -> None:
-    with kafka_cluster(tmp_path) as cluster:
-        sending = Sending(cluster, **{"enable.idempotence": True, "linger.ms": 2})
-        sent = [b"%06d" % number for number in range(6000)]
-
-        def send(first: int, end: int) -> None:
-            for number in range(first, end):
-                sending.send([sent[number]], partition=number % 3)
-
-        send(0, 2000)
-        killed = cluster.partition(0)["leader"]
-        cluster.kill(killed)
-        send(2000, 4000)
-        wait_for("another leader", lambda: cluster.partition(0)["leader"] not in (killed, -1))
-        send(4000, 6000)
-        sending.flush()
-        assert sending.failed == []
-        assert sorted(sending.acknowledged) == sent
-        counts = Counter(message.value() for message in read_all(cluster))
-        assert sorted(counts) == sent
-        assert set(counts.values()) == {1}

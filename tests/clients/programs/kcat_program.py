@@ -62,8 +62,7 @@ def seek(asked: argparse.Namespace) -> None:
 
 
 def group(asked: argparse.Namespace) -> None:
-    wanted = ["-X", "auto.offset.reset=earliest", "-X", "auto.commit.interval.ms=200"]
-    wanted += ["-X", "session.timeout.ms=6000"]
+    wanted = ["-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=6000"]
     # Assignments are told on the error stream, which must come in order with the records.
     command = ["-u", "-f", FORMAT, *wanted, "-G", asked.group, asked.topic]
     process = subprocess.Popen(
