@@ -4,6 +4,7 @@ Prometheus text format 0.0.4 by an own renderer: 2,000 partitions are some 60,00
 prometheus-client's registry would build from objects. Every family is in docs/metrics.md.
 """
 
+import os
 import resource
 import time
 from collections.abc import Iterator
@@ -113,7 +114,8 @@ def render_process() -> Iterator[str]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     try:
         resident_pages = int(Path("/proc/self/statm").read_text().split()[1])
-        open_files = len(tuple(Path("/proc/self/fd").iterdir()))
+        with os.scandir("/proc/self/fd") as entries:  # thousands: paths would take 5 times as long
+            open_files = sum(1 for _ in entries)
     except OSError:
         resident_pages = open_files = 0
     values = (

@@ -17,6 +17,8 @@ _MINIMAL, _AUDIT, _FULL = MetricsProfile
 
 Value = TypeVar("Value")
 
+SAMPLES_AT_A_TIME = 1000  # a piece of text: well under a millisecond
+
 # One value of a replica or a follower.
 _OfReplica = Callable[[PartitionSnapshot], float]
 _OfFollower = Callable[[FollowerSnapshot], float]
@@ -204,9 +206,13 @@ class PartitionExposition:
                 lines.texts.append(f"{lines.name}{of_follower} {follower_value(follower)}\n")
 
     def pieces(self) -> Iterator[str]:
+        """Once: what was given is let go of, piece by piece too. The last partition comes first."""
         for group in (self._leader, self._shrinks, self._follower, self._replica):
             for lines, _ in group:
-                yield lines.family.head + "".join(lines.texts)
+                yield lines.family.head
+                while lines.texts:
+                    yield "".join(lines.texts[-SAMPLES_AT_A_TIME:])
+                    del lines.texts[-SAMPLES_AT_A_TIME:]
 
 
 def _chosen(
