@@ -27,7 +27,7 @@ def create_health_app(service: ControllerService, *more_metrics: Collector) -> w
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(
-            body=exposition(service, *more_metrics), headers={"Content-Type": CONTENT_TYPE}
+            body=await exposition(service, *more_metrics), headers={"Content-Type": CONTENT_TYPE}
         )
 
     async def status(_: web.Request) -> web.Response:

@@ -25,7 +25,7 @@ from tidemark_operator.audits.beside import WithAudits
 from tidemark_operator.audits.metrics import AuditCollector
 from tidemark_operator.audits.reconciler import AuditReconciler
 from tidemark_operator.controller.api import serve
-from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock
+from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import Change, ControllerService
 from tidemark_operator.controller.settings import ControllerSettings
@@ -127,6 +127,7 @@ class Operator:
             store,
             settings=controller_settings,
             clock=MonotonicClock(),
+            wall_clock_ms=wall_clock_ms,
             probe=HttpProbe(controller_settings.probe_timeout_ms),
             on_change=self._on_change,
             rack_of=NodeRacks(store),

@@ -140,6 +140,7 @@ class HeartbeatRequest:
     storage_failed: bool = False
     held_epochs: tuple[HeldEpoch, ...] = ()
     failed_replicas: tuple[ReplicaReport, ...] = ()
+    sent_at_ms: int = 0  # the broker's wall clock: how far it is from the controller's; 0: unsaid
 
 
 @dataclass(frozen=True, slots=True)

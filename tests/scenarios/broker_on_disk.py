@@ -144,7 +144,7 @@ class Process:
             self.directory,
             pool=self.settings.pool,
             make_registration=self.registration,
-            callbacks=SessionCallbacks(lambda reason: None, lambda: 0, lambda: 0),
+            callbacks=SessionCallbacks(lambda reason: None, lambda: 0, lambda: 0, lambda: 0.0),
         )
 
     def registration(self) -> RegisterRequest:

@@ -114,6 +114,7 @@ class ControllerSlot:
             store,
             settings=settings,
             clock=MonotonicClock(),
+            wall_clock_ms=lambda: self.machine.clock.wall_us() // 1000,
             probe=MessageProbe(settings.probe_timeout_ms),
             on_change=lambda change: None,
             new_uuid=lambda: UUID(int=world.random.getrandbits(128), version=4),

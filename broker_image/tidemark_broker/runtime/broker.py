@@ -187,6 +187,7 @@ class Broker:
                 oldest_append_age_ms=lambda: (
                     0 if self._flusher is None else self._flusher.oldest_age_ms()
                 ),
+                wall_clock_s=self._environment.wall_clock_s,
             ),
         )
         self._fetchers = ReplicaFetchers(

@@ -73,6 +73,7 @@ class SessionCallbacks:
     on_stale: Callable[[str], None]  # this life of the broker is over
     disk_probe_age_ms: Callable[[], int]
     oldest_append_age_ms: Callable[[], int]
+    wall_clock_s: Callable[[], float]
 
 
 class ControllerSession:
@@ -294,6 +295,7 @@ class ControllerSession:
                 ReplicaReport(*key, LeaderEpoch(-1), Offset(-1), Offset(-1), failed=True)
                 for key in self._partitions.failed_replicas
             ),
+            sent_at_ms=int(self._callbacks.wall_clock_s() * 1000),
         )
 
     async def _on_heartbeat(self, request: HeartbeatRequest, response: HeartbeatResponse) -> None:

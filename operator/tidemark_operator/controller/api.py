@@ -66,7 +66,7 @@ def create_app(
         return _json(status_of(service, pid_of))
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=exposition(service), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(body=await exposition(service), headers={"Content-Type": CONTENT_TYPE})
 
     for path in calls:
         app.router.add_post(path, called)

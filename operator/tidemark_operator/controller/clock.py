@@ -12,6 +12,10 @@ class MonotonicClock:
         return round(asyncio.get_running_loop().time() * 1000)
 
 
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class LeaseSystemClock:
     """CLOCK_BOOTTIME: a holder that slept must not believe that its lease slept too (S21)."""
 

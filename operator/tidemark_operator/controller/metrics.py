@@ -1,5 +1,6 @@
-"""The controller's gauges, computed from its state when Prometheus asks (nothing is counted)."""
+"""The controller's metrics, computed from its state when Prometheus asks."""
 
+import asyncio
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -8,17 +9,26 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from tidemark_operator.controller.broker_record import BrokerLifeState
+from tidemark_operator.controller.partition_metrics import PartitionMetrics
 from tidemark_operator.controller.recoveries import Cause
 from tidemark_operator.controller.service import ControllerService
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
-def exposition(service: ControllerService, *more: Collector) -> bytes:
+async def exposition(service: ControllerService, *more: Collector) -> bytes:
+    """Lets others run in between: sessions and polls do not wait for a scrape."""
     registry = CollectorRegistry()
     for collector in (ControllerCollector(service), *more):
         registry.register(collector)
-    return generate_latest(registry)
+    partitions = PartitionMetrics()
+    for pool in service.pools() if service.is_leading else ():
+        for view in service.topics(pool) if service.is_leading else ():
+            if not view.is_retained:
+                for _ in partitions.add(pool, view):
+                    await asyncio.sleep(0)
+    pieces = partitions.pieces() if service.is_leading else ()
+    return generate_latest(registry) + "".join(pieces).encode()
 
 
 class ControllerCollector(Collector):
@@ -63,7 +73,22 @@ class ControllerCollector(Collector):
             "In other replicas' logs past the start of such a leader, as far as they reported",
             labels=["pool", "topic"],
         )
+        planned = GaugeMetricFamily(
+            "tidemark_broker_planned_restart",
+            "1 from an orderly stop until the broker is in sync everywhere again",
+            labels=["pool", "broker"],
+        )
+        skew = GaugeMetricFamily(
+            "tidemark_broker_clock_skew_seconds",
+            "Wall clock of the broker minus that of the operator",
+            labels=["pool", "broker"],
+        )
         for pool in self._service.pools():
+            for broker in self._service.brokers(pool):
+                named = [pool, str(broker.broker_id)]
+                planned.add_metric(named, float(broker.is_planned_restart))
+                if broker.clock_skew_ms is not None:
+                    skew.add_metric(named, broker.clock_skew_ms / 1000)
             states = [view.state for view in self._service.brokers(pool)]
             for state in BrokerLifeState:
                 brokers.add_metric([pool, state.value], states.count(state.value))
@@ -86,3 +111,4 @@ class ControllerCollector(Collector):
                     count = sum(each.lost_records for each in view.recoveries)
                     lost.add_metric([pool, view.topic.topic], count)
         yield from (brokers, partitions, leaderless, under_replicated, recovered, lost)
+        yield from (planned, skew)

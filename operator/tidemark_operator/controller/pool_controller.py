@@ -128,6 +128,7 @@ class PoolController:
             notes = self.state.notes_of(broker_id)
             if record is None or not record.is_live or notes.drained_at_version is not None:
                 return
+            self.state.observations.planned_restarts.begin(broker_id, self._now_ms())
             self.state.brokers[broker_id] = replace(record, state=BrokerLifeState.DRAINING)
             if await self._settle_and_save([broker_id]):
                 # Set once (KAFKA-14292): who must have applied what.
@@ -144,6 +145,8 @@ class PoolController:
                 record = self.current(broker_id, broker_epoch)
                 if record is None or not record.is_live:
                     continue
+                if not record.is_stopping:
+                    self.state.observations.planned_restarts.end(broker_id)
                 self.state.brokers[broker_id] = replace(record, state=BrokerLifeState.FENCED)
                 self.sessions.end(broker_id)
                 fenced.append(broker_id)
@@ -268,6 +271,9 @@ class PoolController:
             if not await self.settle(leaving):
                 raise PutOff(f"broker {broker_id}: its former life could not be fenced yet")
         if not outcome.is_same_life:
+            if stored is not None and request.clean_stop_epoch == stored.broker_epoch:
+                # Known already, unless another controller led when it stopped.
+                self.state.observations.planned_restarts.begin(broker_id, self._now_ms())
             await self.save_broker(record)
             self.state.notes[broker_id] = notes
             self.sessions.end(broker_id)
@@ -363,6 +369,9 @@ class PoolController:
         return _first_then(value, wanted, unchanged)
 
     def _slice_is_durable(self, value: PartitionSlice) -> None:
+        self.state.observations.note_slice(
+            self.state.slices.get(value.name), value, self.state.brokers
+        )
         self.state.note_durable(value, version=self.image.version)
         topic_slices = self.state.topic_slices(value.topic.topic_id)
         count = max(each.topic.partition_count for each in topic_slices)

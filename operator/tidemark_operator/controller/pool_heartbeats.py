@@ -54,6 +54,7 @@ class PoolEnvironment:
     store: ObjectStore
     settings: ControllerSettings
     now_ms: Callable[[], int]
+    wall_clock_ms: Callable[[], int]
     probe: Callable[[Endpoints, str], Awaitable[ProbeVerdict]]
     tasks: Tasks
     on_change: Callable[[Change], None]
@@ -83,6 +84,7 @@ class PoolHeartbeats:
         self.is_mostly_silent = False  # S18
         self._settings = environment.settings
         self._now_ms = environment.now_ms
+        self._wall_clock_ms = environment.wall_clock_ms
         self._probe = environment.probe
         self._tasks = environment.tasks
         self._probed: set[BrokerId] = set()
@@ -106,6 +108,9 @@ class PoolHeartbeats:
         if stall_ms:
             sessions.extend(stall_ms, now_ms)
             self.polls.extend(stall_ms, now_ms)
+        state.observations.planned_restarts.settle(
+            state.brokers, lambda: (found for _, found in state.served_partitions()), now_ms
+        )
         expiry = sessions.expire(now_ms, pool_size=len(state.brokers))
         if expiry.held_back and not self.is_mostly_silent:
             logger.error(
@@ -140,6 +145,10 @@ class PoolHeartbeats:
         if self.decisions.state.brokers[broker_id].is_live:
             self.decisions.sessions.contact(broker_id, self._now_ms())
         self._note_applied(request)
+        if request.sent_at_ms:
+            skew_ms = request.sent_at_ms - self._wall_clock_ms()
+            skews = self.decisions.state.observations.clock_skews
+            skews.note(broker_id, skew_ms, self._now_ms())
         poll = OpenPoll(
             broker_id,
             request.broker_epoch,

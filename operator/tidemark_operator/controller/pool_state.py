@@ -30,6 +30,7 @@ from tidemark_operator.controller.elections import (
 from tidemark_operator.controller.held_epochs import HeldEpochs, holders_of, rebuilt
 from tidemark_operator.controller.last_resorts import Choice, Reports, needs_reports
 from tidemark_operator.controller.leaderless import leaderless_sentence
+from tidemark_operator.controller.observations import Observations
 from tidemark_operator.controller.partition_change import changed
 from tidemark_operator.controller.producer_id_rounds import NO_ROUND
 from tidemark_operator.controller.recoveries import Cause, Recovery
@@ -75,6 +76,7 @@ class PoolState:
     # Deleted topics, and the image version that says so; slices of theirs that are still there.
     tombstones: dict[TopicId, tuple[Tombstone, int]] = field(default_factory=dict)
     leftovers: dict[str, PartitionSlice] = field(default_factory=dict)
+    observations: Observations = field(default_factory=Observations)
     highest_producer_id_round: int = NO_ROUND  # beside those of `brokers`: reported, not stored
 
     def notes_of(self, broker_id: BrokerId) -> BrokerNotes:
@@ -310,6 +312,7 @@ class PoolState:
 
     def forget_topic(self, topic_id: TopicId) -> None:
         self.held.forget(topic_id)
+        self.observations.elections.forget(topic_id)
         known: tuple[dict[Replica, Any], ...] = (self.leaderless_since, self.choices, self.behind)
         for notes in known:
             for replica in [replica for replica in notes if replica[0] == topic_id]:
@@ -405,6 +408,8 @@ class PoolState:
                 record.endpoints,
                 record.rack,
                 record.incarnation,
+                broker_id in self.observations.planned_restarts,
+                self.observations.clock_skews.of(broker_id),
             )
             for broker_id, record in sorted(self.brokers.items())
         )
@@ -434,6 +439,7 @@ class PoolState:
                 choice for replica, choice in sorted(self.choices.items()) if replica[0] == topic_id
             ),
             recoveries=tuple(each for value in slices for each in value.recoveries),
+            elections=self.observations.elections,
         )
 
     def _notices(self, slices: list[PartitionSlice]) -> tuple[str, ...]:

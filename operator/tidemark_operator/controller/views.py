@@ -1,12 +1,13 @@
 """What reconcilers and status pages see of the controller: frozen values, durable state only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
+from tidemark_operator.controller.election_counts import ElectionCounts
 from tidemark_operator.controller.last_resorts import Choice
 from tidemark_operator.controller.recoveries import Recovery
 
@@ -29,6 +30,8 @@ class BrokerView:
     endpoints: Endpoints
     rack: str
     incarnation: str
+    is_planned_restart: bool = False  # stopped in order, and not in sync everywhere again yet
+    clock_skew_ms: int | None = None  # ahead of the controller's; None: not known
 
     @property
     def is_active(self) -> bool:
@@ -46,3 +49,4 @@ class TopicView:
     notices: tuple[str, ...] = ()  # sentences for a condition, e.g. an election by S14
     choices: tuple[Choice, ...] = ()  # leaders that a human named, not elected yet
     recoveries: tuple[Recovery, ...] = ()
+    elections: ElectionCounts = field(default_factory=ElectionCounts, compare=False)  # to look at

@@ -18,7 +18,7 @@ from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator import json_log
 from tidemark_operator.controller import api
-from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock
+from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import ControllerService, ControllerSettings
 from tidemark_operator.leading import BrokerTrouble, LeadingOperator
@@ -69,6 +69,7 @@ class LocalCluster:
             store,
             settings=controller_settings,
             clock=MonotonicClock(),
+            wall_clock_ms=wall_clock_ms,
             probe=HttpProbe(controller_settings.probe_timeout_ms),
             on_change=lambda change: self._reconciler.on_change(change),
         )

@@ -148,6 +148,7 @@ def _broker_container(
             },
             {"name": "TIDEMARK_CLAIM_UID", "value": claim_uid},
             {"name": "TIDEMARK_LOG_FORMAT", "value": settings.log_format},
+            {"name": "TIDEMARK_METRICS_PROFILE", "value": pool.metrics_profile},
             _from_field("TIDEMARK_POD_UID", "metadata.uid"),
             _from_field("TIDEMARK_ADVERTISED_HOST", "status.podIP"),
         ],

@@ -62,6 +62,7 @@ class PoolSpec:
     move_bytes_per_second: int = 0  # per broker, for replicas that are being added; 0: unlimited
     resources: dict[str, Any] = field(default_factory=dict)
     pod_template: dict[str, Any] = field(default_factory=dict)
+    metrics_profile: str = "audit"  # minimal | audit | full
     rack_key: str = ""  # the node label that names the rack; "": brokers say it themselves
 
     @property
@@ -110,6 +111,7 @@ def pool_spec(pool: Object) -> PoolSpec:
         deletion_policy=spec["deletionPolicy"],
         drain=frozenset(BrokerId(number) for number in spec["drain"]),
         move_bytes_per_second=spec["moveBytesPerSecond"],
+        metrics_profile=spec["metricsProfile"],
         resources=spec.get("resources", {}),
         pod_template=spec.get("podTemplate", {}),
         rack_key=spec.get("rackKey", ""),

@@ -158,6 +158,7 @@ class ProcessesRuntime:
                 *("--http-port", str(http_port)),
                 *("--kafka-port", str(self._settings.kafka_port + offset)),
                 *("--controllers", self._settings.controller_address),
+                *("--metrics-profile", pool.metrics_profile),
                 *self._settings.more_arguments(broker_id),
                 *("--pod-uid", self._settings.run_id),
                 stdin=asyncio.subprocess.DEVNULL,

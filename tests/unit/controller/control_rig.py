@@ -49,6 +49,7 @@ from tidemark_protocol.partition_state import PartitionState, TopicState
 POOL = "shop/default"
 ORDERS = TopicId("7f1c0000-0000-0000-0000-000000000001")
 TICK_MS = 50
+WALL_CLOCK_MS = 1_700_000_000_000
 
 
 class FakeClock:
@@ -247,6 +248,7 @@ class Rig:
             self.store,
             settings=self.settings,
             clock=self.clock,
+            wall_clock_ms=lambda: WALL_CLOCK_MS + self.clock.ms,
             probe=self.probe,
             on_change=self.changes.append,
         )

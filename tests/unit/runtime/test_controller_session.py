@@ -106,7 +106,7 @@ class Bench:
             self.directory,
             pool="ns/p",
             make_registration=self.registration,
-            callbacks=SessionCallbacks(self.stale.append, lambda: 0, lambda: 0),
+            callbacks=SessionCallbacks(self.stale.append, lambda: 0, lambda: 0, lambda: 0.0),
         )
 
     def registration(self) -> RegisterRequest:

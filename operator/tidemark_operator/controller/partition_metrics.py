@@ -1,0 +1,135 @@
+"""The controller's view of each partition as Prometheus text: what is durable, whoever is dead.
+
+An own renderer, as in the broker: thousands of partitions would be as many objects elsewhere. All
+families are in docs/metrics.md. A few topics at a time; the caller may let others run in between.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tidemark_protocol.partition_state import PartitionState
+
+from tidemark_operator.controller.election_counts import ElectionKind
+from tidemark_operator.controller.recoveries import Recovery
+from tidemark_operator.controller.views import TopicView
+
+PARTITIONS_AT_A_TIME = 64
+
+
+@dataclass(slots=True)
+class _Family:
+    name: str
+    kind: str
+    help: str
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, labels: str, value: float) -> None:
+        self.lines.append(f"{self.name}{{{labels}}} {value}\n")
+
+    @property
+    def text(self) -> str:
+        head = f"# HELP {self.name} {self.help}\n# TYPE {self.name} {self.kind}\n"
+        return head + "".join(self.lines)
+
+
+class PartitionMetrics:
+    """Takes topics one by one, then gives the text, a family a piece."""
+
+    def __init__(self) -> None:
+        self._info = _Family("tidemark_topic_info", "gauge", "Always 1; what the topic promises.")
+        self._factor = _Family(
+            "tidemark_topic_replication_factor",
+            "gauge",
+            "Replicas that each partition should have.",
+        )
+        self._count = _Family("tidemark_topic_partitions", "gauge", "Partitions of the topic.")
+        self._elections = _Family(
+            "tidemark_partition_leader_elections_total", "counter", "Leaders granted, by kind."
+        )
+        self._durable: tuple[tuple[_Family, Callable[[PartitionState], int]], ...] = (
+            (
+                _Family("tidemark_partition_leader_id", "gauge", "Who leads; -1: nobody."),
+                lambda state: state.leader,
+            ),
+            (
+                _Family(
+                    "tidemark_partition_durable_leader_epoch", "gauge", "Leader epoch, as stored."
+                ),
+                lambda state: state.leader_epoch,
+            ),
+            (
+                _Family("tidemark_partition_durable_in_sync_replicas", "gauge", "ISR, as stored."),
+                lambda state: len(state.in_sync_replicas),
+            ),
+        )
+        self._recoveries: tuple[tuple[_Family, Callable[[Recovery], int]], ...] = (
+            (
+                _Family(
+                    "tidemark_partition_recovery_epoch",
+                    "gauge",
+                    "Leader epoch of the last election by a last resort.",
+                ),
+                lambda recovery: recovery.leader_epoch,
+            ),
+            (
+                _Family(
+                    "tidemark_partition_recovery_lost_records",
+                    "gauge",
+                    "Records past its start that other logs held, as reported so far.",
+                ),
+                lambda recovery: recovery.lost_records,
+            ),
+            (
+                _Family(
+                    "tidemark_partition_recovery_lost_committed_records",
+                    "gauge",
+                    "Of these, below a high watermark: above 0 is proof of loss.",
+                ),
+                lambda recovery: recovery.lost_committed,
+            ),
+        )
+
+    def add(self, pool: str, view: TopicView) -> Iterator[None]:
+        """Yields now and then, for others to have their turn."""
+        topic = view.topic
+        labels = _labels(pool=pool, topic=topic.topic, topic_id=topic.topic_id)
+        config = topic.config
+        promises = _labels(
+            commit_rule=topic.commit_rule,
+            flush=topic.flush,
+            cleanup_policy=config.get("cleanup.policy", "delete"),
+            unclean_leader_election=config.get("unclean.leader.election.enable", "false"),
+        )
+        self._info.add(f"{labels},{promises}", 1)
+        self._factor.add(labels, topic.replication_factor)
+        self._count.add(labels, topic.partition_count)
+        for number, state in enumerate(view.partitions, 1):
+            named = f'{labels},partition="{state.partition}"'
+            for family, value in self._durable:
+                family.add(named, value(state))
+            counts = view.elections.of((topic.topic_id, state.partition))
+            for kind in ElectionKind:
+                self._elections.add(f'{named},kind="{kind.value}"', counts[kind])
+            if number % PARTITIONS_AT_A_TIME == 0:
+                yield
+        yield
+        for recovery in view.recoveries:
+            named = f'{labels},partition="{recovery.partition}",cause="{recovery.cause.value}"'
+            for recovery_family, lost in self._recoveries:
+                recovery_family.add(named, lost(recovery))
+
+    def pieces(self) -> Iterator[str]:
+        for family in (self._info, self._factor, self._count, self._elections):
+            yield family.text
+        for family, _ in self._durable:
+            yield family.text
+        for family, _ in self._recoveries:
+            yield family.text
+
+
+def _labels(**labels: str) -> str:
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
