@@ -72,6 +72,7 @@ def test_the_broker_is_told_who_it_is_and_where_the_controller_is() -> None:
         "TIDEMARK_ADVERTISED_HTTP_URL": "http://default-2.shop.svc:8080",
         "TIDEMARK_CLAIM_UID": "claim-uid",
         "TIDEMARK_LOG_FORMAT": "json",
+        "TIDEMARK_METRICS_PROFILE": "audit",
         "TIDEMARK_POD_UID": "metadata.uid",
         "TIDEMARK_ADVERTISED_HOST": "status.podIP",
     }
