@@ -16,6 +16,7 @@ from tidemark_broker.http.app import HttpApp, create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.server import serve
 from tidemark_broker.runtime.broker import EXIT_CRASHED, Broker
+from tidemark_broker.runtime.consumers.group_consumer import GroupConsumer
 from tidemark_broker.runtime.controller_client import HttpTransport
 from tidemark_broker.runtime.environment import BrokerEnvironment
 from tidemark_broker.runtime.settings import BrokerSettings, parse_settings
@@ -76,6 +77,9 @@ class _Http:
                 pool=broker.settings.pool,
                 incarnation=broker.incarnation,
                 is_ready=broker.is_ready,
+                new_consumer=lambda settings: GroupConsumer(
+                    settings, broker.groups, broker.partitions.metadata
+                ),
                 crc_failures=broker.partitions.damaged.crc_failures,
                 rack=broker.settings.rack,
                 metrics_profile=broker.settings.metrics_profile,

@@ -114,14 +114,14 @@ def subscribed_topics(members: Iterable[Member], protocol: str | None) -> frozen
     we can read, as then it may be any (Kafka: ConsumerProtocolSubscription)."""
     topics: set[str] = set()
     for member in members:
-        found = _topics_of(member.metadata_of(protocol))
+        found = subscribed_topics_of(member.metadata_of(protocol))
         if found is None:
             return None
         topics |= found
     return frozenset(topics)
 
 
-def _topics_of(subscription: bytes) -> set[str] | None:
+def subscribed_topics_of(subscription: bytes) -> set[str] | None:
     topics = set()
     try:
         _, count = struct.unpack_from(">hi", subscription)

@@ -25,15 +25,16 @@ class Answer:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
     async def send_to(self, send: Send) -> None:
+        about_body = (
+            (b"content-type", self.content_type),
+            (b"content-length", b"%d" % len(self.body)),
+        )
         await send(
             {
                 "type": "http.response.start",
                 "status": self.status,
-                "headers": [
-                    (b"content-type", self.content_type),
-                    (b"content-length", b"%d" % len(self.body)),
-                    *self.headers,
-                ],
+                # RFC 9110 8.6: there is nothing to be said of the body of a 204.
+                "headers": [*(about_body if self.status != 204 else ()), *self.headers],
             }
         )
         await send({"type": "http.response.body", "body": self.body})

@@ -15,6 +15,7 @@ from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http import documents
 from tidemark_broker.http.admin_routes import AdminRoutes, Topic
+from tidemark_broker.http.consumers import documents as consumers
 from tidemark_broker.http.formats import EmbeddedFormat
 from tidemark_broker.http.problems import PROBLEM_TYPE, HttpProblem
 from tidemark_broker.http.produce_results import PRODUCE_ANSWER_TYPE
@@ -157,8 +158,26 @@ def create_api(admin: AdminRoutes) -> FastAPI:
         responses=_responses(None, 400, 413, 503),
         openapi_extra=_producer_body(),
     )
+    _add_consumers(api)
     _use_problems(api)
     return api
+
+
+def _add_consumers(api: FastAPI) -> None:
+    api.add_api_route(
+        consumers.CONSUMERS_PATH,
+        consumers.make_consumer,
+        methods=["POST"],
+        responses=_responses(None, 400, 409, 413, 503),
+    )
+    for route in consumers.ROUTES:
+        api.add_api_route(
+            consumers.CONSUMER_PATH + route.path,
+            route.endpoint,
+            methods=[route.method],
+            status_code=route.status,
+            responses=_responses(None, *route.refusals),
+        )
 
 
 def _responses(success_type: bytes | None, *statuses: int) -> dict[int | str, dict[str, Any]]:

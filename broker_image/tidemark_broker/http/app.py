@@ -25,6 +25,7 @@ from tidemark_broker.http.answers import (
     Send,
 )
 from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.http.consumers.routes import ConsumerRoutes
 from tidemark_broker.http.fetch_route import FetchRoute
 from tidemark_broker.http.forwarding import Forwarder
 from tidemark_broker.http.health import health, readiness
@@ -75,6 +76,7 @@ class HttpApp:
         self._metrics = RequestMetrics()
         self._forwarder = Forwarder(view.broker_id)
         self._produce = ProduceRoute(view, limits, self._forwarder, clock_ms)
+        self._consumers = ConsumerRoutes(view, limits)
         self._fetch = FetchRoute(view, limits, self._admission)
         self._view = view
         self._api: AsgiApp | None = None
@@ -101,6 +103,10 @@ class HttpApp:
                         return await self._serve("produce_partition", parts, scope, receive, send)
                     case ("GET", 6) if parts[3] == "partitions" and parts[5] == "records":
                         return await self._serve("records", parts, scope, receive, send)
+            elif path.startswith("/consumers/"):
+                parts = (scope.get("raw_path") or path.encode()).decode("latin-1").split("/")
+                if self._consumers.serves(scope["method"], parts):
+                    return await self._serve("consumers", parts, scope, receive, send)
             elif path in _HEALTH and scope["method"] == "GET":
                 return await self._serve_health(path, send)
             return await self._serve_admin(scope, receive, send)
@@ -113,7 +119,7 @@ class HttpApp:
     ) -> None:
         started = time.perf_counter()
         request = Request(scope, receive)
-        is_produce = route != "records"
+        is_produce = route.startswith("produce")
         answer: Answer | None
         try:
             body_bytes = request.body_bytes_at_most(self._limits) if is_produce else 0
@@ -122,7 +128,7 @@ class HttpApp:
             answer = problem.answer(request.path, is_produce=is_produce)
         else:
             try:
-                answer = await self._answer(route, parts, request)
+                answer = await self._answer(route, scope["method"], parts, request)
             finally:
                 self._admission.leave(body_bytes)
         status = CLIENT_GONE_STATUS
@@ -135,7 +141,9 @@ class HttpApp:
                 self._admission.bytes_in_flight -= len(answer.body)
         self._metrics.observe(route, status, time.perf_counter() - started)
 
-    async def _answer(self, route: str, parts: list[str], request: Request) -> Answer | None:
+    async def _answer(
+        self, route: str, method: str, parts: list[str], request: Request
+    ) -> Answer | None:
         """The top of every hot request: nothing is raised past it but cancellation."""
         handled: Awaitable[Answer]
         try:
@@ -143,11 +151,13 @@ class HttpApp:
                 handled = self._produce.to_partition(request, parts[2], parts[4])
             elif route == "produce_topic":
                 handled = self._produce.to_topic(request, parts[2])
+            elif route == "consumers":
+                handled = self._consumers.serve(request, method, parts)
             else:
                 handled = self._fetch.records(request, parts[2], parts[4])
             return await handled
         except HttpProblem as problem:
-            return problem.answer(request.path, is_produce=route != "records")
+            return problem.answer(request.path, is_produce=route.startswith("produce"))
         except ClientGone:
             return None
         except Exception:
@@ -155,7 +165,7 @@ class HttpApp:
             unexpected = HttpProblem(
                 ErrorCode.UNKNOWN_SERVER_ERROR, "an unexpected error; the broker's log has it"
             )
-            return unexpected.answer(request.path, is_produce=route != "records")
+            return unexpected.answer(request.path, is_produce=route.startswith("produce"))
 
     async def _serve_health(self, path: str, send: Send) -> None:
         started = time.perf_counter()
@@ -187,6 +197,7 @@ class HttpApp:
             if message["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
+                await self._consumers.instances.close()
                 await self._forwarder.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return

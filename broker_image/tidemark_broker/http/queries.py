@@ -109,3 +109,24 @@ def _consumer(found: Mapping[str, str]) -> Consumer:
         raise malformed(f"query: rack: expected at most {MAX_RACK} characters, found {len(rack)}")
     epoch = _number(found, "current_leader_epoch", default=NO_EPOCH, most=MAX_LEADER_EPOCH)
     return Consumer(rack, LeaderEpoch(epoch))
+
+
+@dataclass(frozen=True, slots=True)
+class PollQuery:
+    """`wait_ms` None: as the consumer was made."""
+
+    wait_ms: int | None
+    max_bytes: int
+
+
+@lru_cache(maxsize=1024)
+def poll_query(query_string: bytes, limits: HttpLimits) -> PollQuery:
+    """Of a consumer's records: `timeout` (ms) and `max_bytes`, as the bridge has them."""
+    found = _parameters(query_string, ("timeout", "max_bytes"))
+    wait_ms = None
+    if "timeout" in found:
+        wait_ms = _number(found, "timeout", default=0, most=limits.fetch_wait_max_ms)
+    max_bytes = _number(
+        found, "max_bytes", default=limits.fetch_bytes_default, most=limits.fetch_bytes_max
+    )
+    return PollQuery(wait_ms, max_bytes)

@@ -14,6 +14,7 @@ from typing import Any, cast
 from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.limits import HttpLimits
+from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, GroupConsumer
 from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_broker.runtime.metrics import MetricsProfile
 from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot
@@ -288,6 +289,10 @@ class FakeBroker:
     client: Client
 
 
+def no_consumer(settings: ConsumerSettings) -> GroupConsumer:
+    raise AssertionError(f"nobody asked for the consumer {settings.name}")
+
+
 def fake_broker(
     leaders: tuple[int, ...] = (0, 0, 0),
     *,
@@ -307,6 +312,7 @@ def fake_broker(
         pool="shop/default",
         incarnation="5f3c",
         is_ready=lambda: is_ready,
+        new_consumer=no_consumer,
         rack="rack-0",
         metrics_profile=metrics_profile,
         fsyncs=lambda: 17,

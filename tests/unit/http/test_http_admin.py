@@ -137,7 +137,13 @@ def test_every_route_is_documented() -> None:
     assert schema["openapi"].startswith("3.1")
     found = {(method, path) for path, item in schema["paths"].items() for method in item}
     partition = "/topics/{topic}/partitions/{partition}"
+    consumer = "/consumers/{group}/instances/{name}"
+    moves = ("positions", "positions/beginning", "positions/end")
+    posted = ("subscription", "assignments", "offsets", *moves)
     assert found == {
+        ("post", "/consumers/{group}"), ("delete", consumer), ("get", f"{consumer}/records"),
+        ("get", f"{consumer}/subscription"), ("delete", f"{consumer}/subscription"),
+        *(("post", f"{consumer}/{path}") for path in posted),
         ("get", "/topics"), ("get", "/topics/{topic}"), ("post", "/topics/{topic}"),
         ("post", partition), ("get", f"{partition}/records"), ("get", f"{partition}/offsets"),
         ("get", f"{partition}/replica"), ("get", "/brokers"), ("get", "/healthz"),

@@ -11,7 +11,7 @@ from tidemark_broker.runtime.results import FetchResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 
-from tests.unit.http.fake_broker import Client, Response, fake_broker
+from tests.unit.http.fake_broker import Client, Response, fake_broker, no_consumer
 from tests.unit.runtime.in_process_pool import InProcessPool
 
 RECORDS = "/topics/orders/partitions/0/records"
@@ -33,7 +33,12 @@ def pool(tmp_path: Path) -> Iterator[InProcessPool]:
 def ask(pool: InProcessPool, number: int, query: str) -> Response:
     async def asked() -> Response:
         view = BrokerView(
-            pool.brokers[number].partitions, BrokerId(number), "p", "5f3c", lambda: (True, "")
+            pool.brokers[number].partitions,
+            BrokerId(number),
+            "p",
+            "5f3c",
+            lambda: (True, ""),
+            no_consumer,
         )
         return await Client(create_app(view)).get(f"{RECORDS}?{query}")
 

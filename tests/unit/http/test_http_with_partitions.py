@@ -21,7 +21,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
-from tests.unit.http.fake_broker import NOW_MS, ORDERS, ORDERS_ID, Client, broker_state
+from tests.unit.http.fake_broker import NOW_MS, ORDERS, ORDERS_ID, Client, broker_state, no_consumer
 
 ME = BrokerId(0)
 MY_EPOCH = BrokerEpoch(10)
@@ -51,7 +51,7 @@ async def client_of(directory: Path, push: MetadataPush, *, shortage: str = "") 
     partitions.start_life(MY_EPOCH)
     partitions.apply_push(push)
     partitions.shortage = shortage
-    view = BrokerView(partitions, ME, "shop/default", "5f3c", lambda: (True, ""))
+    view = BrokerView(partitions, ME, "shop/default", "5f3c", lambda: (True, ""), no_consumer)
     return Client(create_app(view, clock_ms=lambda: NOW_MS))
 
 

@@ -1,0 +1,149 @@
+"""Bodies of the consumer paths, decoded strictly: what is not known is refused by name."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from tidemark_broker.groups.consumer_protocol import TopicPartition
+from tidemark_broker.http.formats import EmbeddedFormat
+from tidemark_broker.http.problems import malformed
+from tidemark_broker.runtime.consumers.positions import RESETS, Commit
+
+MAX_NAME = 249
+MAX_TOPICS = 1_000
+MAX_PARTITIONS = 2_000
+MAX_REQUEST_TIMEOUT_MS = 30_000
+FORMATS: Mapping[str, EmbeddedFormat] = {
+    "binary": EmbeddedFormat.BINARY,
+    "json": EmbeddedFormat.JSON,
+}
+MAX_OFFSET = 2**63 - 1
+
+Flag = bool | str  # the REST Proxy's clients send "true"
+
+
+class _Strict(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+class NewConsumerBody(_Strict):
+    """Names of Kafka's consumer configs, as the bridge and the REST Proxy take them."""
+
+    name: str = ""
+    format: str = "binary"
+    reset: str = msgspec.field(default="latest", name="auto.offset.reset")
+    auto_commit: Flag = msgspec.field(default=True, name="enable.auto.commit")
+    rest_auto_commit: Flag | None = msgspec.field(default=None, name="auto.commit.enable")
+    min_bytes: int | str = msgspec.field(default=1, name="fetch.min.bytes")
+    timeout_ms: int | str = msgspec.field(default=1_000, name="consumer.request.timeout.ms")
+    isolation: str = msgspec.field(default="read_uncommitted", name="isolation.level")
+
+    def check(self) -> None:
+        """Raises HttpProblem (400)."""
+        if len(self.name) > MAX_NAME or "/" in self.name:
+            raise malformed(f'body: $.name: expected at most {MAX_NAME} characters and no "/"')
+        _one_of("format", self.format, FORMATS)
+        _one_of("auto.offset.reset", self.reset, (*RESETS, "none"))
+        _one_of("isolation.level", self.isolation, ("read_uncommitted", "read_committed"))
+
+    @property
+    def commits_itself(self) -> bool:
+        if self.rest_auto_commit is not None:
+            return _flag("auto.commit.enable", self.rest_auto_commit)
+        return _flag("enable.auto.commit", self.auto_commit)
+
+    @property
+    def smallest_fetch_bytes(self) -> int:
+        return _number("fetch.min.bytes", self.min_bytes, 1, 1024 * 1024)
+
+    @property
+    def request_timeout_ms(self) -> int:
+        name = "consumer.request.timeout.ms"
+        return _number(name, self.timeout_ms, 0, MAX_REQUEST_TIMEOUT_MS)
+
+
+class SubscriptionBody(_Strict):
+    topics: list[str]
+
+
+class _Place(_Strict):
+    topic: str
+    partition: int
+
+
+class PlacesBody(_Strict):
+    partitions: list[_Place]
+
+
+class _Offset(_Strict):
+    topic: str
+    partition: int
+    offset: int
+    metadata: str | None = None
+
+
+class OffsetsBody(_Strict):
+    offsets: list[_Offset]
+
+
+Body = TypeVar("Body")
+
+
+def decode(data: bytes, kind: type[Body]) -> Body:
+    """Raises HttpProblem (400)."""
+    try:
+        return msgspec.json.decode(data or b"{}", type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise malformed(f"body: {error}") from error
+
+
+def topics_of(body: SubscriptionBody) -> tuple[str, ...]:
+    topics = tuple(dict.fromkeys(body.topics))
+    if not 0 < len(topics) <= MAX_TOPICS or not all(0 < len(t) <= MAX_NAME for t in topics):
+        raise malformed(
+            f"body: $.topics: expected 1 to {MAX_TOPICS} names of at most {MAX_NAME} characters"
+        )
+    return topics
+
+
+def places_of(body: PlacesBody) -> tuple[TopicPartition, ...]:
+    _check_count("partitions", len(body.partitions))
+    return tuple(dict.fromkeys((place.topic, place.partition) for place in body.partitions))
+
+
+def offsets_of(body: OffsetsBody) -> dict[TopicPartition, Commit]:
+    _check_count("offsets", len(body.offsets))
+    for at, entry in enumerate(body.offsets):
+        if not 0 <= entry.offset <= MAX_OFFSET:
+            raise malformed(f"body: $.offsets[{at}].offset: expected 0 to 2^63 - 1")
+    return {
+        (entry.topic, entry.partition): Commit(entry.offset, entry.metadata or "")
+        for entry in body.offsets
+    }
+
+
+def _check_count(name: str, count: int) -> None:
+    if not 0 < count <= MAX_PARTITIONS:
+        raise malformed(f"body: $.{name}: expected 1 to {MAX_PARTITIONS} entries, found {count}")
+
+
+def _one_of(name: str, value: str, known: Any) -> None:
+    if value not in known:
+        raise malformed(f"body: {name}: expected one of {', '.join(known)}; found {value[:40]!r}")
+
+
+def _flag(name: str, value: Flag) -> bool:
+    if isinstance(value, str):
+        _one_of(name, value, ("true", "false"))
+        return value == "true"
+    return value
+
+
+def _number(name: str, value: int | str, least: int, most: int) -> int:
+    is_number = isinstance(value, int) or (
+        value.isascii() and value.isdecimal() and len(value) <= 19
+    )
+    if not is_number or not least <= int(value) <= most:
+        raise malformed(f"body: {name}: expected {least} to {most}, found {str(value)[:40]!r}")
+    return int(value)

@@ -1,0 +1,136 @@
+"""The consumers of this broker's HTTP clients: made, found by name, ended, also when forgotten.
+
+A consumer lives in the broker that made it and ends with it; its client makes another one then. One
+that nobody has asked for anything in `IDLE_SECONDS` leaves its group; what its client was given and
+did not commit is read again by others.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.http.formats import EmbeddedFormat
+from tidemark_broker.http.problems import HttpProblem
+from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, GroupConsumer
+
+MAX_INSTANCES = 1_000
+IDLE_SECONDS = 300.0  # consumer.instance.timeout.ms of the REST Proxy
+SWEEP_SECONDS = 5.0
+END_SECONDS = 2.0  # all of them, when the broker ends
+
+NewConsumer = Callable[[ConsumerSettings], GroupConsumer]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    consumer: GroupConsumer
+    embedded_format: EmbeddedFormat
+    request_timeout_ms: int
+    membership: asyncio.Task[None]
+    used_s: float
+    polls: int = 0  # under way
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.consumer.settings.group_id, self.consumer.settings.name
+
+
+class Instances:
+    def __init__(self, new_consumer: NewConsumer) -> None:
+        self._new_consumer = new_consumer
+        self._known: dict[tuple[str, str], Instance] = {}
+        self._ending: dict[asyncio.Task[None], None] = {}
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def create(
+        self, settings: ConsumerSettings, embedded_format: EmbeddedFormat, request_timeout_ms: int
+    ) -> Instance:
+        """Raises HttpProblem: the name is taken (409), or this broker is at its limit."""
+        key = (settings.group_id, settings.name)
+        if key in self._known:
+            raise HttpProblem(
+                ErrorCode.INVALID_REQUEST,
+                f"group {settings.group_id!r} has a consumer {settings.name!r} at this broker:"
+                " choose another name, or delete it",
+                status=409,
+            )
+        if len(self._known) >= MAX_INSTANCES:
+            raise HttpProblem(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"this broker is at its limit of {MAX_INSTANCES} consumers; ask another one",
+            )
+        loop = asyncio.get_running_loop()
+        consumer = self._new_consumer(settings)
+        task = loop.create_task(consumer.membership.run(), name=f"membership {settings.name}")
+        task.add_done_callback(_tell_failure)
+        instance = Instance(consumer, embedded_format, request_timeout_ms, task, loop.time())
+        self._known[key] = instance
+        if self._sweep_timer is None:
+            self._sweep_timer = loop.call_later(SWEEP_SECONDS, self._sweep)
+        return instance
+
+    def find(self, group_id: str, name: str) -> Instance:
+        """Raises HttpProblem (404)."""
+        instance = self._known.get((group_id, name))
+        if instance is None:
+            raise HttpProblem(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"group {group_id[:80]!r} has no consumer {name[:80]!r} at this broker: it was"
+                " made elsewhere, deleted, or not used for so long that it was ended",
+                status=404,
+            )
+        instance.used_s = asyncio.get_running_loop().time()
+        return instance
+
+    async def delete(self, instance: Instance) -> None:
+        """It leaves its group, and commits what it handed out if it commits by itself."""
+        self._known.pop(instance.key, None)
+        await _end(instance, commits=True)
+
+    async def close(self) -> None:
+        """The broker ends: their groups need not wait for their sessions."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        instances = tuple(self._known.values())
+        self._known.clear()
+        ends = [
+            asyncio.create_task(_end(instance, commits=True), name="end of a consumer")
+            for instance in instances
+        ]
+        ends += self._ending
+        if ends:
+            _, late = await asyncio.wait(ends, timeout=END_SECONDS)
+            for end in late:
+                end.cancel()
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        for instance in tuple(self._known.values()):
+            if not instance.polls and loop.time() - instance.used_s > IDLE_SECONDS:
+                del self._known[instance.key]
+                _log.info("a consumer was forgotten by its client", extra={"name_": instance.key})
+                end = loop.create_task(_end(instance, commits=False), name="end of a consumer")
+                self._ending[end] = None
+                end.add_done_callback(lambda done: self._ending.pop(done, None))
+        self._sweep_timer = None
+        if self._known:
+            self._sweep_timer = loop.call_later(SWEEP_SECONDS, self._sweep)
+
+
+async def _end(instance: Instance, *, commits: bool) -> None:
+    instance.membership.cancel()
+    await asyncio.wait([instance.membership])
+    await instance.consumer.close(commits=commits)
+
+
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        _log.error("a consumer's membership ended", exc_info=task.exception())

@@ -1,0 +1,275 @@
+"""The paths below /consumers: which consumer, what it shall do, and the answer.
+
+Only polling takes long, and one poll of a consumer at a time is let in. A client that goes away
+while it waits was given nothing, so nothing of that is committed.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
+
+import msgspec
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_broker.groups.consumer_protocol import TopicPartition
+from tidemark_broker.http.answers import Answer, ClientGone, Receive
+from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.http.consumers import bodies
+from tidemark_broker.http.consumers.instances import Instance, Instances
+from tidemark_broker.http.formats import format_of_answer
+from tidemark_broker.http.limits import HttpLimits
+from tidemark_broker.http.problems import HttpProblem, kind_of
+from tidemark_broker.http.queries import PollQuery, poll_query
+from tidemark_broker.http.record_json import RecordRenderer
+from tidemark_broker.http.requests import Request
+from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, Fetched
+from tidemark_broker.runtime.consumers.peers import PeerUnavailable
+from tidemark_broker.runtime.consumers.positions import NoOffset
+from tidemark_broker.wire.list_offsets import EARLIEST, LATEST
+
+ANSWER_TYPE = b"application/vnd.kafka.v2+json"
+BODY_BYTES = HttpLimits(body_bytes=256 * 1024, forwarded_body_bytes=256 * 1024)
+_ANY = frozenset({b"", b"*/*", ANSWER_TYPE})
+_DONE = Answer(204, b"")
+
+Action = Callable[[Request, Instance], Awaitable[Answer]]
+Result = TypeVar("Result")
+
+
+class ConsumerRoutes:
+    def __init__(self, view: BrokerView, limits: HttpLimits) -> None:
+        self.instances = Instances(view.new_consumer)
+        self._view = view
+        self._metadata = view.partitions.metadata
+        self._limits = limits
+        self._made = 0
+        self._actions: dict[tuple[str, str], Action] = {
+            ("DELETE", ""): self._delete,
+            ("GET", "subscription"): self._subscription,
+            ("POST", "subscription"): self._subscribe,
+            ("DELETE", "subscription"): self._unsubscribe,
+            ("POST", "assignments"): self._assign,
+            ("GET", "records"): self._records,
+            ("POST", "offsets"): self._commit,
+            ("POST", "positions"): self._seek,
+            ("POST", "positions/beginning"): self._seek_to_beginning,
+            ("POST", "positions/end"): self._seek_to_end,
+        }
+
+    def serves(self, method: str, parts: list[str]) -> bool:
+        """`parts` of the path, from the empty one before its first slash on."""
+        if len(parts) == 3:
+            return method == "POST"
+        is_instance = len(parts) >= 5 and parts[3] == "instances"
+        return is_instance and (method, "/".join(parts[5:])) in self._actions
+
+    async def serve(self, request: Request, method: str, parts: list[str]) -> Answer:
+        group_id = unquote(parts[2])
+        if not group_id or len(group_id) > bodies.MAX_NAME:
+            raise HttpProblem(
+                ErrorCode.INVALID_GROUP_ID,
+                f"group: expected 1 to {bodies.MAX_NAME} characters",
+                status=400,
+            )
+        if len(parts) == 3:
+            return await self._create(request, group_id)
+        instance = self.instances.find(group_id, unquote(parts[4]))
+        return await self._actions[method, "/".join(parts[5:])](request, instance)
+
+    # ---- making and ending
+
+    async def _create(self, request: Request, group_id: str) -> Answer:
+        body = bodies.decode(await request.read_body(BODY_BYTES), bodies.NewConsumerBody)
+        body.check()
+        self._made += 1
+        name = body.name or (
+            f"consumer-{self._view.broker_id}-{self._view.incarnation[:8]}-{self._made}"
+        )
+        settings = ConsumerSettings(
+            group_id, name, body.reset, body.commits_itself, body.smallest_fetch_bytes
+        )
+        self.instances.create(settings, bodies.FORMATS[body.format], body.request_timeout_ms)
+        broker = self._metadata.brokers.get(self._view.broker_id)
+        base = "" if broker is None else broker.endpoints.advertised_http_url
+        path = f"/consumers/{quote(group_id, safe='')}/instances/{quote(name, safe='')}"
+        return _json({"instance_id": name, "base_uri": base + path})
+
+    async def _delete(self, request: Request, instance: Instance) -> Answer:
+        await self.instances.delete(instance)
+        return _DONE
+
+    # ---- what it reads
+
+    async def _subscription(self, request: Request, instance: Instance) -> Answer:
+        held: dict[str, list[int]] = {}
+        for topic, partition in instance.consumer.generation.partitions:
+            held.setdefault(topic, []).append(partition)
+        return _json(
+            {
+                "topics": list(instance.consumer.membership.topics),
+                "partitions": [{topic: numbers} for topic, numbers in held.items()],
+            }
+        )
+
+    async def _subscribe(self, request: Request, instance: Instance) -> Answer:
+        body = bodies.decode(await request.read_body(BODY_BYTES), bodies.SubscriptionBody)
+        topics = bodies.topics_of(body)
+        if instance.consumer.generation.is_manual:
+            raise _conflict("it has assignments: delete its subscription first to have none")
+        instance.consumer.membership.subscribe(topics)
+        return _DONE
+
+    async def _unsubscribe(self, request: Request, instance: Instance) -> Answer:
+        instance.consumer.membership.subscribe(())
+        return _DONE
+
+    async def _assign(self, request: Request, instance: Instance) -> Answer:
+        body = bodies.decode(await request.read_body(BODY_BYTES), bodies.PlacesBody)
+        places = bodies.places_of(body)
+        self._require_known(places)
+        if instance.consumer.membership.topics:
+            raise _conflict("it has a subscription: delete that first")
+        instance.consumer.membership.assign(places)
+        return _DONE
+
+    def _require_known(self, places: "tuple[TopicPartition, ...]") -> None:
+        for topic, partition in places:
+            if self._metadata.partition(topic, partition) is None:
+                raise HttpProblem(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"partition {topic[:80]}-{partition}: this broker knows no such partition",
+                )
+
+    # ---- records
+
+    async def _records(self, request: Request, instance: Instance) -> Answer:
+        query = poll_query(request.query_string, self._limits)
+        embedded_format = instance.embedded_format
+        if request.accept not in _ANY:
+            embedded_format = format_of_answer(request.accept)
+        if instance.polls:
+            raise _conflict("another poll of it is under way")
+        instance.polls += 1
+        try:
+            fetched = await self._poll(request, instance, query)
+            pieces = []
+            for found in fetched:
+                renderer = RecordRenderer(
+                    found.topic,
+                    found.partition,
+                    embedded_format,
+                    most_records=self._limits.records,
+                )
+                rendered = await renderer.render(found.data, found.offset)
+                pieces.append((found, rendered))
+            for found, rendered in pieces:
+                instance.consumer.hand_out(found, rendered.next_offset)
+        finally:
+            instance.polls -= 1
+            instance.used_s = asyncio.get_running_loop().time()
+        lists = (rendered.body[1:-1] for _, rendered in pieces)
+        body = b"[" + b",".join(inside for inside in lists if inside) + b"]"
+        return Answer(200, body, embedded_format.value)
+
+    async def _poll(
+        self, request: Request, instance: Instance, query: PollQuery
+    ) -> tuple[Fetched, ...]:
+        wait_ms = instance.request_timeout_ms if query.wait_ms is None else query.wait_ms
+        consumer = instance.consumer
+        if not consumer.generation.is_manual and not consumer.membership.topics:
+            raise _conflict("it has neither a subscription nor assignments")
+        try:
+            return await _unless_gone(request.receive, consumer.poll(wait_ms, query.max_bytes))
+        except NoOffset as error:
+            raise HttpProblem(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{error}, and auto.offset.reset is none: seek with POST positions",
+                status=409,
+            ) from error
+
+    # ---- offsets
+
+    async def _commit(self, request: Request, instance: Instance) -> Answer:
+        data = await request.read_body(BODY_BYTES)
+        commits = None
+        if data.strip():
+            commits = bodies.offsets_of(bodies.decode(data, bodies.OffsetsBody))
+        try:
+            errors = await instance.consumer.commit(commits)
+        except PeerUnavailable as error:
+            raise HttpProblem(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{error}; the offsets may be committed or not: commit again",
+            ) from error
+        for (topic, partition), error_code in errors.items():
+            if error_code is not ErrorCode.NONE:
+                raise _not_committed(topic, partition, error_code)
+        return _DONE
+
+    async def _seek(self, request: Request, instance: Instance) -> Answer:
+        body = bodies.decode(await request.read_body(BODY_BYTES), bodies.OffsetsBody)
+        offsets = {place: commit.offset for place, commit in bodies.offsets_of(body).items()}
+        return await self._seek_to(instance, offsets)
+
+    async def _seek_to_beginning(self, request: Request, instance: Instance) -> Answer:
+        return await self._seek_to_end_of(request, instance, EARLIEST)
+
+    async def _seek_to_end(self, request: Request, instance: Instance) -> Answer:
+        return await self._seek_to_end_of(request, instance, LATEST)
+
+    async def _seek_to_end_of(self, request: Request, instance: Instance, end: int) -> Answer:
+        body = bodies.decode(await request.read_body(BODY_BYTES), bodies.PlacesBody)
+        return await self._seek_to(instance, dict.fromkeys(bodies.places_of(body), end))
+
+    async def _seek_to(self, instance: Instance, places: dict[TopicPartition, int]) -> Answer:
+        for topic, partition in places:
+            if (topic, partition) not in instance.consumer.generation.partitions:
+                raise _conflict(f"partition {topic[:80]}-{partition} is not assigned to it now")
+        try:
+            await instance.consumer.seek(places)
+        except PeerUnavailable as error:
+            raise HttpProblem(ErrorCode.LEADER_NOT_AVAILABLE, str(error)) from error
+        return _DONE
+
+
+async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
+    """Raises ClientGone when the client has closed its connection first."""
+
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    doing = asyncio.create_task(work, name="poll of a consumer")
+    watching = asyncio.create_task(watch(), name="client-watch")
+    try:
+        await asyncio.wait((doing, watching), return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            raise ClientGone
+        return doing.result()
+    finally:
+        doing.cancel()
+        watching.cancel()
+
+
+def _json(document: object) -> Answer:
+    return Answer(200, msgspec.json.encode(document), ANSWER_TYPE)
+
+
+def _conflict(detail: str) -> HttpProblem:
+    return HttpProblem(ErrorCode.INVALID_REQUEST, f"this consumer: {detail}", status=409)
+
+
+def _not_committed(topic: str, partition: int, error: ErrorCode) -> HttpProblem:
+    detail = f"partition {topic}-{partition}: {kind_of(error).title}"
+    if error in (
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    ):
+        detail = (
+            f"partition {topic}-{partition} is not assigned to this consumer now: poll, and commit"
+            " what that poll gives; others may have read on"
+        )
+        return HttpProblem(error, detail, status=409)
+    return HttpProblem(error, detail)

@@ -1,0 +1,1 @@
+"""A Kafka consumer inside this broker, for clients that have only HTTP."""

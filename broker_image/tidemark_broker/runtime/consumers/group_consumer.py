@@ -1,0 +1,227 @@
+"""One consumer of a group inside this broker: what a Kafka client library is to its process.
+
+It is used by one request at a time (`busy`). Records are fetched from the leaders of the partitions
+that its generation gave it, from this broker as from others; first from all at once, then whoever
+has news first. What was handed out in one generation cannot be committed in another, and a
+partition that is not ours any more is not committed for: others may have read on.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_EPOCH, BrokerId
+
+from tidemark_broker.groups.consumer_protocol import TopicPartition
+from tidemark_broker.runtime.consumers.coordination import Coordination, GroupRefusal
+from tidemark_broker.runtime.consumers.membership import Generation, Membership
+from tidemark_broker.runtime.consumers.peers import Peers, PeerUnavailable
+from tidemark_broker.runtime.consumers.positions import RESETS, Commit, NoOffset, Positions
+from tidemark_broker.runtime.group_coordinator import GroupCoordinators
+from tidemark_broker.runtime.metadata import MetadataCache
+from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionAnswer
+
+AUTO_COMMIT_SECONDS = 5.0  # auto.commit.interval.ms
+FETCH_WAIT_MS = 500  # then it is looked again who leads, and what is ours
+FETCH_GRACE_MS = 2_000
+PAUSE_SECONDS = 0.05
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """Kafka's names: auto.offset.reset, enable.auto.commit, fetch.min.bytes."""
+
+    group_id: str
+    name: str
+    reset: str = "latest"
+    commits_itself: bool = True
+    min_bytes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Whole record batches; the first may begin below `offset`."""
+
+    topic: str
+    partition: int
+    offset: int
+    data: bytes
+
+
+class GroupConsumer:
+    def __init__(
+        self, settings: ConsumerSettings, groups: GroupCoordinators, metadata: MetadataCache
+    ) -> None:
+        self.settings = settings
+        self.busy = asyncio.Lock()
+        self._metadata = metadata
+        # Joining may take a minute: nothing else waits behind it on one connection.
+        self._coordinating = Peers(metadata, settings.name)
+        self._reading = Peers(metadata, settings.name)
+        self.membership = Membership(
+            Coordination(groups, self._coordinating, settings.group_id),
+            metadata,
+            before_revoke=self._commit_quietly,
+        )
+        self._positions = Positions(
+            metadata,
+            self._reading,
+            Coordination(groups, self._reading, settings.group_id),
+            settings.reset,
+        )
+        self._next_commit_s = asyncio.get_running_loop().time() + AUTO_COMMIT_SECONDS
+
+    @property
+    def generation(self) -> Generation:
+        return self.membership.generation
+
+    async def close(self, *, commits: bool) -> None:
+        """Leaves the group. `commits`: what was handed out counts as read, if it does so itself."""
+        if commits:
+            await self._commit_quietly()
+        await self.membership.leave()
+        self._coordinating.close()
+        self._reading.close()
+
+    # ---- reading
+
+    async def poll(self, wait_ms: int, max_bytes: int) -> tuple[Fetched, ...]:
+        """What there is, within `wait_ms`. Give back to `hand_out` what was handed out. Raises
+        NoOffset."""
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + wait_ms / 1000
+        if self.settings.commits_itself and loop.time() >= self._next_commit_s:
+            await self._commit_quietly()
+        waits = False
+        while await self.membership.wait_until_joined(max(0.0, ends_s - loop.time())):
+            generation = self.generation
+            self._positions.enter(generation)
+            left_ms = max(0, round((ends_s - loop.time()) * 1000))
+            try:
+                await self._positions.look_up(generation.partitions)
+                found = await self._fetch(min(left_ms, FETCH_WAIT_MS) if waits else 0, max_bytes)
+            except (PeerUnavailable, GroupRefusal) as error:
+                _log.info("a consumer could not read", extra={"reason": str(error)})
+                found = ()
+                await asyncio.sleep(min(PAUSE_SECONDS, left_ms / 1000))
+            if self.generation == generation and found:
+                return found
+            if loop.time() >= ends_s:
+                break
+            waits = True
+            if not generation.partitions:  # more members than partitions
+                await asyncio.sleep(min(PAUSE_SECONDS, left_ms / 1000))
+        return ()
+
+    def hand_out(self, fetched: Fetched, next_offset: int) -> None:
+        """Records below `next_offset` are on their way to the client."""
+        self._positions.hand_out((fetched.topic, fetched.partition), next_offset)
+
+    async def _fetch(self, wait_ms: int, max_bytes: int) -> tuple[Fetched, ...]:
+        by_leader: dict[BrokerId, list[TopicPartition]] = {}
+        for place in self.generation.partitions:
+            state = self._metadata.partition(*place)
+            if state is not None and state.has_leader and place in self._positions.next_offsets:
+                by_leader.setdefault(state.leader, []).append(place)
+        tasks = [
+            asyncio.create_task(self._fetch_from(leader, places, wait_ms, max_bytes))
+            for leader, places in by_leader.items()
+        ]
+        if not tasks:
+            await asyncio.sleep(min(PAUSE_SECONDS, wait_ms / 1000))
+            return ()
+        found: list[Fetched] = []
+        try:
+            waiting = set(tasks)
+            while waiting and not found:
+                how = asyncio.FIRST_COMPLETED if wait_ms else asyncio.ALL_COMPLETED
+                done, waiting = await asyncio.wait(waiting, return_when=how)
+                for task in [task for task in tasks if task in done]:
+                    found += task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+        return tuple(found)
+
+    async def _fetch_from(
+        self, leader: BrokerId, places: list[TopicPartition], wait_ms: int, max_bytes: int
+    ) -> list[Fetched]:
+        """Nothing from one that cannot be reached."""
+        offsets = {place: self._positions.next_offsets[place] for place in places}
+        topics: dict[str, list[FetchPartition]] = {}
+        for (topic, number), offset in offsets.items():
+            entry = FetchPartition(number, NO_EPOCH, offset, NO_EPOCH, -1, max_bytes)
+            topics.setdefault(topic, []).append(entry)
+        names = {self._metadata.topics[topic].topic_id: topic for topic in topics}
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=self.settings.min_bytes,
+            max_bytes=max_bytes,
+            topics=tuple(FetchTopic(key, tuple(topics[name])) for key, name in names.items()),
+        )
+        try:
+            link = await self._reading.broker(leader)
+            response = await link.fetch(request, wait_ms + FETCH_GRACE_MS)
+        except PeerUnavailable:
+            await asyncio.sleep(min(PAUSE_SECONDS, wait_ms / 1000))
+            return []
+        found = []
+        for answered in response.topics:
+            topic = names.get(answered.topic_id, "")
+            for answer in answered.partitions:
+                place = (topic, answer.partition)
+                if place in offsets:
+                    found += await self._taken(place, offsets[place], answer)
+        return found
+
+    async def _taken(
+        self, place: TopicPartition, offset: int, answer: PartitionAnswer
+    ) -> list[Fetched]:
+        if answer.error is ErrorCode.NONE and answer.records:
+            return [Fetched(*place, offset, bytes(answer.records))]
+        if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if self.settings.reset not in RESETS:
+                raise NoOffset(place)
+            self._positions.seek(
+                place, await self._positions.end_of(place, RESETS[self.settings.reset])
+            )
+        return []
+
+    # ---- offsets
+
+    async def seek(self, places: dict[TopicPartition, int]) -> None:
+        """To these offsets; EARLIEST and LATEST too. Raises PeerUnavailable."""
+        self._positions.enter(self.generation)
+        for place, offset in places.items():
+            found = offset if offset >= 0 else await self._positions.end_of(place, offset)
+            self._positions.seek(place, found)
+
+    async def commit(
+        self, commits: dict[TopicPartition, Commit] | None = None
+    ) -> dict[TopicPartition, ErrorCode]:
+        """None: all that was handed out. The error of each; REBALANCE_IN_PROGRESS of partitions
+        that are not ours. Raises PeerUnavailable: they may be committed or not."""
+        generation = self.generation
+        self._positions.enter(generation)
+        if commits is None:
+            handed_out = self._positions.handed_out
+            commits = {place: Commit(offset) for place, offset in handed_out.items()}
+        ours = {
+            place: commit for place, commit in commits.items() if place in generation.partitions
+        }
+        errors = {place: ErrorCode.REBALANCE_IN_PROGRESS for place in commits if place not in ours}
+        if ours:
+            errors |= await self._positions.commit(generation, ours)
+        return errors
+
+    async def _commit_quietly(self) -> None:
+        self._next_commit_s = asyncio.get_running_loop().time() + AUTO_COMMIT_SECONDS
+        if not self.settings.commits_itself or not self.generation.has_joined:
+            return
+        try:
+            await self.commit()
+        except PeerUnavailable as error:
+            _log.info("offsets of a consumer were not committed", extra={"reason": str(error)})

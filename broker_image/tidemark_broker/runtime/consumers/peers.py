@@ -1,0 +1,141 @@
+"""Kafka requests from this broker to brokers, itself among them: as a client, by the tables.
+
+One connection to each broker that is asked, made when it is needed. Answers come in the order of
+the requests; who does not wait any longer gets none, the next ones are not disturbed.
+"""
+
+import asyncio
+from typing import cast
+
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_broker.runtime.metadata import MetadataCache
+from tidemark_broker.wire.fetch import (
+    FetchRequest,
+    FetchResponse,
+    decode_fetch_response,
+    encode_fetch_request,
+)
+from tidemark_broker.wire.frames import FrameSplitter
+from tidemark_broker.wire.primitives import MalformedFrame
+from tidemark_broker.wire.tables import Api, Values
+
+MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a first batch is whole however large
+CONNECT_TIMEOUT_SECONDS = 1.0
+
+
+class PeerUnavailable(Exception):
+    """No answer: the request may have had its effect or not."""
+
+
+class PeerLink(asyncio.Protocol):
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._splitter = FrameSplitter(max_frame_bytes=MAX_ANSWER_BYTES)
+        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._correlation_id = 0
+        self._transport: asyncio.Transport | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not asyncio's by class, only by what they do.
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(PeerUnavailable("the connection was lost"))
+        self._waiting.clear()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            frames = self._splitter.feed(data)
+        except MalformedFrame:
+            self.close()
+            return
+        for frame in frames:
+            waiting = self._waiting.pop(int.from_bytes(frame[:4], "big"), None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(bytes(frame))
+
+    async def ask(self, api: Api, values: Values, timeout_ms: int) -> Values:
+        """In the newest version. Raises PeerUnavailable."""
+        frame = api.encode_request(
+            self._correlation_id + 1, api.max_version, self._client_id, values
+        )
+        answer = await self._ask(frame, timeout_ms)
+        try:
+            return api.decode_response(answer, api.max_version)[1]
+        except MalformedFrame as error:
+            raise PeerUnavailable(f"{api.name}: {error}") from error
+
+    async def fetch(self, request: FetchRequest, timeout_ms: int) -> FetchResponse:
+        """Raises PeerUnavailable."""
+        number = self._correlation_id + 1
+        frame = encode_fetch_request(request, correlation_id=number, client_id=self._client_id)
+        answer = await self._ask(frame, timeout_ms)
+        try:
+            return decode_fetch_response(answer)
+        except MalformedFrame as error:
+            raise PeerUnavailable(f"Fetch: {error}") from error
+
+    async def _ask(self, frame: bytes, timeout_ms: int) -> bytes:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise PeerUnavailable("the connection is closed")
+        self._correlation_id += 1
+        number = self._correlation_id
+        waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = waiting
+        transport.write(frame)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await waiting
+        except TimeoutError as error:
+            self.close()  # what it still sends would be for nobody
+            raise PeerUnavailable(f"no answer within {timeout_ms} ms") from error
+        finally:
+            self._waiting.pop(number, None)
+
+
+class Peers:
+    def __init__(self, metadata: MetadataCache, client_id: str) -> None:
+        self._metadata = metadata
+        self._client_id = client_id
+        self._links: dict[tuple[str, int], PeerLink] = {}
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    async def broker(self, broker_id: BrokerId) -> PeerLink:
+        """Raises PeerUnavailable."""
+        broker = self._metadata.brokers.get(broker_id)
+        if broker is None:
+            raise PeerUnavailable(f"broker {broker_id} is not known")
+        return await self.at(broker.endpoints.host, broker.endpoints.kafka_port)
+
+    async def at(self, host: str, port: int) -> PeerLink:
+        """Raises PeerUnavailable."""
+        known = self._links.get((host, port))
+        if known is not None and known.is_open:
+            return known
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+                _, link = await loop.create_connection(
+                    lambda: PeerLink(self._client_id), host, port
+                )
+        except (OSError, TimeoutError) as error:
+            raise PeerUnavailable(f"{host}:{port}: {error or 'no connection'}") from error
+        self._links[host, port] = link
+        return link
