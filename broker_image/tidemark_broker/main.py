@@ -115,6 +115,7 @@ def _environment() -> BrokerEnvironment:
         serve_http=http.serve,
         new_uuid=uuid.uuid4,
         wall_clock_s=time.time,
+        processing_clock_s=time.perf_counter,
         on_serving=http.on_serving,
     )
 

@@ -169,6 +169,16 @@ class TopicPush:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientQuota:
+    """What a client id may use of each broker; None: as the default says, else unlimited."""
+
+    client_id: str  # "": the default, of every client id by itself
+    produce_bytes_per_second: int | None = None
+    fetch_bytes_per_second: int | None = None
+    request_percentage: float | None = None  # of the time of a broker's event loop
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataPush:
     """State up to `image_version`. `is_full`: a first push after a registration or a controller
     change; else what changed since the version that the broker said it applied."""
@@ -179,6 +189,7 @@ class MetadataPush:
     brokers: tuple[BrokerState, ...]  # always all brokers of the pool
     topics: tuple[TopicPush, ...]
     move_bytes_per_second: int = 0  # per broker, for replicas that are being added; 0: unlimited
+    quotas: tuple[ClientQuota, ...] | None = None  # None: the controller has not read them yet
 
 
 @dataclass(frozen=True, slots=True)

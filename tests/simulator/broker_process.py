@@ -165,6 +165,7 @@ class BrokerSlot:
             serve_http=self._serve_http,
             new_uuid=lambda: UUID(int=world.random.getrandbits(128), version=4),
             wall_clock_s=lambda: self.machine.clock.wall_us() / 1e6,
+            processing_clock_s=lambda: self.machine.clock.wall_us() / 1e6,
             on_serving=lambda: world.note(process.name, "serves"),
         )
 

@@ -259,6 +259,7 @@ class Broker:
             log_directory=str(self.settings.data_directory),
             space=lambda: self._environment.disk.space(self.settings.data_directory),
             broker_configs=broker_configs(self.settings),
+            processing_clock_s=self._environment.processing_clock_s,
         )
         listener = KafkaListener(services)
         self.kafka_port = await listener.start(self.settings.listen_host, self.settings.kafka_port)

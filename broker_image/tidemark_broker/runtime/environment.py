@@ -28,4 +28,5 @@ class BrokerEnvironment:
     serve_http: ServeHttp  # HTTP knows the broker, not the other way round
     new_uuid: Callable[[], UUID]  # random: two lives of a broker never share one
     wall_clock_s: Callable[[], float]
+    processing_clock_s: Callable[[], float]  # finer than the loop's, for quotas of time
     on_serving: Callable[[], None]  # once, when the broker begins to serve

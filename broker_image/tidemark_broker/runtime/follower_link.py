@@ -44,6 +44,7 @@ class FollowerLink:
     __slots__ = (
         "asked",
         "contact",
+        "is_peer",
         "moved",
         "next_epoch",
         "parked",
@@ -54,6 +55,7 @@ class FollowerLink:
     )
 
     def __init__(self) -> None:
+        self.is_peer = False  # it fetched as the present life of a broker of the pool
         self.asked: dict[Key, FetchPartition] = {}  # open questions
         self.watched: dict[Key, None] = {}  # those, and those answered with records just now
         self.unread: dict[Key, None] = {}  # may have records or a refusal; the first waits longest

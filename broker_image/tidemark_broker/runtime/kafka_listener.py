@@ -3,24 +3,26 @@
 import asyncio
 from collections.abc import Mapping
 
+from tidemark_broker.runtime.kafka.complaints import Complaints
 from tidemark_broker.runtime.kafka.connection import KafkaConnection
 from tidemark_broker.runtime.kafka.handlers import add_handlers
+from tidemark_broker.runtime.kafka.quotas import ClientQuotas
 from tidemark_broker.runtime.kafka.requests import ApiHandler
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.replica_fetches import ReplicaFetches
 
-MAX_IDLE_SECONDS = 600.0  # Kafka's connections.max.idle.ms
-IDLE_SWEEP_SECONDS = 30.0
-
 
 class KafkaListener:
-    """All connections of the listener."""
+    """All connections, of all named listeners."""
 
     def __init__(self, services: KafkaServices) -> None:
         self.services = services
+        self.limits = services.limits
+        self.memory = services.memory
+        self.complaints = Complaints(services.clock)
         add_handlers(services)
         self.connections: dict[KafkaConnection, None] = {}  # by age
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -31,27 +33,40 @@ class KafkaListener:
     def fetches(self) -> ReplicaFetches:
         return self.services.fetches
 
-    async def start(self, host: str, port: int) -> int:
-        """Returns the port (0 asks for a free one). Raises OSError."""
+    @property
+    def quotas(self) -> ClientQuotas:
+        return self.services.quotas
+
+    def processing_clock_s(self) -> float:
+        return self.services.processing_clock_s()
+
+    async def start(self, host: str, port: int, *, listener: str = "") -> int:
+        """Returns the port (0 asks for a free one). May be called for several ports, each with the
+        name of a listener of its own. Raises OSError."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: KafkaConnection(self), host, port, backlog=512
+        server = await loop.create_server(
+            lambda: KafkaConnection(self, listener), host, port, backlog=512
         )
-        self._sweep_timer = loop.call_later(IDLE_SWEEP_SECONDS, self._sweep)
-        return int(self._server.sockets[0].getsockname()[1])
+        self._servers.append(server)
+        if self._sweep_timer is None:
+            self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)
+        return int(server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        if self._server is None:
-            return
-        self._server.close()
+        self.memory.stop()
+        self.complaints.tell_counts()
+        for server in self._servers:
+            server.close()
         for connection in tuple(self.connections):
             connection.close()
-        await self._server.wait_closed()
+        for server in self._servers:
+            await server.wait_closed()
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         for connection in tuple(self.connections):
-            connection.close_if_idle(loop.time() - MAX_IDLE_SECONDS)
-        self._sweep_timer = loop.call_later(IDLE_SWEEP_SECONDS, self._sweep)
+            connection.close_if_idle(loop.time() - self.limits.idle_seconds)
+        self.complaints.sweep()
+        self._sweep_timer = loop.call_later(self.limits.sweep_seconds, self._sweep)

@@ -9,7 +9,13 @@ means nothing, only an explicit entry deletes (S12).
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidemark_protocol.controller_messages import BrokerState, HeldEpoch, MetadataPush, TopicPush
+from tidemark_protocol.controller_messages import (
+    BrokerState,
+    ClientQuota,
+    HeldEpoch,
+    MetadataPush,
+    TopicPush,
+)
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
@@ -41,6 +47,7 @@ class MetadataCache:
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.brokers: Mapping[BrokerId, BrokerState] = {}
         self.move_bytes_per_second = 0
+        self.quotas: tuple[ClientQuota, ...] = ()
         self.retained: dict[TopicId, None] = {}  # kept without a Topic: clients do not see them
         self._held: dict[TopicPartition, HeldEpoch] = {}
 
@@ -68,6 +75,8 @@ class MetadataCache:
             return MetadataChanges(is_dropped=True)
         self.controller_epoch, self.image_version = push.controller_epoch, push.image_version
         self.move_bytes_per_second = push.move_bytes_per_second
+        if push.quotas is not None and push.quotas != self.quotas:
+            self.quotas = push.quotas
         brokers = {broker.broker_id: broker for broker in push.brokers}
         brokers_changed = brokers != self.brokers
         if brokers_changed:

@@ -28,7 +28,7 @@ def encode_consumer_fetch_response(response: FetchResponse, version: int) -> Buf
     head = bytearray(INT32.pack(response.correlation_id))
     if is_flexible:
         head += b"\x00"
-    head += INT32.pack(0)  # throttle time
+    head += INT32.pack(response.throttle_ms)
     if version >= 7:
         head += INT16.pack(response.error) + INT32.pack(response.session_id)
     head += _length(len(response.topics), is_flexible)

@@ -104,6 +104,7 @@ class FetchResponse:
     error: ErrorCode
     topics: tuple[TopicAnswer, ...] = ()
     session_id: int = 0
+    throttle_ms: int = 0
 
 
 def encode_fetch_request(
@@ -208,7 +209,7 @@ def encode_fetch_response(response: FetchResponse) -> Buffers:
     """A whole frame in parts: records are not copied."""
     parts: Buffers = []
     head = bytearray(INT32.pack(response.correlation_id) + b"\x00")
-    head += _ANSWER_HEAD.pack(0, response.error, response.session_id)
+    head += _ANSWER_HEAD.pack(response.throttle_ms, response.error, response.session_id)
     head += unsigned_varint(len(response.topics) + 1)
     for topic in response.topics:
         head += topic_id_to_bytes(topic.topic_id)

@@ -47,6 +47,8 @@ OFFSET_DELETE = 47
 DESCRIBE_CLUSTER = 60
 DESCRIBE_TOPIC_PARTITIONS = 75
 
+_SMALL_PART = 16
+_HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"PRI ")
 _SMALLEST_REQUEST_BYTES = 8  # api key, version, correlation id
 
 Frame = bytes | bytearray | memoryview
@@ -60,8 +62,19 @@ class FrameSplitter:
         self._max_frame_bytes = max_frame_bytes
         self._partial = bytearray()
 
+    @property
+    def partial_bytes(self) -> int:
+        """What is held of a frame that is not whole, with its length."""
+        return len(self._partial)
+
+    @property
+    def claimed_bytes(self) -> int:
+        """How large that frame is to be; 0 while its length is not whole either."""
+        return self._frame_size(self._partial, 0) if len(self._partial) >= 4 else 0
+
     def feed(self, data: bytes) -> list[Frame]:
-        """Frames cut from `data` alone are views of it. Raises MalformedFrame."""
+        """Frames cut from `data` alone are views of it, unless they are far smaller: one that waits
+        must not keep all the rest. Raises MalformedFrame."""
         frames: list[Frame] = []
         position = 0
         if self._partial:
@@ -72,7 +85,8 @@ class FrameSplitter:
             size = self._frame_size(data, position)
             if end - position - 4 < size:
                 break
-            frames.append(view[position + 4 : position + 4 + size])
+            frame = view[position + 4 : position + 4 + size]
+            frames.append(bytes(frame) if size * _SMALL_PART <= end else frame)
             position += 4 + size
         if position < end:
             self._partial += view[position:]
@@ -104,6 +118,14 @@ class FrameSplitter:
                 f"a frame's length: expected 0 to {self._max_frame_bytes} bytes, found {size}"
             )
         return size
+
+
+def foreign_protocol(first_bytes: bytes) -> str:
+    """HTTP or TLS, by how a connection begins; empty: neither."""
+    if first_bytes[:4] in _HTTP_METHODS:
+        return "HTTP"
+    # A handshake record of TLS 1.x; as a length of Kafka's it would be above 368 MiB.
+    return "TLS" if first_bytes[:2] == b"\x16\x03" else ""
 
 
 @dataclass(frozen=True, slots=True)

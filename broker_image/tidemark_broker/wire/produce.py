@@ -108,7 +108,7 @@ def _records(reader: Reader, is_flexible: bool) -> memoryview:
 
 
 def encode_produce_response(
-    correlation_id: int, version: int, answers: list[ProduceAnswer]
+    correlation_id: int, version: int, answers: list[ProduceAnswer], *, throttle_ms: int = 0
 ) -> Buffers:
     """A whole frame. Answers of one topic that follow each other are put together."""
     is_flexible = version >= _FIRST_FLEXIBLE_VERSION
@@ -130,7 +130,7 @@ def encode_produce_response(
             out += _encode_answer(answer, version)
         if is_flexible:
             out += b"\x00"
-    out += INT32.pack(0)  # throttle time
+    out += INT32.pack(throttle_ms)
     if is_flexible:
         out += b"\x00"
     return framed([out])

@@ -11,6 +11,8 @@ from tidemark_protocol.controller_messages import BrokerState, MetadataPush, Top
 from tidemark_protocol.ids import ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
+from tidemark_operator.controller.views import PoolSettings
+
 
 @dataclass(slots=True)
 class _Topic:
@@ -28,7 +30,7 @@ class MetadataImage:
         self.version = 1
         self._deleted_kept = deleted_kept
         self._brokers: tuple[BrokerState, ...] = ()
-        self._move_bytes_per_second = 0
+        self._settings = PoolSettings()
         self._topics: dict[TopicId, _Topic] = {}
         self._deleted: dict[TopicId, tuple[TopicState, int]] = {}
         self._finished: dict[TopicId, None] = {}
@@ -38,9 +40,9 @@ class MetadataImage:
             self._brokers = brokers
             self.version += 1
 
-    def set_move_rate(self, bytes_per_second: int) -> None:
-        if bytes_per_second != self._move_bytes_per_second:
-            self._move_bytes_per_second = bytes_per_second
+    def set_settings(self, settings: PoolSettings) -> None:
+        if settings != self._settings:
+            self._settings = settings
             self.version += 1
 
     def set_partitions(
@@ -115,5 +117,6 @@ class MetadataImage:
             is_full,
             self._brokers,
             tuple(topics),
-            self._move_bytes_per_second,
+            self._settings.move_bytes_per_second,
+            self._settings.quotas,
         )

@@ -37,7 +37,7 @@ from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import Decide, NamespaceGone, PutOff, SliceStore
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_operator.controller.standing import Standing
-from tidemark_operator.controller.views import Change, TopicView
+from tidemark_operator.controller.views import Change, PoolSettings, TopicView
 from tidemark_operator.stores.object_store import ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -399,8 +399,8 @@ class PoolController:
             "controller_epoch": self.state.controller_epoch,
         }
 
-    def set_move_rate(self, bytes_per_second: int) -> None:
-        self.image.set_move_rate(bytes_per_second)
+    def set_settings(self, settings: PoolSettings) -> None:
+        self.image.set_settings(settings)
         self._on_image()
 
     def tell_brokers(self) -> None:

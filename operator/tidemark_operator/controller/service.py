@@ -38,7 +38,7 @@ from tidemark_operator.controller.probe import ProbeVerdict
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import Deposed, PutOff
 from tidemark_operator.controller.topics import NoLiveReplica, SliceMissing, TopicUnknown
-from tidemark_operator.controller.views import BrokerView, Change, TopicView
+from tidemark_operator.controller.views import BrokerView, Change, PoolSettings, TopicView
 from tidemark_operator.stores.object_store import (
     BROKER,
     PARTITION_SLICE,
@@ -359,9 +359,8 @@ class ControllerService:
         decisions = self._pool(pool, self._check_leading()).decisions
         await self._decide_for_reconciler(moves.reassign(decisions, topic_id, targets))
 
-    async def set_move_rate(self, pool: str, bytes_per_second: int) -> None:
-        """For replicas that are being added, per broker; 0: unlimited."""
-        self._pool(pool, self._check_leading()).decisions.set_move_rate(bytes_per_second)
+    async def set_settings(self, pool: str, settings: PoolSettings) -> None:
+        self._pool(pool, self._check_leading()).decisions.set_settings(settings)
 
     async def retire_broker(self, pool: str, broker_id: BrokerId) -> None:
         """Records it as Gone, if it is fenced and no slice names it; else nothing. Idempotent."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tidemark_protocol.controller_messages import Endpoints
+from tidemark_protocol.controller_messages import ClientQuota, Endpoints
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
@@ -20,6 +20,14 @@ class Change:
     kind: Literal["broker", "topic"]
     pool: str
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """What the BrokerPool says and brokers are told: of no consequence for any record."""
+
+    move_bytes_per_second: int = 0  # for replicas that are being added, per broker; 0: unlimited
+    quotas: tuple[ClientQuota, ...] | None = None  # None: not read yet
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,13 @@ def pool_faults(pool: Object) -> Iterator[str]:
         yield "metadata.name is at most 50 characters long"
     if re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", name) is None:
         yield 'metadata.name starts with a letter and has lower-case letters, digits and "-"'
+    quotas = pool["spec"].get("quotas", [])
+    for entry in quotas:
+        if len(entry) < 2:
+            yield "a quota limits produceBytesPerSecond, fetchBytesPerSecond or requestPercentage"
+    # The API server says this in its own words (list type map).
+    if len({entry["clientId"] for entry in quotas}) != len(quotas):
+        yield "quotas names a clientId twice"
 
 
 def pool_change_faults(pool: Object, old: Object) -> Iterator[str]:

@@ -6,6 +6,7 @@ Reading applies nothing and refuses nothing: defaults and rules are the business
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidemark_protocol.controller_messages import ClientQuota
 from tidemark_protocol.ids import BrokerId, TopicId
 
 from tidemark_operator.controller.last_resorts import Choice
@@ -63,6 +64,7 @@ class PoolSpec:
     resources: dict[str, Any] = field(default_factory=dict)
     pod_template: dict[str, Any] = field(default_factory=dict)
     metrics_profile: str = "audit"  # minimal | audit | full
+    quotas: tuple[ClientQuota, ...] = ()
     rack_key: str = ""  # the node label that names the rack; "": brokers say it themselves
 
     @property
@@ -114,5 +116,15 @@ def pool_spec(pool: Object) -> PoolSpec:
         metrics_profile=spec["metricsProfile"],
         resources=spec.get("resources", {}),
         pod_template=spec.get("podTemplate", {}),
+        quotas=tuple(_quota(entry) for entry in spec["quotas"]),
         rack_key=spec.get("rackKey", ""),
+    )
+
+
+def _quota(entry: Object) -> ClientQuota:
+    return ClientQuota(
+        entry["clientId"],
+        entry.get("produceBytesPerSecond"),
+        entry.get("fetchBytesPerSecond"),
+        entry.get("requestPercentage"),
     )

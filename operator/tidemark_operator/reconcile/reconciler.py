@@ -24,6 +24,7 @@ from tidemark_operator.controller.service import (
     TopicUnknown,
     TopicView,
 )
+from tidemark_operator.controller.views import PoolSettings
 from tidemark_operator.manifests.names import pool_selector
 from tidemark_operator.manifests.specs import PoolSpec, TopicSpec
 from tidemark_operator.reconcile.apply import TopicApplier
@@ -190,7 +191,8 @@ class Reconciler:
             return wait_ms or self._settings.waiting_interval_ms
         self._wake_waiting(spec.pool)
         self._note_leaving(spec, pool)
-        await self._controller.set_move_rate(spec.pool, spec.move_bytes_per_second)
+        settings = PoolSettings(spec.move_bytes_per_second, spec.quotas)
+        await self._controller.set_settings(spec.pool, settings)
         drain = await self._drain(spec, observed)
         active = active_broker_ids(self._controller, spec.pool)
         roll = plan_roll(spec, observed, active, self._controller.topics(spec.pool))

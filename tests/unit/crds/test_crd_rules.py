@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import yaml
 from tidemark_operator.manifests.schemas import apply_defaults, effective, load_schema, validate
+from tidemark_operator.manifests.specs import pool_spec
 from tidemark_operator.manifests.topic_config import nearest_name, unknown_config_sentence
+from tidemark_protocol.controller_messages import ClientQuota
 from tidemark_protocol.topic_configs import (
     KNOWN_CONFIGS,
     KNOWN_NAMES,
@@ -141,9 +143,38 @@ def test_sentences_of_the_mirror_stand_in_the_crds() -> None:
 def test_sentences_about_pools_stand_in_the_crds() -> None:
     text = " ".join((CRDS / "brokerpools.yaml").read_text().split())
     sentences = validate(pool(replicas=1, storage={"size": "2Gi"}), pool(replicas=3))
-    assert len(sentences) == 1
+    sentences += validate(pool(quotas=[{"clientId": "a"}]))
+    assert len(sentences) == 2
     for sentence in sentences:
         assert sentence in text
+
+
+def test_quotas_are_read_from_the_pool() -> None:
+    manifest = pool(
+        quotas=[
+            {"clientId": "", "fetchBytesPerSecond": 1000},
+            {"clientId": "bulk", "produceBytesPerSecond": 5, "requestPercentage": 50},
+        ]
+    )
+    assert validate(manifest) == []
+    manifest["metadata"]["namespace"] = "shop"
+    assert pool_spec(effective(manifest)).quotas == (
+        ClientQuota("", fetch_bytes_per_second=1000),
+        ClientQuota("bulk", produce_bytes_per_second=5, request_percentage=50),
+    )
+
+
+@pytest.mark.parametrize(
+    "quotas",
+    [
+        [{"produceBytesPerSecond": 1}],
+        [{"clientId": "a", "produceBytesPerSecond": 0}],
+        [{"clientId": "a", "requestPercentage": 101}],
+        [{"clientId": "a", "requestPercentage": 1}, {"clientId": "a", "fetchBytesPerSecond": 1}],
+    ],
+)
+def test_quotas_that_say_nothing_are_refused(quotas: list[dict[str, Any]]) -> None:
+    assert len(validate(pool(quotas=quotas))) == 1
 
 
 def test_an_unknown_config_is_refused_with_the_nearest_known_name() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tidemark_operator.controller.service import BrokerView, ControllerService, TopicView
+from tidemark_operator.controller.views import PoolSettings
 from tidemark_operator.manifests.schemas import apply_defaults
 from tidemark_operator.manifests.specs import PoolSpec
 from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
@@ -105,8 +106,8 @@ class KeepingController:
     def topics(self, pool: str) -> tuple[TopicView, ...]:
         return tuple(self.views.values())
 
-    async def set_move_rate(self, pool: str, bytes_per_second: int) -> None:
-        self.move_rate = bytes_per_second
+    async def set_settings(self, pool: str, settings: PoolSettings) -> None:
+        self.settings = settings
 
     async def retire_broker(self, pool: str, broker_id: BrokerId) -> None:
         self.calls.append(f"retire {broker_id}")

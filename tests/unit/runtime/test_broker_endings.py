@@ -51,6 +51,7 @@ class Running:
             serve_http=serve_http,
             new_uuid=uuid4,
             wall_clock_s=lambda: 0.0,
+            processing_clock_s=lambda: 0.0,
             on_serving=lambda: None,
         )
         self.broker = Broker(machine.settings(), environment)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from tidemark_protocol.topic_configs import KNOWN_CONFIGS
 
 from tidemark_broker.runtime.kafka.config_words import TOPIC_CONFIG_WORDS
-from tidemark_broker.runtime.kafka.connection import MAX_REQUEST_BYTES
+from tidemark_broker.runtime.kafka.limits import ListenerLimits
 from tidemark_broker.runtime.settings import BrokerSettings
 
 DEFAULT_REPLICATION_FACTOR = 3  # the operator's, where the pool has as many brokers
@@ -17,10 +17,13 @@ def broker_configs(settings: BrokerSettings) -> Mapping[str, str]:
         for known in KNOWN_CONFIGS
         if (words := TOPIC_CONFIG_WORDS[known.name]).broker_name
     }
+    limits = ListenerLimits()
     port = settings.advertised_kafka_port or settings.kafka_port
     return defaults | {
         "advertised.listeners": f"PLAINTEXT://{settings.advertised_host}:{port}",
         "auto.create.topics.enable": "false",
+        "connections.max.idle.ms": str(int(limits.idle_seconds * 1000)),
+        "max.connections": str(limits.connections),
         "broker.id": str(settings.broker_id),
         "broker.rack": settings.rack,
         "default.replication.factor": str(DEFAULT_REPLICATION_FACTOR),
@@ -29,5 +32,5 @@ def broker_configs(settings: BrokerSettings) -> Mapping[str, str]:
         "log.dirs": str(settings.data_directory),
         "node.id": str(settings.broker_id),
         "num.partitions": "1",
-        "socket.request.max.bytes": str(MAX_REQUEST_BYTES),
+        "socket.request.max.bytes": str(limits.request_bytes),
     }

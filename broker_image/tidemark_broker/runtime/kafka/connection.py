@@ -2,89 +2,146 @@
 
 Requests are worked on one at a time, but those that may overlap (Produce, so that acks=all of one
 does not hold up the next). Bounded, by not reading the socket: requests waiting and in work, their
-bytes, and answers that the client does not read.
+bytes, answers that the client does not read, what all connections hold together (memory.py), and a
+client above its quota (quotas.py). What is not Kafka's protocol ends the connection.
 """
 
 import asyncio
 import logging
+import socket
 from collections import deque
 from collections.abc import Mapping
 from typing import Protocol, cast
 
+from tidemark_broker.runtime.kafka.complaints import Complaints
+from tidemark_broker.runtime.kafka.limits import ListenerLimits
+from tidemark_broker.runtime.kafka.memory import LARGE_FRAME_BYTES, ListenerMemory
+from tidemark_broker.runtime.kafka.quotas import ClientQuotas, Used
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.replica_fetches import FollowerLink, ReplicaFetches
+from tidemark_broker.runtime.scheduling import Timer
 from tidemark_broker.wire.frames import (
     API_VERSIONS,
     Buffers,
     Frame,
     FrameSplitter,
+    foreign_protocol,
     read_request_header,
 )
 from tidemark_broker.wire.primitives import MalformedFrame, Reader
 
-MAX_REQUEST_BYTES = 16 * 1024 * 1024
-MAX_CONNECTIONS = 1024
-MAX_WAITING_REQUESTS = 8  # of one connection; then its socket is not read
-MAX_WAITING_BYTES = 16 * 1024 * 1024
-MAX_REQUESTS_IN_WORK = 8
+# What a decoded request may hold more than its frame while its answer waits: many small fields of
+# a Fetch become objects, of which a frame has at most MAX_ELEMENTS (wire/tables.py).
+DECODED_FACTOR = 16
+MAX_DECODED_BYTES = 48 * 1024 * 1024
+SMALL_FRAME_BYTES = 4096  # not worth counting
+_NOTHING = Reader(b"")
 
 _log = logging.getLogger(__name__)
 
 
 class ConnectionOwner(Protocol):
     connections: "dict[KafkaConnection, None]"
+    limits: ListenerLimits
+    memory: ListenerMemory
+    complaints: Complaints
 
     @property
     def handlers(self) -> Mapping[int, ApiHandler]: ...
     @property
     def fetches(self) -> ReplicaFetches: ...
+    @property
+    def quotas(self) -> ClientQuotas: ...
+    def processing_clock_s(self) -> float: ...
+
+
+class _Waiting:
+    """A whole request; its bytes count in the pool of requests, or `large_bytes` in the other."""
+
+    __slots__ = ("frame", "large_bytes")
+
+    def __init__(self, frame: Frame, large_bytes: int) -> None:
+        self.frame = frame
+        self.large_bytes = large_bytes
+
+    @property
+    def counted_bytes(self) -> int:
+        return 0 if self.large_bytes else len(self.frame)
 
 
 class _InWork:
     """A request from its begin until its answer is written; `buffers` None: not answered yet."""
 
-    __slots__ = ("buffers", "overlaps", "request")
+    __slots__ = ("buffers", "counted_bytes", "large_bytes", "overlaps", "request", "throttle_ms")
 
-    def __init__(self, *, overlaps: bool) -> None:
+    def __init__(self, waiting: _Waiting, *, overlaps: bool) -> None:
         self.overlaps = overlaps
+        self.counted_bytes = waiting.counted_bytes
+        self.large_bytes = waiting.large_bytes
         self.buffers: Buffers | None = None
         self.request: KafkaRequest | None = None
+        self.throttle_ms = 0
 
 
 class KafkaConnection(asyncio.Protocol):
-    def __init__(self, owner: ConnectionOwner) -> None:
+    def __init__(self, owner: ConnectionOwner, listener: str = "") -> None:
+        """`listener`: the name of the one it came in by."""
         self._owner = owner
+        self._listener = listener
+        self._limits = owner.limits
+        self._memory = owner.memory
         self._transport: asyncio.Transport | None = None
-        self._splitter = FrameSplitter(max_frame_bytes=MAX_REQUEST_BYTES)
-        self._waiting: deque[Frame] = deque()
+        self._splitter = FrameSplitter(max_frame_bytes=owner.limits.request_bytes)
+        self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
+        self._partial_counted = 0
         self._in_work: deque[_InWork] = deque()
         self._link = FollowerLink()
         self._is_write_paused = False
+        self._unread_counted = 0
+        self._throttle_timer: Timer | None = None
+        self._is_known = False  # something whole has come
         self._client_host = ""
         self.active_s = 0.0  # loop time of the last whole request or answer
+
+    @property
+    def is_peer(self) -> bool:
+        """Another broker of the pool: no client may hold it up."""
+        return self._link.is_peer
 
     # ---- what the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not asyncio's by class, only by what they do.
         self._transport = cast(asyncio.Transport, transport)
-        if len(self._owner.connections) >= MAX_CONNECTIONS:
-            _log.warning("too many connections, closing", extra={"limit": MAX_CONNECTIONS})
-            self._transport.close()
-            return
         peer = transport.get_extra_info("peername")
         self._client_host = str(peer[0]) if peer else ""
+        if len(self._owner.connections) >= self._limits.connections:
+            reason = f"{self._limits.connections} connections are open"
+            self._owner.complaints.note(self._client_host, "too many connections", reason)
+            self._transport.abort()
+            return
+        stream = transport.get_extra_info("socket")
+        if stream is not None:  # a client whose machine is gone says nothing
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._note_activity()
         self._owner.connections[self] = None
+        self._memory.join(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._owner.connections.pop(self, None)
         self._forget_waiting()
+        self._memory.requests.give_back(self._partial_counted)
+        self._memory.answers.give_back(self._unread_counted)
+        self._partial_counted = self._unread_counted = 0
+        self._memory.forget(self)
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
         self._owner.fetches.cancel(self._link)
         in_work, self._in_work = self._in_work, deque()
         for work in in_work:
+            self._release(work)
             if work.buffers is None and work.request is not None:
                 work.request.cancel()
 
@@ -92,23 +149,22 @@ class KafkaConnection(asyncio.Protocol):
         try:
             frames = self._splitter.feed(data)
         except MalformedFrame as error:
-            self._refuse(str(error))
+            self._refuse_stream(data, str(error))
             return
+        self._count(frames)
         if frames:
-            self._waiting.extend(frames)
-            self._waiting_bytes += sum(len(frame) for frame in frames)
+            self._is_known = True
             self._note_activity()
             self._owner.fetches.end_now(self._link)
         self._work()
-        transport = self._transport
-        if transport is not None and not transport.is_closing() and self._is_full():
-            transport.pause_reading()
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
+        unread, self._unread_counted = self._unread_counted, 0
+        self._memory.answers.give_back(unread)
         self._work()
 
     def close(self) -> None:
@@ -118,45 +174,110 @@ class KafkaConnection(asyncio.Protocol):
     def close_if_idle(self, since_s: float) -> None:
         """Nothing whole came or went since then, and it waits for nothing of ours."""
         if self.active_s < since_s and (not self._in_work or self._is_write_paused):
-            self.close()
+            self._abort()
+
+    # ---- what the memory of all connections calls
+
+    def look_again(self) -> None:
+        if self._memory.is_reserved(self):
+            counted, self._partial_counted = self._partial_counted, 0
+            self._memory.requests.give_back(counted)
+        self._set_reading()
+        self._hurry()
+        if self._waiting:  # not from here: this may be the middle of an append
+            asyncio.get_running_loop().call_soon(self._work)
+
+    def partial_bytes(self) -> int:
+        return self._splitter.partial_bytes
+
+    def unread_bytes(self) -> int:
+        transport = self._transport
+        if transport is None or not self._unread_counted:
+            return 0
+        return max(1, transport.get_write_buffer_size())
+
+    def refuse(self, kind: str, reason: str) -> None:
+        """At once: whatever is on its way to the client is not worth its memory."""
+        self._owner.complaints.note(self._client_host, kind, reason)
+        self._abort()
 
     # ---- inside
 
+    def _count(self, frames: list[Frame]) -> None:
+        """What has arrived, in the pool that it belongs to."""
+        former, self._partial_counted = self._partial_counted, 0
+        whole_bytes = 0
+        for frame in frames:
+            waiting = _Waiting(frame, self._memory.keep_reserved(self))
+            self._waiting.append(waiting)
+            self._waiting_bytes += len(frame)
+            whole_bytes += waiting.counted_bytes
+        claimed = self._splitter.claimed_bytes
+        is_large = claimed > LARGE_FRAME_BYTES
+        if not (is_large and self._memory.reserve(self, claimed)):
+            self._partial_counted = self._splitter.partial_bytes
+        self._memory.requests.take(whole_bytes + self._partial_counted)
+        self._memory.requests.give_back(former)
+
     def _work(self) -> None:
         while self._waiting and self._transport is not None and self._may_begin():
-            frame = self._waiting.popleft()
-            self._waiting_bytes -= len(frame)
+            waiting = self._waiting.popleft()
+            self._waiting_bytes -= len(waiting.frame)
             try:
-                self._begin(frame)
+                self._begin(waiting)
             except MalformedFrame as error:
-                self._refuse(str(error))
+                self._refuse("malformed request", str(error))
                 return
             except Exception as error:
                 _log.exception("a request failed")
-                self._refuse(f"{type(error).__name__}: {error}")
+                self._refuse("failed request", f"{type(error).__name__}: {error}")
                 return
-        transport = self._transport
-        if transport is None or transport.is_closing() or transport.is_reading():
-            return
-        if not self._is_full():
-            transport.resume_reading()
+        self._set_reading()
 
-    def _is_full(self) -> bool:
-        return (
-            len(self._waiting) >= MAX_WAITING_REQUESTS or self._waiting_bytes >= MAX_WAITING_BYTES
+    def _set_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        may_read = self._may_read()
+        if may_read == transport.is_reading():
+            return
+        if may_read:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
+
+    def _may_read(self) -> bool:
+        limits = self._limits
+        is_full = (
+            len(self._waiting) >= limits.waiting_requests
+            or self._waiting_bytes >= limits.waiting_bytes
         )
+        if is_full or self._throttle_timer is not None:
+            return False
+        if self.is_peer or self._memory.is_reserved(self):
+            return True
+        waits_for_room = self._splitter.claimed_bytes > LARGE_FRAME_BYTES
+        return not waits_for_room and not self._memory.requests.is_full
 
     def _may_begin(self) -> bool:
-        if self._is_write_paused or len(self._in_work) >= MAX_REQUESTS_IN_WORK:
+        if self._is_write_paused or self._throttle_timer is not None:
+            return False
+        if len(self._in_work) >= self._limits.requests_in_work:
+            return False
+        handler = self._owner.handlers.get(_api_key(self._waiting[0].frame))
+        if handler is None:
+            return not self._in_work  # refused in its turn
+        if handler.has_large_answer and self._memory.answers.is_full and not self.is_peer:
             return False
         if not self._in_work:
             return True
-        handler = self._owner.handlers.get(_api_key(self._waiting[0]))
-        is_overlapping = handler is not None and handler.overlaps
-        return is_overlapping and all(work.overlaps for work in self._in_work)
+        return handler.overlaps and all(work.overlaps for work in self._in_work)
 
-    def _begin(self, frame: Frame) -> None:
-        reader = Reader(frame)
+    def _begin(self, waiting: _Waiting) -> None:
+        work = _InWork(waiting, overlaps=False)
+        # From here on it is the deque that knows what has to be given back.
+        self._in_work.append(work)
+        reader = Reader(waiting.frame)
         header = read_request_header(reader)
         handler = self._owner.handlers.get(header.api_key)
         if handler is None:
@@ -170,47 +291,133 @@ class KafkaConnection(asyncio.Protocol):
                 f"api key {header.api_key}: expected version {supported.min_version} to"
                 f" {supported.max_version}, found {header.api_version}"
             )
-        work = _InWork(overlaps=handler.overlaps)
-        work.request = KafkaRequest(
+        work.overlaps = handler.overlaps
+        if not handler.overlaps and not self.is_peer:
+            more_bytes = _decoded_bytes(len(waiting.frame))
+            work.counted_bytes += more_bytes
+            self._memory.requests.take(more_bytes)
+        request = work.request = KafkaRequest(
             header,
             reader,
             self._link,
             lambda buffers: self._answer(work, buffers),
-            self._refuse,
+            lambda reason: self._refuse("failed request", reason),
             self._client_host,
+            listener=self._listener,
+            release=lambda: self._release(work),
         )
-        self._in_work.append(work)
-        handler.handle(work.request)
+        self._handle(handler, request)
+        self._hurry()
+
+    def _hurry(self) -> None:
+        """What waits for an answer and holds much ends its wait while memory is short."""
+        if not self._memory.requests.is_full:
+            return
+        for work in self._in_work:
+            if work.request is not None and work.counted_bytes > LARGE_FRAME_BYTES:
+                work.request.hurry()
+
+    def _handle(self, handler: ApiHandler, request: KafkaRequest) -> None:
+        quotas = self._owner.quotas
+        if self.is_peer or not quotas.limits_time:
+            handler.handle(request)
+            return
+        client_id = request.header.client_id
+        # Of this request's time its own answer knows nothing yet, the next one does.
+        request.throttle_ms = quotas.throttle_ms(client_id, Used.LOOP_SECONDS, 0)
+        began_s = self._owner.processing_clock_s()
+        handler.handle(request)
+        spent_s = self._owner.processing_clock_s() - began_s
+        quotas.throttle_ms(client_id, Used.LOOP_SECONDS, spent_s)
 
     def _answer(self, work: _InWork, buffers: Buffers) -> None:
         assert work.buffers is None, "a request is answered once"
+        assert work.request is not None
         work.buffers = buffers
+        work.throttle_ms = work.request.throttle_ms
         work.request = None
-        transport = self._transport
-        while self._in_work and self._in_work[0].buffers is not None:
-            ready = self._in_work.popleft().buffers
-            # uvloop raises on a closed handle.
-            if ready and transport is not None and not transport.is_closing():
-                transport.writelines(ready)
+        self._release(work)
+        while self._in_work and (ready := self._in_work[0].buffers) is not None:
+            throttle_ms = self._in_work.popleft().throttle_ms
+            self._write(ready)
+            if throttle_ms:
+                self._throttle(throttle_ms)
         self._note_activity()
         if self._waiting:  # not from here: answers may come in the middle of an append
             asyncio.get_running_loop().call_soon(self._work)
+
+    def _write(self, buffers: Buffers) -> None:
+        transport = self._transport
+        # uvloop raises on a closed handle.
+        if not buffers or transport is None or transport.is_closing():
+            return
+        transport.writelines(buffers)
+        if self._is_write_paused and not self.is_peer:
+            size_bytes = sum(len(buffer) for buffer in buffers)
+            self._unread_counted += size_bytes
+            self._memory.answers.take(size_bytes)
+
+    def _release(self, work: _InWork) -> None:
+        """Its frame is not needed any more."""
+        counted, large = work.counted_bytes, work.large_bytes
+        work.counted_bytes = work.large_bytes = 0
+        if work.request is not None:
+            work.request.reader = _NOTHING
+        if counted:
+            self._memory.requests.give_back(counted)
+        if large:
+            self._memory.release_large(large)
+
+    def _throttle(self, throttle_ms: int) -> None:
+        """KIP-219: the client was told to wait; one that does not is not heard."""
+        loop = asyncio.get_running_loop()
+        if self._transport is None:
+            return
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
+        self._throttle_timer = loop.call_later(throttle_ms / 1000, self._end_throttle)
+        self._set_reading()
+
+    def _end_throttle(self) -> None:
+        self._throttle_timer = None
+        self._work()
 
     def _note_activity(self) -> None:
         self.active_s = asyncio.get_running_loop().time()
 
     def _forget_waiting(self) -> None:
-        self._waiting.clear()
+        dropped, self._waiting = self._waiting, deque()
         self._waiting_bytes = 0
+        for waiting in dropped:
+            self._memory.requests.give_back(waiting.counted_bytes)
+            if waiting.large_bytes:
+                self._memory.release_large(waiting.large_bytes)
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse_stream(self, data: bytes, reason: str) -> None:
+        foreign = "" if self._is_known else foreign_protocol(data)
+        if foreign:
+            self._refuse(foreign, f"a client speaks {foreign} to the port of the Kafka protocol")
+        else:
+            self._refuse("malformed frame", reason)
+
+    def _refuse(self, kind: str, reason: str) -> None:
         """What follows in the stream has no meaning any more."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        _log.warning("connection closed", extra={"peer": self._client_host, "reason": reason})
+        self._owner.complaints.note(self._client_host, kind, reason)
         self._forget_waiting()
         transport.close()
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _decoded_bytes(frame_bytes: int) -> int:
+    if frame_bytes <= SMALL_FRAME_BYTES:
+        return 0
+    return min(DECODED_FACTOR * frame_bytes, MAX_DECODED_BYTES)
 
 
 def _api_key(frame: Frame) -> int:

@@ -41,13 +41,16 @@ class ConsumerFetch:
         *,
         scheduler: Scheduler,
         clock: Clock,
+        share_bytes: Callable[[], int],
         respond: Callable[[Found], None],
     ) -> None:
-        """`respond` is called once, maybe before `start` returns; not after `cancel`."""
+        """`respond` is called once, maybe before `start` returns; not after `cancel`.
+        `share_bytes`: how much an answer may read now, whatever was asked for."""
         self._partitions = partitions
         self._asked = asked
-        self._max_bytes = max(1, min(limits.max_bytes, MAX_RESPONSE_BYTES))
-        self._min_bytes = min(limits.min_bytes, self._max_bytes)
+        self._asked_bytes = max(1, min(limits.max_bytes, MAX_RESPONSE_BYTES))
+        self._asked_min_bytes = limits.min_bytes
+        self._share_bytes = share_bytes
         self._rack = limits.rack
         self._scheduler = scheduler
         self._clock = clock
@@ -64,17 +67,23 @@ class ConsumerFetch:
         read_bytes: dict[Key, int] = {}
         total = 0
         is_final = self._clock() >= self._deadline_ms
+        max_bytes = min(self._asked_bytes, self._share_bytes())
         for key, asked in self._asked.items():
-            read_bytes[key] = min(asked.max_bytes, self._max_bytes - total)
+            read_bytes[key] = min(asked.max_bytes, max_bytes - total)
             answer = self._read(key, asked, read_bytes[key])
             found[key] = answer
             total += len(answer.records)
             is_final = is_final or _ends_the_wait(answer)
-        if is_final or total >= self._min_bytes:
+        if is_final or total >= min(self._asked_min_bytes, max_bytes):
             self._is_over = True
             self._respond(found)
             return
         self._park(found, read_bytes)
+
+    def hurry(self) -> None:
+        """Its wait is over."""
+        self._deadline_ms = self._clock()
+        self._scheduler.call_soon(self._pass_again)
 
     def cancel(self) -> None:
         self._is_over = True

@@ -1,7 +1,9 @@
 """Fetch: a replica's goes to `ReplicaFetches`, a consumer's by its session to `ConsumerFetch`."""
 
+from dataclasses import replace
+
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import TopicId
+from tidemark_protocol.ids import BrokerId, TopicId
 
 from tidemark_broker.runtime.follower_link import REPLICA_SESSION_ID
 from tidemark_broker.runtime.kafka.consumer_fetch import ConsumerFetch, FetchLimits, Found
@@ -11,6 +13,7 @@ from tidemark_broker.runtime.kafka.fetch_sessions import (
     FetchSessions,
     asked_of,
 )
+from tidemark_broker.runtime.kafka.quotas import Used
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.wire.api_versions import SupportedApi
@@ -48,7 +51,7 @@ def fetch_handler(services: KafkaServices) -> ApiHandler:
             consumers.handle(request, fetch)
 
     supported = SupportedApi(FETCH, MIN_FETCH_VERSION_OF_CONSUMERS, MAX_FETCH_VERSION)
-    return ApiHandler(supported, handle)
+    return ApiHandler(supported, handle, has_large_answer=True)
 
 
 def _fetch_of_replica(services: KafkaServices, request: KafkaRequest, fetch: FetchRequest) -> None:
@@ -68,6 +71,9 @@ def _fetch_of_replica(services: KafkaServices, request: KafkaRequest, fetch: Fet
         answer = FetchResponse(correlation_id, ErrorCode.NONE, topics, session_id)
         request.answer(encode_fetch_response(answer))
 
+    broker = services.partitions.metadata.brokers.get(BrokerId(fetch.replica_id))
+    if broker is not None and broker.broker_epoch == fetch.replica_epoch:
+        request.link.is_peer = True
     request.cancel = lambda: services.fetches.cancel(request.link)
     services.fetches.handle(fetch, request.link, respond)
 
@@ -84,6 +90,7 @@ class ConsumerFetches:
             self._answer(request, FetchResponse(request.header.correlation_id, session))
             return
         is_incremental = session is not None and fetch.session_epoch > 0
+        quota_bytes = services.quotas.most_bytes(request.header.client_id, Used.FETCH_BYTES)
 
         def respond(found: Found) -> None:
             self._respond(request, session, found, is_incremental=is_incremental)
@@ -94,14 +101,16 @@ class ConsumerFetches:
             FetchLimits(
                 fetch.max_wait_ms,
                 fetch.min_bytes,
-                fetch.max_bytes,
+                _most_bytes(fetch, quota_bytes),
                 fetch.rack if request.version >= _FIRST_VERSION_WITH_RACK else None,
             ),
             scheduler=services.scheduler,
             clock=services.clock,
+            share_bytes=services.memory.share_bytes,
             respond=respond,
         )
         request.cancel = consumer_fetch.cancel
+        request.hurry = consumer_fetch.hurry
         consumer_fetch.start()
 
     def _respond(
@@ -129,4 +138,18 @@ class ConsumerFetches:
         self._answer(request, FetchResponse(correlation_id, ErrorCode.NONE, answers, session_id))
 
     def _answer(self, request: KafkaRequest, response: FetchResponse) -> None:
+        read_bytes = sum(
+            len(answer.records) for topic in response.topics for answer in topic.partitions
+        )
+        throttle_ms = self._services.quotas.throttle_ms(
+            request.header.client_id, Used.FETCH_BYTES, read_bytes
+        )
+        request.throttle_ms = max(request.throttle_ms, throttle_ms)
+        if request.throttle_ms:
+            response = replace(response, throttle_ms=request.throttle_ms)
         request.answer(encode_consumer_fetch_response(response, request.version))
+
+
+def _most_bytes(fetch: FetchRequest, quota_bytes: int | None) -> int:
+    """Kafka too gives at most what the window of the quota holds."""
+    return fetch.max_bytes if quota_bytes is None else min(fetch.max_bytes, quota_bytes)

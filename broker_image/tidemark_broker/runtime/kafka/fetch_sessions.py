@@ -15,7 +15,7 @@ from tidemark_protocol.ids import TopicId
 from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, PartitionAnswer
 
 MAX_SESSIONS = 1000
-MAX_PARTITIONS_OF_SESSIONS = 500_000
+MAX_PARTITIONS_OF_SESSIONS = 200_000  # some 300 bytes each
 MIN_IDLE_MS = 120_000
 NO_SESSION = 0
 FIRST_EPOCH, NO_SESSION_EPOCH = 0, -1

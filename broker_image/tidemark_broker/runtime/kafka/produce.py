@@ -4,8 +4,12 @@ Before anything else only what an old client may do wrong is looked at, in the b
 record format before v2, more than one batch, zstd before the version that brought it (KIP-110).
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from tidemark_protocol.error_codes import ErrorCode
 
+from tidemark_broker.runtime.kafka.quotas import Used
 from tidemark_broker.runtime.kafka.requests import NO_ANSWER, ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.partitions import Partitions, ProduceResult
@@ -32,30 +36,37 @@ _FIRST_VERSION_WITH_ZSTD = 7
 def produce_handler(services: KafkaServices) -> ApiHandler:
     def handle(request: KafkaRequest) -> None:
         produce = decode_produce_request(request.reader, request.version)
-        Producing(services.partitions, request, produce).start()
+        size_bytes = request.reader.end
+        throttle_ms = services.quotas.throttle_ms(
+            request.header.client_id, Used.PRODUCE_BYTES, size_bytes
+        )
+        request.throttle_ms = max(request.throttle_ms, throttle_ms)
+        Producing(services.partitions, request, produce).start(produce.partitions)
+        request.release()
 
     supported = SupportedApi(PRODUCE, MIN_PRODUCE_VERSION, MAX_PRODUCE_VERSION)
     return ApiHandler(supported, handle, overlaps=True)
 
 
 class Producing:
-    """One request until its last partition is answered."""
+    """One request until its last partition is answered. It keeps no records."""
 
-    __slots__ = ("_answers", "_left", "_partitions", "_produce", "_request")
+    __slots__ = ("_answers", "_left", "_partitions", "_places", "_produce", "_request")
 
     def __init__(
         self, partitions: Partitions, request: KafkaRequest, produce: ProduceRequest
     ) -> None:
         self._partitions = partitions
         self._request = request
-        self._produce = produce
-        self._left = len(produce.partitions)
+        self._produce = replace(produce, partitions=())
+        self._places = tuple((asked.topic, asked.partition) for asked in produce.partitions)
+        self._left = len(self._places)
         self._answers: list[ProduceAnswer | None] = [None] * self._left
 
-    def start(self) -> None:
+    def start(self, partitions: Sequence[ProducePartition]) -> None:
         if not self._left:
             self._finish()
-        for index, asked in enumerate(self._produce.partitions):
+        for index, asked in enumerate(partitions):
             refused = refusal(asked, self._produce, self._request.version)
             if refused is not None:
                 self._done(index, refused)
@@ -73,10 +84,10 @@ class Producing:
         )
 
     def _done(self, index: int, result: ProduceResult) -> None:
-        asked = self._produce.partitions[index]
+        topic, partition = self._places[index]
         self._answers[index] = ProduceAnswer(
-            asked.topic,
-            asked.partition,
+            topic,
+            partition,
             result.error,
             result.base_offset,
             append_time_ms=result.append_time_ms,
@@ -98,7 +109,14 @@ class Producing:
             request.answer(NO_ANSWER)
             return
         header = request.header
-        request.answer(encode_produce_response(header.correlation_id, header.api_version, answers))
+        request.answer(
+            encode_produce_response(
+                header.correlation_id,
+                header.api_version,
+                answers,
+                throttle_ms=request.throttle_ms,
+            )
+        )
 
 
 def refusal(asked: ProducePartition, produce: ProduceRequest, version: int) -> ProduceResult | None:

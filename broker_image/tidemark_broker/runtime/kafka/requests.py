@@ -24,7 +24,10 @@ def _nothing() -> None:
 @dataclass(slots=True, eq=False)
 class KafkaRequest:
     """`answer` is called once, maybe before `handle` returns, with a whole frame or NO_ANSWER.
-    `cancel` is called if the connection ends before; `fail` closes the connection."""
+    `cancel` is called if the connection ends before; `fail` closes the connection. `hurry` asks for
+    an answer with what there is: its memory is wanted. `release`: the frame is no longer needed,
+    which is said before the answer where that may take a while. `throttle_ms`: told in the answer;
+    for so long nothing more is read of the client. `listener`: by whose port it came in."""
 
     header: RequestHeader
     reader: Reader
@@ -32,6 +35,10 @@ class KafkaRequest:
     answer: Callable[[Buffers], None]
     fail: Callable[[str], None]
     client_host: str = ""
+    listener: str = ""
+    throttle_ms: int = 0
+    release: Callable[[], None] = _nothing
+    hurry: Callable[[], object] = _nothing
     cancel: Callable[[], object] = field(default=_nothing)
 
     @property
@@ -42,25 +49,28 @@ class KafkaRequest:
 @dataclass(frozen=True, slots=True)
 class ApiHandler:
     """`overlaps`: the next request with this flag on its connection may begin before this one is
-    answered; answers go out in order all the same. `handle` may raise MalformedFrame."""
+    answered; answers go out in order all the same. `has_large_answer`: not begun while clients
+    leave too much unread. `handle` may raise MalformedFrame."""
 
     supported: SupportedApi
     handle: Callable[[KafkaRequest], None]
     overlaps: bool = False
+    has_large_answer: bool = False
 
 
 Respond = Callable[[KafkaRequest, Values], Values]
 RespondLater = Callable[[KafkaRequest, Values], Awaitable[Values]]
 
 
-def table_handler(api: Api, respond: Respond) -> ApiHandler:
+def table_handler(api: Api, respond: Respond, *, has_large_answer: bool = False) -> ApiHandler:
     """Decodes, answers with what `respond` gives, encodes."""
 
     def handle(request: KafkaRequest) -> None:
         values = api.decode_request(request.reader, request.version)
         _answer(api, request, respond(request, values))
 
-    return ApiHandler(SupportedApi(api.api_key, api.min_version, api.max_version), handle)
+    supported = SupportedApi(api.api_key, api.min_version, api.max_version)
+    return ApiHandler(supported, handle, has_large_answer=has_large_answer)
 
 
 class Answering:
@@ -93,4 +103,6 @@ class Answering:
 
 def _answer(api: Api, request: KafkaRequest, values: Values) -> None:
     header = request.header
+    if request.throttle_ms:
+        values = values | {"throttle_time_ms": request.throttle_ms}
     request.answer(api.encode_response(header.correlation_id, header.api_version, values))

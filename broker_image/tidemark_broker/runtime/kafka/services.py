@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
+from tidemark_broker.runtime.kafka.limits import ListenerLimits
+from tidemark_broker.runtime.kafka.memory import ListenerMemory
+from tidemark_broker.runtime.kafka.quotas import ClientQuotas
 from tidemark_broker.runtime.kafka.requests import Answering, ApiHandler
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.replica_fetches import ReplicaFetches
@@ -12,10 +15,15 @@ from tidemark_broker.runtime.scheduling import Clock, Scheduler, monotonic_ms
 from tidemark_broker.storage.disk import DiskSpace
 
 
+def no_time() -> float:
+    return 0.0
+
+
 @dataclass(slots=True)
 class KafkaServices:
     """`first_session_id`: of fetch sessions, another one in each life, so that a client's session
-    of a former life is not taken for one of this life. `handlers` by API key."""
+    of a former life is not taken for one of this life. `handlers` by API key.
+    `processing_clock_s`: what a request's time on the loop is measured with."""
 
     partitions: Partitions
     fetches: ReplicaFetches
@@ -28,8 +36,17 @@ class KafkaServices:
     broker_configs: Mapping[str, str] = field(default_factory=dict)  # by Kafka's names
     first_session_id: int = 1
     clock: Clock = monotonic_ms
+    processing_clock_s: Callable[[], float] = no_time
+    limits: ListenerLimits = field(default_factory=ListenerLimits)
     answering: Answering = field(default_factory=Answering)
     handlers: dict[int, ApiHandler] = field(default_factory=dict)
+    memory: ListenerMemory = field(init=False)
+    quotas: ClientQuotas = field(init=False)
+
+    def __post_init__(self) -> None:
+        metadata = self.partitions.metadata
+        self.memory = ListenerMemory(self.limits.memory, self.scheduler, self.clock)
+        self.quotas = ClientQuotas(lambda: metadata.quotas, self.clock)
 
     def add(self, *handlers: ApiHandler) -> None:
         for handler in handlers:

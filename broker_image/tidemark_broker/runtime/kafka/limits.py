@@ -1,0 +1,21 @@
+"""Every bound of the Kafka listener in one place, but those of what a frame may say (wire/)."""
+
+from dataclasses import dataclass, field
+
+from tidemark_broker.runtime.kafka.memory import MemoryLimits
+
+MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """`waiting_*` and `requests_in_work` are of one connection: at them its socket is not read."""
+
+    request_bytes: int = 16 * MEBIBYTE
+    connections: int = 2048
+    waiting_requests: int = 8
+    waiting_bytes: int = 16 * MEBIBYTE
+    requests_in_work: int = 8
+    idle_seconds: float = 600.0  # without a whole request or answer; connections.max.idle.ms
+    sweep_seconds: float = 30.0  # how late an idle connection may be closed
+    memory: MemoryLimits = field(default_factory=MemoryLimits)

@@ -1,0 +1,185 @@
+"""A broker behind real loopback sockets that leads one partition alone, and bytes to send to it."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import uvloop
+from tidemark_broker.groups.settings import GroupSettings
+from tidemark_broker.runtime.group_coordinator import GroupCoordinators
+from tidemark_broker.runtime.kafka.limits import ListenerLimits
+from tidemark_broker.runtime.kafka.services import KafkaServices
+from tidemark_broker.runtime.kafka_listener import KafkaListener
+from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.runtime.replica_fetches import ReplicaFetches
+from tidemark_broker.storage.disk import OsDisk
+from tidemark_broker.storage.log_directory import LogDirectory
+from tidemark_broker.storage.partition_log import LogSettings
+from tidemark_broker.wire.primitives import INT16, INT32, INT64, nullable_string
+from tidemark_protocol.controller_messages import (
+    BrokerState,
+    ClientQuota,
+    Endpoints,
+    MetadataPush,
+    TopicPush,
+)
+from tidemark_protocol.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+)
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+
+from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID
+
+PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
+ONLY = BrokerId(1)
+
+
+class Door:
+    def __init__(self, path: Path, limits: ListenerLimits) -> None:
+        loop = asyncio.get_running_loop()
+        self.directory = LogDirectory.open(path, OsDisk(), broker_id=ONLY, settings=LogSettings())
+        partitions = Partitions(ONLY, scheduler=loop, wall_clock_s=time.time)
+        partitions.attach(self.directory)
+        partitions.start_life(BrokerEpoch(11))
+        self.partitions = partitions
+        groups = GroupCoordinators(
+            partitions, GroupSettings(), scheduler=loop, wall_clock_s=time.time
+        )
+        self.services = KafkaServices(
+            partitions,
+            ReplicaFetches(partitions, scheduler=loop),
+            groups,
+            loop,
+            uuid.uuid4,
+            limits=limits,
+            processing_clock_s=time.perf_counter,
+        )
+        self.listener = KafkaListener(self.services)
+        self.port = 0
+        self._version = 0
+
+    async def start(self) -> None:
+        self.port = await self.listener.start("127.0.0.1", 0)
+        self.push()
+
+    def push(self, *, quotas: tuple[ClientQuota, ...] | None = None) -> None:
+        self._version += 1
+        member = Member(ONLY, BrokerEpoch(11))
+        state = PartitionState(
+            0,
+            (ONLY,),
+            ONLY,
+            BrokerEpoch(11),
+            LeaderEpoch(1),
+            (member,),
+            (),
+            PartitionEpoch(1),
+            1,
+        )
+        broker = BrokerState(
+            ONLY, BrokerEpoch(11), False, False, Endpoints("127.0.0.1", self.port, 1, "http://b")
+        )
+        topics = (TopicPush(TopicState(TOPIC, TOPIC_ID, 1, 1), (state,)),)
+        self.partitions.apply_push(
+            MetadataPush(ControllerEpoch(1), self._version, True, (broker,), topics, quotas=quotas)
+        )
+
+    async def stop(self) -> None:
+        await self.listener.stop()
+        self.directory.close()
+
+
+def with_door(
+    path: Path,
+    scenario: Callable[[Door], Awaitable[None]],
+    limits: ListenerLimits | None = None,
+) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60):
+            door = Door(path, limits or ListenerLimits())
+            await door.start()
+            try:
+                await scenario(door)
+            finally:
+                await door.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+class Client:
+    """One connection; answers are read in the order of the requests."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._correlation_id = 0
+
+    @classmethod
+    async def connect(cls, door: Door) -> "Client":
+        return cls(*await asyncio.open_connection("127.0.0.1", door.port, limit=2**26))
+
+    def send(self, frame: bytes) -> None:
+        self.writer.write(frame)
+
+    async def answer(self) -> bytes:
+        """From after the correlation id."""
+        size = int.from_bytes(await self.reader.readexactly(4), "big")
+        return (await self.reader.readexactly(size))[4:]
+
+    async def ask(self, frame: bytes) -> bytes:
+        self.send(frame)
+        return await self.answer()
+
+    async def is_closed(self) -> bool:
+        """Once the broker has ended the connection, whatever came before."""
+        try:
+            while await self.reader.read(65536):
+                pass
+        except ConnectionError:
+            return True
+        return True
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+def framed(body: bytes) -> bytes:
+    return INT32.pack(len(body)) + body
+
+
+def request(api_key: int, version: int, body: bytes = b"", client_id: str = "test") -> bytes:
+    head = INT16.pack(api_key) + INT16.pack(version) + INT32.pack(7)
+    return framed(head + nullable_string(client_id) + body)
+
+
+def produce(batch: bytes, *, acks: int = 1, client_id: str = "test") -> bytes:
+    """v3: one batch for partition 0."""
+    body = INT16.pack(-1) + INT16.pack(acks) + INT32.pack(5000) + INT32.pack(1)
+    body += nullable_string(TOPIC) + INT32.pack(1) + INT32.pack(0) + INT32.pack(len(batch)) + batch
+    return request(PRODUCE, 3, body, client_id)
+
+
+def fetch(
+    *,
+    offset: int = 0,
+    max_bytes: int = 50 * 2**20,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    client_id: str = "test",
+    times: int = 1,
+) -> bytes:
+    """v4; `times`: asks for the partition so often."""
+    body = INT32.pack(-1) + INT32.pack(max_wait_ms) + INT32.pack(min_bytes) + INT32.pack(max_bytes)
+    body += b"\x00" + INT32.pack(1) + nullable_string(TOPIC) + INT32.pack(times)
+    body += (INT32.pack(0) + INT64.pack(offset) + INT32.pack(max_bytes)) * times
+    return request(FETCH, 4, body, client_id)
+
+
+API_VERSIONS_REQUEST = request(API_VERSIONS, 0)

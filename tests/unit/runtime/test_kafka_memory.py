@@ -1,0 +1,200 @@
+"""What the Kafka listener holds of its clients is bounded, and nobody starves for it."""
+
+import asyncio
+from pathlib import Path
+
+from tidemark_broker.runtime.kafka.limits import ListenerLimits
+from tidemark_broker.runtime.kafka.memory import ListenerMemory, MemoryLimits
+from tidemark_broker.wire.primitives import INT32
+
+from tests.unit.runtime.eventually import eventually
+from tests.unit.runtime.in_process_pool import a_batch
+from tests.unit.runtime.kafka_door import (
+    API_VERSIONS_REQUEST,
+    Client,
+    Door,
+    fetch,
+    produce,
+    with_door,
+)
+from tests.unit.runtime.simulated_time import SimulatedTime
+
+KIB = 1024
+SMALL = ListenerLimits(
+    memory=MemoryLimits(requests=1024 * KIB, large_requests=2048 * KIB, answers=2048 * KIB)
+)
+
+
+class FakeHolder:
+    def __init__(self, memory: ListenerMemory) -> None:
+        self.is_peer = False
+        self.partial = 0
+        self.unread = 0
+        self.looked = 0
+        self.refused: list[str] = []
+        memory.join(self)
+
+    def look_again(self) -> None:
+        self.looked += 1
+
+    def partial_bytes(self) -> int:
+        return self.partial
+
+    def unread_bytes(self) -> int:
+        return self.unread
+
+    def refuse(self, kind: str, reason: str) -> None:
+        self.refused.append(kind)
+
+
+def small_memory() -> tuple[ListenerMemory, SimulatedTime]:
+    time = SimulatedTime()
+    return ListenerMemory(MemoryLimits(1000, 1000, 1_000_000), time, time.clock), time
+
+
+def test_everybody_looks_again_when_a_pool_is_full_and_when_a_quarter_is_free() -> None:
+    memory, time = small_memory()
+    holders = [FakeHolder(memory) for _ in range(3)]
+    memory.requests.take(999)
+    assert [holder.looked for holder in holders] == [0, 0, 0]
+    memory.requests.take(1)
+    assert [holder.looked for holder in holders] == [1, 1, 1]
+    memory.requests.give_back(249)
+    time.run(100)
+    assert memory.requests.is_full
+    memory.requests.give_back(1)
+    time.run(1)
+    assert [holder.looked for holder in holders] == [2, 2, 2]
+
+
+def test_large_requests_get_their_place_smallest_first() -> None:
+    memory, _ = small_memory()
+    first, large, small = (FakeHolder(memory) for _ in range(3))
+    assert memory.reserve(first, 900)
+    assert not memory.reserve(large, 800)
+    assert not memory.reserve(small, 300)
+    memory.release_large(memory.keep_reserved(first))
+    assert memory.is_reserved(small) and not memory.is_reserved(large)
+    memory.forget(small)
+    assert memory.is_reserved(large)
+
+
+def test_who_holds_a_place_that_others_wait_for_and_does_not_move_is_cut() -> None:
+    memory, time = small_memory()
+    stuck, waits = FakeHolder(memory), FakeHolder(memory)
+    assert memory.reserve(stuck, 900)
+    stuck.partial = 5
+    time.run(5000)
+    assert not memory.reserve(waits, 900)
+    time.run(500)
+    assert stuck.refused == []
+    time.run(500)
+    assert (stuck.refused[:1], waits.refused) == (["slow request"], [])
+
+
+def test_a_place_that_nobody_waits_for_may_be_held_for_long() -> None:
+    memory, time = small_memory()
+    slow = FakeHolder(memory)
+    assert memory.reserve(slow, 900)
+    slow.partial = 5
+    time.run(60_000)
+    assert slow.refused == []
+
+
+def test_of_slow_readers_only_as_many_are_cut_as_have_to_be() -> None:
+    memory, time = small_memory()
+    holders = [FakeHolder(memory) for _ in range(4)]
+    for holder, unread in zip(holders, (100_000, 400_000, 200_000, 300_000), strict=True):
+        holder.unread = unread
+        memory.answers.take(unread)
+    time.run(700)
+    assert [holder.refused for holder in holders] == [[], *[["slow reader"]] * 3]
+
+
+def test_a_reader_that_moves_is_not_cut() -> None:
+    memory, time = small_memory()
+    reader = FakeHolder(memory)
+    reader.unread = 10_000_000
+    memory.answers.take(1_000_000)
+    for _ in range(20):
+        time.run(250)
+        reader.unread -= 70_000
+    assert reader.refused == []
+
+
+def test_an_answer_reads_a_share_of_what_is_left() -> None:
+    memory, _ = small_memory()
+    assert memory.share_bytes() == 125_000
+    memory.answers.take(800_000)
+    assert memory.share_bytes() == 64 * KIB  # and a fetch gets one batch, however large
+
+
+def test_many_half_sent_requests_hold_nobody_up(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        memory = door.services.memory
+        slow = [await Client.connect(door) for _ in range(40)]
+        for client in slow:
+            client.send(INT32.pack(200 * KIB) + bytes(100 * KIB))
+        await eventually(lambda: memory.requests.is_full)
+        other = await Client.connect(door)
+        assert len(await other.ask(API_VERSIONS_REQUEST)) > 10
+        assert memory.requests.used_bytes < 2 * memory.limits.requests
+
+    with_door(tmp_path, scenario, SMALL)
+
+
+def test_many_half_sent_large_requests_hold_nobody_up(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        slow = [await Client.connect(door) for _ in range(20)]
+        for client in slow:
+            client.send(INT32.pack(1000 * KIB) + bytes(1000))
+        await eventually(lambda: len(door.listener.connections) == 20)
+        other = await Client.connect(door)
+        assert len(await other.ask(API_VERSIONS_REQUEST)) > 10  # at once: it is small
+        batch = a_batch("x" * 500 * KIB)
+        assert len(await other.ask(produce(batch))) > 10  # once those that do not move are cut
+
+    with_door(tmp_path, scenario, SMALL)
+
+
+def test_large_requests_of_many_are_all_answered_in_turn(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        batch = a_batch("x" * 700 * KIB)
+        clients = [await Client.connect(door) for _ in range(30)]
+        answers = await asyncio.gather(*(client.ask(produce(batch)) for client in clients))
+        assert all(len(answer) > 10 for answer in answers)
+        assert door.services.memory.requests.used_bytes == 0
+
+    with_door(tmp_path, scenario, SMALL)
+
+
+def test_slow_readers_are_cut_once_others_want_to_read(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        memory = door.services.memory
+        producer = await Client.connect(door)
+        for _ in range(16):
+            await producer.ask(produce(a_batch("x" * 900 * KIB)))
+        slow = [await Client.connect(door) for _ in range(10)]
+        for client in slow:
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            client.send(fetch() * 8)
+        await eventually(lambda: memory.answers.is_full)
+        reader = await Client.connect(door)
+        assert len(await reader.ask(fetch())) > 900 * KIB
+        # One batch each at most above the limit, of those that asked before it was full.
+        assert memory.answers.used_bytes < 2 * memory.limits.answers
+        for client in slow:
+            client.writer.transport.abort()
+        await eventually(lambda: memory.answers.used_bytes == 0)
+
+    with_door(tmp_path, scenario, SMALL)
+
+
+def test_a_parked_fetch_of_very_many_partitions_ends_when_memory_is_wanted(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        client = await Client.connect(door)
+        client.send(fetch(max_wait_ms=60_000, times=5000))
+        async with asyncio.timeout(5):
+            assert len(await client.answer()) > 10
+
+    with_door(tmp_path, scenario, SMALL)
