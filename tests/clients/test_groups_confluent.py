@@ -14,7 +14,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clients.group_members import (
     SESSION_MS,
@@ -228,6 +228,25 @@ def test_administrators_see_change_and_delete_groups(cluster: LocalCluster) -> N
     assert "administered" in {group.group_id for group in listed}
     admin.delete_consumer_groups(["administered"])["administered"].result()
     assert committed_offsets(cluster, "administered") == {}
+
+
+def test_offsets_go_with_their_topic(cluster: LocalCluster) -> None:
+    """Else a consumer of a later topic of that name would begin in its middle."""
+    admin = AdminClient(librdkafka_settings(cluster))
+    admin.create_topics([NewTopic("passing", 3, 3)])["passing"].result(LIMIT_SECONDS)
+    sending = Sending(cluster)
+    sending.send([b"a", b"b", b"c"], topic="passing", partition=0)
+    sending.flush()
+    member = Member(cluster, "passing-readers", topic="passing")
+    wait_for("commits", lambda: member.committed.get(0) == 3, seconds=LIMIT_SECONDS)
+    member.stop()
+    assert committed_offsets(cluster, "passing-readers", "passing") == {0: 3}
+    admin.delete_topics(["passing"])["passing"].result(LIMIT_SECONDS)
+    wait_for(
+        "the end of its offsets",
+        lambda: committed_offsets(cluster, "passing-readers", "passing") == {},
+        seconds=LIMIT_SECONDS,
+    )
 
 
 def test_the_offsets_topic_is_internal_and_closed_to_writers(cluster: LocalCluster) -> None:

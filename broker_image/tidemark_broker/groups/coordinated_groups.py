@@ -309,6 +309,14 @@ class CoordinatedGroups:
 
         self._outbox.append(tuple(records), settle, apply)
 
+    def on_topics_deleted(self, topics: frozenset[str]) -> None:
+        if not topics:
+            return
+        for group_id, coordinated in self._groups.items():
+            removed = tuple(key for key in coordinated.offsets.partitions() if key[0] in topics)
+            if removed:
+                self._append_tombstones(group_id, removed, lambda _error, _now_ms: None)
+
     def on_expiry(self, now_ms: int) -> None:
         retention_ms = self._settings.offsets_retention_ms
         for group_id, coordinated in tuple(self._groups.items()):

@@ -51,6 +51,7 @@ class GroupCoordinator:
         self._settings = settings
         self._outbox = Outbox(self.leader_epoch, 0)
         self._loading = Loading()
+        self._deleted_while_loading: frozenset[str] = frozenset()
         self._groups = CoordinatedGroups(settings, self._outbox)
 
     # Leadership
@@ -64,6 +65,7 @@ class GroupCoordinator:
         self.state = CoordinatorState.LOADING
         self._outbox = Outbox(leader_epoch, self._outbox.next_append_id)
         self._loading = Loading()
+        self._deleted_while_loading = frozenset()
         self._groups = CoordinatedGroups(self._settings, self._outbox)
         return effects
 
@@ -78,6 +80,7 @@ class GroupCoordinator:
         self._groups.load(self._loading, now_ms)
         self._loading = Loading()
         self.state = CoordinatorState.ACTIVE
+        self._groups.on_topics_deleted(self._deleted_while_loading)
         return self._outbox.take()
 
     def resign(self, leader_epoch: LeaderEpoch, now_ms: int) -> tuple[Effect, ...]:
@@ -182,6 +185,14 @@ class GroupCoordinator:
     def on_tick(self, now_ms: int) -> tuple[Effect, ...]:
         if self.state is CoordinatorState.ACTIVE:
             self._groups.on_tick(now_ms)
+        return self._outbox.take()
+
+    def on_topics_deleted(self, topics: frozenset[str]) -> tuple[Effect, ...]:
+        """Explicitly, with their data. While loading it is remembered until that is done."""
+        if self.state is CoordinatorState.LOADING:
+            self._deleted_while_loading |= topics
+        elif self.state is CoordinatorState.ACTIVE:
+            self._groups.on_topics_deleted(topics)
         return self._outbox.take()
 
     def on_expiry(self, now_ms: int) -> tuple[Effect, ...]:

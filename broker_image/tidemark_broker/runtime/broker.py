@@ -205,6 +205,7 @@ class Broker:
         listeners.appended = fetches.on_appended
         listeners.watermark_moved = fetches.on_watermark
         listeners.role_changed = self._on_role_changed
+        listeners.topics_deleted = self.groups.on_topics_deleted
         listeners.flush_needed = self._flusher.ask
         listeners.truncated = lambda _: checkpointing.note_truncated()
         if settings.metrics_profile.includes(MetricsProfile.FULL):

@@ -109,6 +109,9 @@ class CoordinatedPartition:
         self._waiting[request_id] = done
         self._perform(self.core.on_request(request_id, request, self._clock.now_ms()))
 
+    def on_topics_deleted(self, topics: frozenset[str]) -> None:
+        self._perform(self.core.on_topics_deleted(topics))
+
     def on_expiry(self) -> None:
         self._perform(self.core.on_expiry(self._clock.now_ms()))
 

@@ -75,6 +75,11 @@ class GroupCoordinators:
         if self._expiry_timer is None:
             self._set_expiry_timer()
 
+    def on_topics_deleted(self, topics: tuple[str, ...]) -> None:
+        """What was committed for them says nothing of topics that may come under their names."""
+        for coordinated in tuple(self._coordinated.values()):
+            coordinated.on_topics_deleted(frozenset(topics))
+
     def _set_expiry_timer(self) -> None:
         seconds = self._settings.expiry_check_ms / 1000
         self._expiry_timer = self._scheduler.call_later(seconds, self._expire)

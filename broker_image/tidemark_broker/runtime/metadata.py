@@ -34,6 +34,7 @@ class MetadataChanges:
     topics: tuple[TopicState, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
     deleted: tuple[TopicId, ...] = ()
+    deleted_names: tuple[str, ...] = ()  # which no other topic has taken over
 
 
 class MetadataCache:
@@ -84,10 +85,13 @@ class MetadataCache:
         topics: list[TopicState] = []
         changed: list[TopicPartition] = []
         deleted: list[TopicId] = []
+        deleted_names: list[str] = []
         for entry in push.topics:
             if entry.is_deleted:
                 self._delete(entry)
                 deleted.append(entry.topic.topic_id)
+                if entry.topic.topic not in self.topics:
+                    deleted_names.append(entry.topic.topic)
                 continue
             self._note_retained(entry)
             if self._apply_topic(entry.topic):
@@ -103,6 +107,7 @@ class MetadataCache:
             topics=tuple(topics),
             partitions=tuple(changed),
             deleted=tuple(deleted),
+            deleted_names=tuple(deleted_names),
         )
 
     def _is_older(self, push: MetadataPush) -> bool:

@@ -78,6 +78,7 @@ class PartitionListeners:
     flush_needed: Callable[[HostedReplica], None] = _nothing
     truncated: Callable[[HostedReplica], None] = _nothing
     metadata_applied: Callable[[], None] = _nothing
+    topics_deleted: Callable[[tuple[str, ...]], None] = _nothing
     storage_failed: Callable[[Exception], None] = _nothing
 
 
@@ -308,6 +309,8 @@ class Partitions:
         for topic_id in changes.deleted:
             for key in [key for key in self._hosted.by_id if key[0] == topic_id]:
                 self._remove(key, "topic deleted")  # an explicit entry says so (S12)
+        if changes.deleted_names:
+            self.listeners.topics_deleted(changes.deleted_names)
         for topic in changes.topics:
             for replica in self.replicas:
                 if replica.topic_id == topic.topic_id:

@@ -11,6 +11,8 @@ from tidemark_operator.manifests.elect_annotation import elect_fault
 from tidemark_operator.manifests.topic_config import config_faults
 from tidemark_operator.stores.object_store import Object
 
+OFFSETS_TOPIC = "__consumer_offsets"
+
 
 def topic_faults(topic: Object) -> Iterator[str]:
     spec = topic["spec"]
@@ -45,6 +47,8 @@ def topic_change_faults(topic: Object, old: Object) -> Iterator[str]:
         yield "topicName cannot be changed; make another Topic"
     if spec["partitions"] < old_spec["partitions"]:
         yield "partitions never shrink"
+    if spec.get("topicName") == OFFSETS_TOPIC and spec["partitions"] != old_spec["partitions"]:
+        yield "partitions of __consumer_offsets never change: they say where each group is kept"
     if spec["brokerPool"] != old_spec["brokerPool"]:
         yield "brokerPool cannot be changed; make another Topic and copy"
     for name in ("commitRule", "flush"):

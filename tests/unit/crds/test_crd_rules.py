@@ -140,6 +140,14 @@ def test_sentences_of_the_mirror_stand_in_the_crds() -> None:
         assert sentence in text
 
 
+def test_partitions_of_the_offsets_topic_never_change() -> None:
+    text = " ".join((CRDS / "topics.yaml").read_text().split())
+    old = topic(partitions=50, topicName="__consumer_offsets")
+    [sentence] = validate(topic(partitions=60, topicName="__consumer_offsets"), old)
+    assert sentence in text
+    assert validate(topic(partitions=60, topicName="a"), topic(partitions=50, topicName="a")) == []
+
+
 def test_sentences_about_pools_stand_in_the_crds() -> None:
     text = " ".join((CRDS / "brokerpools.yaml").read_text().split())
     sentences = validate(pool(replicas=1, storage={"size": "2Gi"}), pool(replicas=3))

@@ -352,3 +352,25 @@ def test_an_assignment_too_large_for_a_record_is_refused() -> None:
     rig.wait(0)
     answer = rig.ask(SyncGroup("g", 1, "m1", assignments=(("m1", bytes(1_000_000)),)))
     assert answer == SyncGroupAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def test_offsets_of_a_deleted_topic_are_removed_and_others_stay() -> None:
+    rig = a_rig()
+    rig.send_commit(5)
+    rig.send_commit(7, topic="other")
+    rig.perform(rig.coordinator.on_topics_deleted(frozenset({"t"})))
+    assert rig.fetched() == {"other": 7}
+    rig.lead(9)
+    assert rig.fetched() == {"other": 7}
+
+
+def test_a_topic_that_is_deleted_while_its_offsets_are_loaded_is_not_forgotten() -> None:
+    rig = a_rig()
+    rig.send_commit(5)
+    epoch = LeaderEpoch(9)
+    rig.perform(rig.coordinator.become_leader(epoch, rig.now_ms))
+    for record in tuple(rig.log):
+        rig.coordinator.on_record(epoch, record.key, record.value)
+    rig.perform(rig.coordinator.on_topics_deleted(frozenset({"t"})))
+    rig.perform(rig.coordinator.on_loaded(epoch, rig.now_ms))
+    assert rig.fetched() == {}
