@@ -27,13 +27,18 @@ type Asked struct {
 }
 
 type Client struct {
-	Produce, Consume, Seek, Group func(Asked) error
+	Produce, Consume, Seek, Group, Admin func(Asked) error
 }
 
+const (
+	hourMs    = 3_600_000
+	retention = "retention.ms"
+)
+
 var clients = map[string]Client{
-	"franz-go": {franzProduce, franzConsume, franzSeek, franzGroup},
-	"sarama":   {saramaProduce, saramaConsume, saramaSeek, saramaGroup},
-	"kafka-go": {kafkaGoProduce, kafkaGoConsume, kafkaGoSeek, kafkaGoGroup},
+	"franz-go": {franzProduce, franzConsume, franzSeek, franzGroup, franzAdmin},
+	"sarama":   {saramaProduce, saramaConsume, saramaSeek, saramaGroup, saramaAdmin},
+	"kafka-go": {kafkaGoProduce, kafkaGoConsume, kafkaGoSeek, kafkaGoGroup, kafkaGoAdmin},
 }
 
 func main() {
@@ -50,7 +55,7 @@ func work(arguments []string) error {
 	client, known := clients[arguments[0]]
 	works := map[string]func(Asked) error{
 		"produce": client.Produce, "consume": client.Consume,
-		"seek": client.Seek, "group": client.Group,
+		"seek": client.Seek, "group": client.Group, "admin": client.Admin,
 	}
 	chosen := works[arguments[1]]
 	if !known || chosen == nil {
@@ -140,6 +145,26 @@ func values(asked Asked, send func([]byte)) {
 		}
 		send(fmt.Appendf(nil, "%d.%d", asked.Prefix, number))
 	}
+}
+
+// seen is what look finds at last: brokers hear of a change one after another.
+func seen(look func() (int, error), wanted int) int {
+	found := -1
+	for range 50 {
+		if now, err := look(); err == nil {
+			found = now
+		}
+		if found == wanted {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	return found
+}
+
+func tellTopic(count, retentionMs func() (int, error), partitions, hours int) {
+	emit("partition_count", fields{"count": seen(count, partitions)})
+	emit("retention_ms", fields{"value": seen(retentionMs, hours*hourMs)})
 }
 
 func toldToEnd() <-chan os.Signal {

@@ -2,14 +2,26 @@
 
 import argparse
 import asyncio
+import contextlib
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError, for_code
 
-from tests.clients.programs.command_line import Work, emit, places, run
+from tests.clients.programs.command_line import (
+    HOUR_MS,
+    LOOK_SECONDS,
+    LOOKS,
+    RETENTION,
+    Work,
+    emit,
+    places,
+    run,
+)
 
 
 async def produce(asked: argparse.Namespace) -> None:
@@ -124,10 +136,59 @@ async def group(asked: argparse.Namespace) -> None:
     await consumer.stop()
 
 
+async def admin(asked: argparse.Namespace) -> None:
+    client = AIOKafkaAdminClient(bootstrap_servers=asked.bootstrap)
+    await client.start()
+    new = NewTopic(asked.topic, 2, 3, topic_configs={RETENTION: str(HOUR_MS)})
+    check((await client.create_topics([new])).topic_errors)
+    await tell_topic(client, asked.topic, 2, 1)
+    check((await client.create_partitions({asked.topic: NewPartitions(4)})).topic_errors)
+    configs = {RETENTION: str(2 * HOUR_MS)}
+    resource = ConfigResource(ConfigResourceType.TOPIC, asked.topic, configs)
+    for answer in await client.alter_configs([resource]):
+        assert all(one[0] == 0 for one in answer.resources), answer
+    await tell_topic(client, asked.topic, 4, 2)
+    check((await client.delete_topics([asked.topic])).topic_error_codes)
+    emit("topic_deleted")
+    await client.close()
+
+
+def check(errors: Any) -> None:
+    for _, code, *_ in errors:
+        if code:
+            raise for_code(code)
+
+
+async def tell_topic(client: AIOKafkaAdminClient, topic: str, partitions: int, hours: int) -> None:
+    found = (-1, -1)
+    for _ in range(LOOKS):
+        with contextlib.suppress(Exception):
+            found = await described(client, topic)
+        if found == (partitions, hours * HOUR_MS):
+            break
+        await asyncio.sleep(LOOK_SECONDS)
+    emit("partition_count", count=found[0])
+    emit("retention_ms", value=found[1])
+
+
+async def described(client: AIOKafkaAdminClient, topic: str) -> tuple[int, int]:
+    (found,) = await client.describe_topics([topic])
+    (answer,) = await client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+    ((code, *_, entries),) = answer.resources
+    assert code == 0, answer
+    return len(found["partitions"]), int({entry[0]: entry[1] for entry in entries}[RETENTION])
+
+
 def in_a_loop(work: Callable[[argparse.Namespace], Coroutine[Any, Any, None]]) -> Work:
     return lambda asked: asyncio.run(work(asked))
 
 
 if __name__ == "__main__":
-    works = {"produce": produce, "consume": consume, "seek": seek, "group": group}
+    works = {
+        "produce": produce,
+        "consume": consume,
+        "seek": seek,
+        "group": group,
+        "admin": admin,
+    }
     run({name: in_a_loop(work) for name, work in works.items()})

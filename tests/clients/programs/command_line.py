@@ -3,9 +3,15 @@
 The words are those of Kafka's own VerifiableProducer and VerifiableConsumer, so that those two need
 no translation: producer_send_success, producer_send_error, record_data, partitions_assigned,
 partitions_revoked, offsets_committed. The programs of `tests/clients/go` know the same words.
+
+`admin` makes a topic of two partitions that keeps records for an hour, says what it sees
+(partition_count, retention_ms), makes that four partitions and two hours, says what it sees, and
+deletes it. Another broker than the one that made a change hears of it a moment later, with Kafka
+as here: what a client sees is asked for again until it is what it should be, for ten seconds.
 """
 
 import argparse
+import contextlib
 import json
 import signal
 import sys
@@ -14,6 +20,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
+
+HOUR_MS = 3_600_000
+RETENTION = "retention.ms"
+LOOKS, LOOK_SECONDS = 50, 0.2
 
 Work = Callable[[argparse.Namespace], None]
 
@@ -57,6 +67,18 @@ def places(topic: str, partitions: Mapping[int, int] | list[int]) -> list[dict[s
         {"topic": topic, "partition": partition, "offset": offset}
         for partition, offset in partitions.items()
     ]
+
+
+def seen(look: Callable[[], int], wanted: int) -> int:
+    """What `look` finds at last; a topic that a broker has not heard of is an error of clients."""
+    found = -1
+    for _ in range(LOOKS):
+        with contextlib.suppress(Exception):
+            found = look()
+        if found == wanted:
+            break
+        time.sleep(LOOK_SECONDS)
+    return found
 
 
 def told_to_end() -> threading.Event:

@@ -4,8 +4,25 @@ import argparse
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 
-from tests.clients.programs.command_line import emit, places, run, told_to_end, values
+from tests.clients.programs.command_line import (
+    HOUR_MS,
+    RETENTION,
+    emit,
+    places,
+    run,
+    seen,
+    told_to_end,
+    values,
+)
 
 LIMIT_SECONDS = 120.0
 
@@ -101,5 +118,37 @@ def group(asked: argparse.Namespace) -> None:
     consumer.close()
 
 
+def admin(asked: argparse.Namespace) -> None:
+    client = AdminClient(settings(asked))
+    new = NewTopic(asked.topic, 2, 3, config={RETENTION: str(HOUR_MS)})
+    finish(client.create_topics([new]))
+    tell_topic(client, asked.topic, 2, 1)
+    finish(client.create_partitions([NewPartitions(asked.topic, 4)]))
+    change = ConfigEntry(RETENTION, str(2 * HOUR_MS), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource("topic", asked.topic, incremental_configs=[change])
+    finish(client.incremental_alter_configs([resource]))
+    tell_topic(client, asked.topic, 4, 2)
+    finish(client.delete_topics([asked.topic]))
+    emit("topic_deleted")
+
+
+def finish(asked_for: Any) -> Any:
+    """The one answer of a request for one thing."""
+    (future,) = asked_for.values()
+    return future.result(LIMIT_SECONDS)
+
+
+def tell_topic(client: AdminClient, topic: str, partitions: int, hours: int) -> None:
+    def count() -> int:
+        return len(client.list_topics(topic, LIMIT_SECONDS).topics[topic].partitions)
+
+    def retention_ms() -> int:
+        configs = finish(client.describe_configs([ConfigResource("topic", topic)]))
+        return int(configs[RETENTION].value)
+
+    emit("partition_count", count=seen(count, partitions))
+    emit("retention_ms", value=seen(retention_ms, hours * HOUR_MS))
+
+
 if __name__ == "__main__":
-    run({"produce": produce, "consume": consume, "seek": seek, "group": group})
+    run({"produce": produce, "consume": consume, "seek": seek, "group": group, "admin": admin})

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.clients.programs.command_line import emit, run
+from tests.clients.programs.command_line import HOUR_MS, RETENTION, emit, run, seen
 
 TOOLS = "org.apache.kafka.tools"
 LINE = re.compile(r"Partition:(\d+)\tOffset:(\d+)\t(.*)")
@@ -19,7 +19,8 @@ def java(tool: str, *options: str) -> list[str]:
     jars = f"{os.environ['TIDEMARK_KAFKA_JARS']}/*"
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m"]
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    return ["java", *quick, quiet, "-cp", jars, f"{TOOLS}.{tool}", *options]
+    main = "kafka.admin.ConfigCommand" if tool == "ConfigCommand" else f"{TOOLS}.{tool}"
+    return ["java", *quick, quiet, "-cp", jars, main, *options]
 
 
 def produce(asked: argparse.Namespace) -> None:
@@ -38,9 +39,7 @@ def produce(asked: argparse.Namespace) -> None:
 
 def offsets(asked: argparse.Namespace, time: str) -> dict[int, int]:
     where = ["--bootstrap-server", asked.bootstrap, "--topic", asked.topic, "--time", time]
-    command = java("GetOffsetShell", *where)
-    text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    found = [line.split(":") for line in text.splitlines()]
+    found = [line.split(":") for line in answer("GetOffsetShell", *where).splitlines()]
     return {int(partition): int(offset) for _, partition, offset in found}
 
 
@@ -48,8 +47,8 @@ def read(asked: argparse.Namespace, partition: int, offset: int, count: int) -> 
     where = ["--bootstrap-server", asked.bootstrap, "--topic", asked.topic]
     place = ["--partition", str(partition), "--offset", str(offset), "--max-messages", str(count)]
     shown = ["--property", "print.partition=true", "--property", "print.offset=true"]
-    command = java("consumer.ConsoleConsumer", *where, *place, *shown, "--timeout-ms", "30000")
-    text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    limit = ["--timeout-ms", "30000"]
+    text = answer("consumer.ConsoleConsumer", *where, *place, *shown, *limit)
     for line in text.splitlines():
         found = LINE.fullmatch(line)
         assert found is not None, line
@@ -75,5 +74,38 @@ def group(asked: argparse.Namespace) -> None:
     os.execvp(command[0], command)
 
 
+def admin(asked: argparse.Namespace) -> None:
+    where = ["--bootstrap-server", asked.bootstrap]
+    topic = [*where, "--topic", asked.topic]
+    config = [*where, "--entity-type", "topics", "--entity-name", asked.topic]
+
+    def count() -> int:
+        described = answer("TopicCommand", *topic, "--describe")
+        return len(re.findall(r"Partition: \d+", described))
+
+    def retention_ms() -> int:
+        configs = answer("ConfigCommand", *config, "--describe")
+        return int(re.findall(rf"{RETENTION}=(\d+)", configs)[0])
+
+    def tell_topic(partitions: int, hours: int) -> None:
+        emit("partition_count", count=seen(count, partitions))
+        emit("retention_ms", value=seen(retention_ms, hours * HOUR_MS))
+
+    new = ["--partitions", "2", "--replication-factor", "3", "--config", f"{RETENTION}={HOUR_MS}"]
+    answer("TopicCommand", *topic, "--create", *new)
+    tell_topic(2, 1)
+    answer("TopicCommand", *topic, "--alter", "--partitions", "4")
+    answer("ConfigCommand", *config, "--alter", "--add-config", f"{RETENTION}={2 * HOUR_MS}")
+    tell_topic(4, 2)
+    answer("TopicCommand", *topic, "--delete")
+    emit("topic_deleted")
+
+
+def answer(tool: str, *options: str) -> str:
+    return subprocess.run(
+        java(tool, *options), stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+
+
 if __name__ == "__main__":
-    run({"produce": produce, "consume": consume, "seek": seek, "group": group})
+    run({"produce": produce, "consume": consume, "seek": seek, "group": group, "admin": admin})

@@ -3,10 +3,26 @@
 import argparse
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import (
+    ConsumerRebalanceListener,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    TopicPartition,
+)
+from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 from kafka.errors import KafkaError
 
-from tests.clients.programs.command_line import emit, places, run, told_to_end, values
+from tests.clients.programs.command_line import (
+    HOUR_MS,
+    RETENTION,
+    emit,
+    places,
+    run,
+    seen,
+    told_to_end,
+    values,
+)
 
 
 def produce(asked: argparse.Namespace) -> None:
@@ -103,5 +119,31 @@ def group(asked: argparse.Namespace) -> None:
     consumer.close()
 
 
+def admin(asked: argparse.Namespace) -> None:
+    client = KafkaAdminClient(bootstrap_servers=asked.bootstrap.split(","))
+    client.create_topics([NewTopic(asked.topic, 2, 3, topic_configs={RETENTION: str(HOUR_MS)})])
+    tell_topic(client, asked.topic, 2, 1)
+    client.create_partitions({asked.topic: NewPartitions(4)})
+    configs = {RETENTION: str(2 * HOUR_MS)}
+    client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, asked.topic, configs)])
+    tell_topic(client, asked.topic, 4, 2)
+    client.delete_topics([asked.topic])
+    emit("topic_deleted")
+    client.close()
+
+
+def tell_topic(client: KafkaAdminClient, topic: str, partitions: int, hours: int) -> None:
+    def count() -> int:
+        (found,) = client.describe_topics([topic])
+        return len(found["partitions"])
+
+    def retention_ms() -> int:
+        found = client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+        return int(found["topic"][topic][RETENTION]["value"])
+
+    emit("partition_count", count=seen(count, partitions))
+    emit("retention_ms", value=seen(retention_ms, hours * HOUR_MS))
+
+
 if __name__ == "__main__":
-    run({"produce": produce, "consume": consume, "seek": seek, "group": group})
+    run({"produce": produce, "consume": consume, "seek": seek, "group": group, "admin": admin})
