@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,11 @@ IN_PYTHON = {
     "aiokafka": "aiokafka_program",
     "java": "java_program",
 }
-WITHOUT_IDEMPOTENCE = ("kafka-go",)
+# What a client cannot do anywhere, by capability; docs/clients.md says it.
+LACKS = {
+    "administrates": {"kcat": "has no admin requests"},
+    "idempotent": {"kafka-go": "has no idempotent producer"},
+}
 RUN_SECONDS = 60.0
 
 Event = dict[str, Any]
@@ -161,5 +165,5 @@ def client_programs(directory: Path) -> ClientPrograms:
     return ClientPrograms(tool("client-tools", "go"), tool("kafka/jars"), directory)
 
 
-def idempotent_clients() -> Iterator[str]:
-    return (client for client in CLIENTS if client not in WITHOUT_IDEMPOTENCE)
+def able(capability: str) -> list[str]:
+    return [client for client in CLIENTS if client not in LACKS.get(capability, {})]

@@ -16,5 +16,6 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> ClientPrograms:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with kafka_cluster(tmp_path_factory.mktemp("clients")) as found:
+    topics = {"codecs": 1, "times": 1, "tools": 3}
+    with kafka_cluster(tmp_path_factory.mktemp("clients"), **topics) as found:
         yield found

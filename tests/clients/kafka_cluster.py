@@ -37,8 +37,8 @@ spec: {{partitions: {partitions}, replicationFactor: 3, config: {{min.insync.rep
 
 @contextlib.contextmanager
 def kafka_cluster(data_dir: Path, **topics: int) -> Iterator[LocalCluster]:
-    """With the topic `orders` of three partitions, and others with so many; all in sync."""
-    wanted = {"orders": PARTITIONS, "codecs": 1, "times": 1, **topics}
+    """With the topic `orders` of three partitions, and others of so many; all in sync."""
+    wanted = {"orders": PARTITIONS, **topics}
     manifest = "".join(TOPIC.format(name=name, partitions=n) for name, n in wanted.items())
     with running(data_dir, manifest=manifest) as cluster:
         for name in wanted:

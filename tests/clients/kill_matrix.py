@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.clients.client_programs import (
-    WITHOUT_IDEMPOTENCE,
     ClientProgram,
     ClientPrograms,
+    able,
 )
 from tests.clients.kafka_cluster import log_ends, read_all
 from tests.cluster.local_cluster import LocalCluster, wait_for
@@ -39,7 +39,7 @@ class Outcome:
     def is_good(self) -> bool:
         kept = not (self.failures or self.lost or self.never_consumed)
         # Without idempotence a retry may write twice, and after others.
-        exact = self.client in WITHOUT_IDEMPOTENCE or not (self.twice or self.out_of_order)
+        exact = self.client not in able("idempotent") or not (self.twice or self.out_of_order)
         return kept and exact and self.acknowledged > 0
 
 
@@ -97,7 +97,7 @@ def _producer(
     cluster: LocalCluster, programs: ClientPrograms, client: str, seconds: int
 ) -> ClientProgram:
     how: dict[str, object] = {"count": seconds * RATE, "rate": RATE}
-    if client not in WITHOUT_IDEMPOTENCE:
+    if client in able("idempotent"):
         how["idempotent"] = True
     return programs.start(client, "produce", cluster, topic_of(client), **how)
 

@@ -2,15 +2,14 @@
 
 import pytest
 
-from tests.clients.client_programs import CLIENTS, ClientPrograms
+from tests.clients.client_programs import ClientPrograms, able
 from tests.clients.programs.command_line import HOUR_MS
 from tests.cluster.local_cluster import LocalCluster, wait_for
 
 pytestmark = pytest.mark.cluster
-WITHOUT_ADMIN = ("kcat",)
 
 
-@pytest.mark.parametrize("client", [one for one in CLIENTS if one not in WITHOUT_ADMIN])
+@pytest.mark.parametrize("client", able("administrates"))
 def test_administrates(programs: ClientPrograms, cluster: LocalCluster, client: str) -> None:
     topic = f"made-by-{client}"
     program = programs.run(client, "admin", cluster, topic)

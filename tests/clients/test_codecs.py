@@ -3,7 +3,7 @@
 import pytest
 from tidemark_broker.storage.record_batch import BatchHeader, read_header
 
-from tests.clients.client_programs import CLIENTS, CODECS, ClientPrograms, idempotent_clients
+from tests.clients.client_programs import CLIENTS, CODECS, ClientPrograms, able
 from tests.clients.kafka_cluster import Sending
 from tests.cluster.local_cluster import LocalCluster
 
@@ -68,7 +68,7 @@ def test_produces(
     sent += [f"{prefix}.{number}" for number in range(COUNT)]
 
 
-@pytest.mark.parametrize("client", list(idempotent_clients()))
+@pytest.mark.parametrize("client", able("idempotent"))
 def test_produces_idempotently(
     programs: ClientPrograms, cluster: LocalCluster, sent: list[str], client: str
 ) -> None:
