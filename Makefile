@@ -51,7 +51,7 @@ sim-mutants: setup ## every guard removed once: is it noticed? Writes tests/simu
 sim-exhaustive: setup ## every interleaving of a small world, as large as 10 minutes hold
 	@$(PYTHON) -m tests.exhaustive
 
-e2e-long: setup ## long rounds of kills, freezes cuts, clients and hostile bytes with figures (about 100 min)
+e2e-long: setup ## long rounds of kills, freezes, cuts, clients and hostile bytes with figures (about 100 min)
 	@hack/e2e-long
 
 lock: setup ## resolve the lock files anew from pyproject.toml
