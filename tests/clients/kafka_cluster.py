@@ -42,7 +42,7 @@ def kafka_cluster(data_dir: Path, **topics: int) -> Iterator[LocalCluster]:
     manifest = "".join(TOPIC.format(name=name, partitions=n) for name, n in wanted.items())
     with running(data_dir, manifest=manifest) as cluster:
         for name in wanted:
-            cluster.wait_until_in_sync(name)
+            cluster.wait_until_in_sync(name, seconds=2 * LIMIT_SECONDS)
         yield cluster
 
 
