@@ -139,6 +139,27 @@ def test_a_restart_secures_what_the_killed_process_left_before_it_claims_its_pro
     run(scenario)
 
 
+def test_a_log_that_ends_at_its_recovery_point_is_synced_before_its_proof_is_claimed(
+    tmp_path: Path,
+) -> None:
+    """The lost write-back took all that was past it, so that nothing looks unsynced."""
+
+    async def scenario() -> None:
+        _, machine, process = await with_an_acknowledged_record(tmp_path)
+        process.log().flush()
+        process.directory.checkpoint_recovery_points()
+        synced = machine.log_file().read_bytes()
+        process.append(b"past it")
+        process.kill()
+        machine.log_file().write_bytes(synced)
+        disk = FaultyDisk()
+        again = machine.open(disk)
+        assert again.log().log_end_offset == again.log().recovery_point
+        assert ("sync", machine.log_file().name) in disk.done
+
+    run(scenario)
+
+
 def test_one_batch_cut_short_at_the_very_end_is_what_a_kill_leaves(tmp_path: Path) -> None:
     async def scenario() -> None:
         _, machine, process = await with_an_acknowledged_record(tmp_path)

@@ -22,10 +22,13 @@ class Durability:
         self._disk = disk
         self._directory = directory
         self._syncing = threading.Lock()  # one at a time: one must not skip what another still does
-        self._state = threading.Lock()  # of the three below and the recovery point
+        self._state = threading.Lock()  # of the four below and the recovery point
         self._truncations = 0
         self._owes_directory = True
         self._owes_epochs = True
+        # What lay past the recovery point may be gone without a trace: only a sync of the very file
+        # hears that its write-back failed (S8).
+        self._owes_last_file = True
 
     def note_files_created(self) -> None:
         with self._state:
@@ -58,6 +61,9 @@ class Durability:
                 truncations = self._truncations
                 covered, segments = what_is_there()
                 unsynced = [s for s in segments if s.next_offset > self.recovery_point]
+                owes_last_file, self._owes_last_file = self._owes_last_file, False
+                if owes_last_file and not unsynced:
+                    unsynced = [segments[-1]]
                 owes_directory, self._owes_directory = self._owes_directory, False
                 owes_epochs, self._owes_epochs = self._owes_epochs, False
             for segment in unsynced:
