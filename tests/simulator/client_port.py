@@ -108,6 +108,7 @@ class Judge(Protocol):
 
     def on_acknowledged(self, broker: Any, request: Produce, base_offset: int) -> None: ...
     def on_shown(self, broker: Any, request: Fetch, result: FetchResult) -> None: ...
+    def on_out_of_order(self, broker: Any, request: Produce) -> None: ...
 
 
 class Frames:
@@ -260,6 +261,8 @@ class _Connection(asyncio.Protocol):
             )
             if result.error is ErrorCode.NONE:
                 self._judge.on_acknowledged(self._broker, question, result.base_offset)
+            elif result.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                self._judge.on_out_of_order(self._broker, question)
             if question.acks != 0:
                 answer = ProduceAnswer(int(result.error), result.base_offset, is_refused, topic_id)
                 self._reply(number, answer)

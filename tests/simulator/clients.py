@@ -180,6 +180,7 @@ class ProducerPlan:
     timeout_ms: int
     max_records: int = 3  # in one batch
     is_idempotent: bool = False
+    give_up_seconds: float = 6.0  # an idempotent one
 
 
 def send_of(plan: ProducerPlan, values: tuple[int, ...], now_us: int) -> Operation:

@@ -1,13 +1,15 @@
 """What was committed, remembered outside of every broker: the judge's copy of each partition.
 
 The first replica whose high watermark passes a batch decides its bytes for ever (I3, I4, I7); what
-acks=all acknowledged must lie in it (I6), and a producer's sequence is in it once (I8). After an
+acks=all acknowledged must lie in it (I6), and each producer's sequences are in it in their order,
+each once (I8). After an
 unclean election or one by the longest log nothing is known from where the new leader's log parts
 from it.
 """
 
 from bisect import bisect_left, bisect_right
 
+from tidemark_broker.storage.producer_states import SEQUENCES, last_sequence_of
 from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, read_header
 
 from tests.simulator.violations import Violation
@@ -18,10 +20,12 @@ class CommittedLog:
         self.name = name
         self.suspended_from: int | None = None
         self.end_offset = 0
+        self.led_to = 0  # the highest high watermark that any leader had
         self.acknowledged_end = 0  # exclusive; of acks=all
+        self._is_whole = True  # from the first batch on
         self._base_offsets: list[int] = []
         self._batches: list[bytes] = []
-        self._sequences: dict[tuple[int, int, int], int] = {}
+        self._producers: dict[int, tuple[int, int]] = {}  # id -> (epoch, last sequence)
 
     def is_suspended(self, offset: int) -> bool:
         return self.suspended_from is not None and offset >= self.suspended_from
@@ -39,6 +43,9 @@ class CommittedLog:
         if header.base_offset < self.end_offset:
             self.compare(header, batch, f"below its high watermark {who}")
             return
+        if header.base_offset != self.end_offset:  # between them is what nobody may judge
+            self._producers.clear()
+            self._is_whole = False
         self._note_sequence(header)
         self._base_offsets.append(header.base_offset)
         self._batches.append(batch)
@@ -97,13 +104,19 @@ class CommittedLog:
         return bisect_right(self._base_offsets, offset - 1)
 
     def _note_sequence(self, header: BatchHeader) -> None:
+        """B8: within an epoch one sequence follows the other, from 0 on; epochs only rise."""
         if header.producer_id < 0:
             return
-        key = (header.producer_id, header.producer_epoch, header.base_sequence)
-        known = self._sequences.setdefault(key, header.base_offset)
-        if known != header.base_offset:
+        epoch, first = header.producer_epoch, header.base_sequence
+        known = self._producers.get(header.producer_id)
+        self._producers[header.producer_id] = (epoch, last_sequence_of(header))
+        if known is None and not self._is_whole:
+            return
+        last_epoch, last = known or (-1, -1)
+        expected = (last + 1) % SEQUENCES if epoch == last_epoch else 0
+        if epoch < last_epoch or first != expected:
             raise Violation(
                 "I8",
-                f"{self.name}: producer {key[0]} epoch {key[1]} sequence {key[2]} is at offset"
-                f" {known} and at {header.base_offset}",
+                f"{self.name}: producer {header.producer_id} has epoch {epoch} sequence {first} at"
+                f" offset {header.base_offset}, after epoch {last_epoch} sequence {last}",
             )

@@ -75,6 +75,24 @@ class Volume:
         """So many of the next syncs fail, and what they should have written counts as clean."""
         self._loses_write_back = count
 
+    def lose_pages(self, wanted: Callable[[str], bool]) -> int:
+        """The kernel's own write-back of those files fails, and memory pressure takes the pages:
+        how many files lost something. The next sync of each hears of it."""
+        return sum(self._lose_pages_of(node) for path, node in self._files() if wanted(path))
+
+    @staticmethod
+    def _lose_pages_of(node: FileNode) -> bool:
+        node.lose_write_back()
+        node.has_untold_error = node.drop_lost_pages()
+        return node.has_untold_error
+
+    def drop_lost_pages(self) -> int:
+        """What failed syncs left in memory only goes: in how many files."""
+        return sum(node.drop_lost_pages() for _, node in self._files())
+
+    def _files(self) -> list[tuple[str, FileNode]]:
+        return [(path, node) for path, node in self.image.nodes() if isinstance(node, FileNode)]
+
     def lose_power(self) -> dict[str, str]:
         self.holders.clear()
         self._crash = None
@@ -87,11 +105,7 @@ class Volume:
 
     def flip_bit(self, wanted: Callable[[str], bool]) -> str:
         """In a file whose path is wanted; "" if there is none with data."""
-        files = [
-            (path, node)
-            for path, node in self.image.nodes()
-            if isinstance(node, FileNode) and node.data and wanted(path)
-        ]
+        files = [(path, node) for path, node in self._files() if node.data and wanted(path)]
         if not files:
             return ""
         path, node = self._chance.choice(files)
@@ -135,6 +149,9 @@ class Volume:
             self._loses_write_back -= 1
             self.syncs_lost += 1
             node.lose_write_back()
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if node.has_untold_error:
+            node.has_untold_error = False
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         node.sync()
 

@@ -33,6 +33,7 @@ class FileNode:
     data: bytearray = field(default_factory=bytearray)
     changes: list[DataChange] = field(default_factory=list)
     changed_at_us: int = 0
+    has_untold_error: bool = False  # of the kernel's own write-back; the next sync hears of it
 
     def write(self, position: int, data: bytes) -> None:
         replaced = bytes(self.data[position : position + len(data)])
@@ -59,6 +60,23 @@ class FileNode:
         """A sync failed: what it should have written counts as clean, and stays in memory only."""
         for change in self.changes:
             change.is_lost = not change.is_durable
+
+    def drop_lost_pages(self) -> bool:
+        """Memory pressure takes what a failed write-back left in memory only: processes see what is
+        on the platter. False if there was nothing of the kind."""
+        if not any(change.is_lost for change in self.changes):
+            return False
+        changes, self.changes = self.changes, []
+        for change in reversed(changes):
+            self._undo(change)
+        for change in changes:
+            if change.is_durable:
+                self._redo(change)
+            elif not change.is_lost and change.data is None:
+                self.truncate(change.position)
+            elif not change.is_lost and change.data is not None:
+                self.write(change.position, change.data)
+        return True
 
     def lose_power(self, chance: Random) -> str:
         """What became of the unsynced data; "" if there was none."""

@@ -123,10 +123,10 @@ def stop_broker(world: World, number: int, down_us: int) -> None:
     if slot.process is not None:
         slot.is_held_down = True
         slot.process.terminate()
-        world.timeline.after(down_us, _let_up, slot)
+        world.timeline.after(down_us, let_up, slot)
 
 
-def _let_up(slot: BrokerSlot | ControllerSlot) -> None:
+def let_up(slot: BrokerSlot | ControllerSlot) -> None:
     slot.is_held_down = False
     slot.start()
 
@@ -412,7 +412,7 @@ def heal(world: World) -> None:
     for slot in slots:
         if slot.process is not None:
             slot.process.thaw()
-        _let_up(slot)
+        let_up(slot)
     for slot in world.brokers.values():
         for process in tuple(slot.former):
             process.kill()

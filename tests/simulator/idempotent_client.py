@@ -31,7 +31,6 @@ from tests.simulator.clients import (
 )
 
 MAX_IN_FLIGHT = 4
-GIVE_UP_SECONDS = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ class IdempotentProducer:
     async def _until_known(self, batch: bytes) -> _Ended:
         plan = self._plan
         question = Produce(plan.topic, plan.partition, plan.acks, plan.timeout_ms, batch)
-        give_up_us = self._around.now_us() + int(GIVE_UP_SECONDS * 1e6)
+        give_up_us = self._around.now_us() + int(plan.give_up_seconds * 1e6)
         is_doubtful = False
         while True:
             broker = -1

@@ -96,6 +96,19 @@ class Invariants:
         except Violation as found:
             self._said_wrongly = self._said_wrongly or found
 
+    def on_out_of_order(self, broker: Any, request: Produce) -> None:
+        """B8: none of a producer's last batches is refused, it is answered with its offset."""
+        replica = _replica_of(broker, request.topic, request.partition)
+        if replica is None:
+            return
+        self.coverage["refused: out of order"] += 1
+        try:
+            audit = self._audit_of(broker, replica)
+            audit.look()
+            audit.check_is_no_duplicate(read_header(request.batch))
+        except Violation as found:
+            self._said_wrongly = self._said_wrongly or found
+
     def _check_shown(self, audit: ReplicaAudit, data: bytes, high_watermark: int) -> None:
         """I7: what a reader is shown was committed, and is what everybody is shown there."""
         committed = audit.committed
@@ -134,7 +147,10 @@ class Invariants:
             self._look_at_store()
         broker = world.touched_broker()
         if broker is not None:
-            self._look_at_broker(broker)
+            if broker.is_dead:
+                self._note_last_words(broker)
+            else:
+                self._look_at_broker(broker)
         if self._events % EVENTS_BETWEEN_FULL_CHECKS == 0:
             self.check_everything()
 
@@ -219,6 +235,12 @@ class Invariants:
                 self._check_is_stored(broker, replica)
                 if replica.leader is not None:
                     self._look_at_leader(broker, replica, audit)
+
+    def _note_last_words(self, broker: LiveBroker) -> None:
+        """It died in the middle of something, and may have said already how far it committed."""
+        for replica in broker.partitions.replicas:
+            if replica.leader is not None:
+                self._audit_of(broker.broker, replica).note_led()
 
     def _check_is_stored(self, broker: LiveBroker, replica: HostedReplica) -> None:
         """I14, S3: nobody acts on a state that is not durable."""

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tests.exhaustive.planted import PLANTED
+from tests.exhaustive.search import begun_in, explored
 from tests.simulator.campaign import results_of
 from tests.simulator.mutant import Mutant, planted
 from tests.simulator.mutants import MUTANTS, mutant_of
@@ -36,11 +38,24 @@ class Hunted:
     violation: str  # the invariant; "" if no seed noticed
     seed: int  # the first of those from 1 on that noticed, -1 if none did
     tried: int  # so many seeds did not
+    search: str  # the invariant that the exhaustive search saw broken; "" if it was not asked
     is_tested: bool  # the named test fails with it and passes without
 
     @property
     def is_caught(self) -> bool:
-        return bool(self.violation) or self.is_tested
+        return bool(self.violation or self.search) or self.is_tested
+
+    @property
+    def noticed_by(self) -> str:
+        if self.violation:
+            return self.violation
+        if self.search:
+            return f"{self.search}, exhaustive search"
+        if self.mutant.pair:
+            return f"its other half: *{self.mutant.pair}*"
+        if not self.mutant.weather:
+            return f"not tried: {self.mutant.why_no_seed}"
+        return f"no seed of {self.tried}"
 
 
 def run_mutated(seed: int, name: str) -> RunResult:
@@ -73,6 +88,15 @@ def hunt(mutant: Mutant, jobs: int, most_seeds: int, known: int | None) -> tuple
     return "", -1, tried
 
 
+def searched(mutant: Mutant) -> str:
+    """The invariant, "" when no search looks for it."""
+    for bug in PLANTED:
+        if bug.name == mutant.search:
+            with bug.planted():
+                return explored(begun_in(bug.situation), bug.bounds).broken.partition(" ")[0]
+    return ""
+
+
 def tests_pass(nodes: Sequence[str]) -> bool:
     """Without any mutant."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", *nodes]
@@ -102,7 +126,8 @@ def table(found: Iterable[Hunted]) -> str:
         "what the simulator's judges said, at which seed of those from 1 on in that weather",
         "(`storms.py`; without the mutant they break nothing), and the test that fails with the",
         "mutant planted and passes without. Of a pair of guards either alone keeps the promise: it",
-        "is removed as one.",
+        "is removed as one, and its halves say so. *Exhaustive search*: every order of a few moves",
+        "of a world of three replicas finds it (`tests/exhaustive/planted.py`).",
         "",
         "| guard or rule | what is no longer done | replaced | weather | noticed by | seed"
         " | test that fails |",
@@ -110,14 +135,11 @@ def table(found: Iterable[Hunted]) -> str:
     ]
     for hunted in found:
         mutant = hunted.mutant
-        by, seed = hunted.violation, str(hunted.seed)
-        if not hunted.violation:
-            by, seed = f"no seed of {hunted.tried}", "-"
-        if not mutant.weather:
-            by = f"not tried: {mutant.why_no_seed}"
+        seed = str(hunted.seed) if hunted.violation else "-"
         test = f"`{mutant.test.removeprefix('tests/')}`" if hunted.is_tested else "**none**"
         lines.append(
-            f"| {mutant.rule} | {mutant.name} | `{mutant.targets}` | {mutant.weather or '-'} | {by}"
+            f"| {mutant.rule} | {mutant.name} | `{mutant.targets}` | {mutant.weather or '-'} |"
+            f" {hunted.noticed_by}"
             f" | {seed} | {test} |"
         )
     return "\n".join(lines) + "\n"
@@ -141,12 +163,13 @@ def main(arguments: list[str] | None = None) -> int:
     found = []
     for mutant in chosen:
         name = mutant.name
-        hunted = Hunted(
-            mutant, *hunt(mutant, options.jobs, options.seeds, known.get(name)), fails_test(mutant)
-        )
+        violation, seed, tried = hunt(mutant, options.jobs, options.seeds, known.get(name))
+        search = "" if violation else searched(mutant)
+        hunted = Hunted(mutant, violation, seed, tried, search, fails_test(mutant))
         found.append(hunted)
-        by = f"{hunted.violation} at seed {hunted.seed}" if hunted.violation else "no seed"
-        console.print(f"{name}: {by}; test {'fails' if hunted.is_tested else 'PASSES'}")
+        at = f" at seed {seed}" if violation else ""
+        test = "fails" if hunted.is_tested else "PASSES"
+        console.print(f"{name}: {hunted.noticed_by}{at}; test {test}")
     if not options.only:
         TABLE.write_text(table(found))
         seeds = {each.mutant.name: each.seed for each in found if each.violation}

@@ -6,10 +6,12 @@ disk's calls, so that looking changes nothing and meets no fault.
 """
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from crc32c import crc32c
 from tidemark_broker.runtime.hosted_replica import HostedReplica
+from tidemark_broker.storage.producer_states import WINDOW_BATCHES
 from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, CorruptBatch, read_header
 from tidemark_broker.storage.segment import Segment
 
@@ -231,18 +233,53 @@ class ReplicaAudit:
 
     def _take_committed(self) -> None:
         high_watermark = self.replica.high_watermark
+        if self.replica.leader is not None:
+            self.note_led()
         while self._taken < len(self._batches):
             batch = self._batches[self._taken]
             if batch.header.next_offset > high_watermark:
                 break
             if batch.is_intact:
+                self._check_was_led_to(batch.header)
                 self.committed.take(batch.header, batch.data, self.who)
             self._taken += 1
+
+    def note_led(self) -> None:
+        """It leads, or did until it died in this very event."""
+        self.committed.led_to = max(self.committed.led_to, self.replica.high_watermark)
+
+    def _check_was_led_to(self, header: BatchHeader) -> None:
+        """What is committed is what a leader found so: no follower knows more."""
+        committed = self.committed
+        if header.next_offset > committed.led_to and not committed.is_suspended(header.last_offset):
+            raise Violation(
+                "I3",
+                f"{self.who}: high watermark {self.replica.high_watermark}, and no leader's was"
+                f" above {committed.led_to}",
+            )
 
     @property
     def is_readable(self) -> bool:
         """False: a flipped bit keeps the judge from reading on in this log."""
         return not self._is_cut_short
+
+    def check_is_no_duplicate(self, asked: BatchHeader) -> None:
+        """I8: it is refused, so it must be none of that producer's last batches here."""
+        of_producer = (
+            batch.header
+            for batch in reversed(self._batches)
+            if batch.header.producer_id == asked.producer_id
+        )
+        for header in islice(of_producer, WINDOW_BATCHES):
+            if header.producer_epoch == asked.producer_epoch and (
+                header.base_sequence == asked.base_sequence
+                and header.last_offset_delta == asked.last_offset_delta
+            ):
+                raise Violation(
+                    "I8",
+                    f"{self.who}: refused sequence {asked.base_sequence} of producer"
+                    f" {asked.producer_id}, which is at offset {header.base_offset}",
+                )
 
     def check_holds_acknowledged(self, why: str) -> None:
         """I6: it must hold all that was acknowledged, as `why` says."""

@@ -15,6 +15,7 @@ from typing import Any
 from tidemark_broker.runtime.partitions import FetchResult
 from tidemark_cli.history import Kind, Operation, judge
 
+from tests.simulator.ambushes import FLUSHES_ALWAYS, GIVES_UP_SOON
 from tests.simulator.client_port import Fetch, Produce, serve_clients
 from tests.simulator.clients import Consumer, ConsumerPlan, Producer, ProducerPlan, Surroundings
 from tests.simulator.clock import EPOCH_US
@@ -76,6 +77,7 @@ class Shape:
     idempotent: tuple[bool, ...]
     pauses_ms: tuple[int, ...] = (30, 80, 150)
     has_group: bool = False
+    give_up_seconds: float = 6.0  # of idempotent producers, which then ask for the next epoch
 
     @staticmethod
     def of(seed: int, weather: str = "") -> "Shape":
@@ -97,7 +99,12 @@ class Shape:
             return replace(shape, has_group=has_group)
         acks = (*shape.acks, 1, 1)
         return replace(
-            shape, acks=acks, idempotent=(*shape.idempotent, False, False), pauses_ms=(5, 15, 40)
+            shape,
+            acks=acks,
+            idempotent=(*shape.idempotent, False, False),
+            pauses_ms=(5, 15, 40),
+            flush="Always" if weather in FLUSHES_ALWAYS else shape.flush,
+            give_up_seconds=1.0 if weather in GIVES_UP_SOON else shape.give_up_seconds,
         )
 
 
@@ -118,6 +125,10 @@ class _Ears:
     def on_shown(self, broker: Any, request: Fetch, result: FetchResult) -> None:
         assert self.invariants is not None
         self.invariants.on_shown(broker, request, result)
+
+    def on_out_of_order(self, broker: Any, request: Produce) -> None:
+        assert self.invariants is not None
+        self.invariants.on_out_of_order(broker, request)
 
 
 class Run:
@@ -344,6 +355,7 @@ class Run:
                 pause_ms=chance.choice(self.shape.pauses_ms),
                 timeout_ms=chance.choice((500, 1500, 3000)),
                 is_idempotent=self.shape.idempotent[number],
+                give_up_seconds=self.shape.give_up_seconds,
             )
             kind = IdempotentProducer if self.shape.idempotent[number] else Producer
             yield plan.name, kind(plan, around, chance).run

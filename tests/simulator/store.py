@@ -99,10 +99,7 @@ class SimulatedStore:
         stored = self.get(kind, key[1], key[2])
         if stored is None:
             raise NotFound(f"{kind.kind} {key[1]}/{key[2]} does not exist")
-        expected = item["metadata"].get("resourceVersion")
-        found = stored["metadata"]["resourceVersion"]
-        if expected != found:
-            raise Conflict(f"{kind.kind} {key[2]}: expected version {expected}, found {found}")
+        self._compare(item, stored)
         kept = {name: stored["metadata"][name] for name in ("uid", "generation")}
         wanted = {**item, "metadata": {**item["metadata"], **kept}}
         if status_only:
@@ -113,6 +110,13 @@ class SimulatedStore:
         if not status_only and _content(wanted) != _content(stored):
             wanted["metadata"]["generation"] += 1
         return stored if wanted == stored else self._write(key, wanted)
+
+    def _compare(self, item: Object, stored: Object) -> None:
+        expected = item["metadata"].get("resourceVersion")
+        found = stored["metadata"]["resourceVersion"]
+        if expected != found:
+            name = stored["metadata"]["name"]
+            raise Conflict(f"{name}: expected version {expected}, found {found}")
 
     def delete(self, kind: ResourceKind, namespace: str, name: str, uid: str | None) -> None:
         stored = self.get(kind, namespace, name)

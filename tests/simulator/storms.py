@@ -8,6 +8,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from tests.simulator.ambushes import AMBUSHED, AMBUSHES, SECONDS_OF
 from tests.simulator.broker_process import BrokerSlot
 from tests.simulator.fault_plan import KINDS, Arguments, Draw, PlanShape, draw_plan
 from tests.simulator.faults import (
@@ -19,6 +20,7 @@ from tests.simulator.faults import (
     lose_power,
     slow_link,
 )
+from tests.simulator.store import StoreFaults
 from tests.simulator.world import World
 
 LOOK_EVERY_US = 500
@@ -172,7 +174,16 @@ AIMED: dict[str, Arguments] = {
     "freeze_leading_controller": lambda d: (d.us(4_000, 9_000),),
     "strike_joiner": lambda d: (d.chance.choice(tuple(BLOWS)), d.us(1_000, 6_000)),
     "short_power_loss": lambda d: (d.broker, d.us(5, 300)),
+    "slow_store": lambda d: (d.us(50, 800), d.us(1_000, 6_000)),
 }
+
+
+@fault
+def slow_store(world: World, most_us: int, for_us: int) -> None:
+    """The API server takes its time, and loses nothing."""
+    usual = world.store.faults
+    world.store.faults = StoreFaults(least_delay_us=usual.least_delay_us, most_delay_us=most_us)
+    world.timeline.after(for_us, setattr, world.store, "faults", StoreFaults())
 
 
 @fault
@@ -220,8 +231,8 @@ def _storm(seed: int, shape: PlanShape, weather: str) -> list[Fault]:
     chance = Random(f"{weather} in {seed}")
     draw = Draw(chance, shape)
     found = []
-    for kind, most in WEATHERS[weather].items():
-        arguments = AIMED.get(kind) or KINDS[kind]
+    for kind, most in (WEATHERS.get(weather) or AMBUSHED[weather]).items():
+        arguments = AIMED.get(kind) or AMBUSHES.get(kind) or KINDS[kind]
         for _ in range(chance.randint(1, most)):
             found.append(
                 Fault(chance.randint(shape.first_us, shape.last_us), kind, arguments(draw))
@@ -231,4 +242,4 @@ def _storm(seed: int, shape: PlanShape, weather: str) -> list[Fault]:
 
 def seconds_of(weather: str) -> float:
     """Of faults, for mutants: short, but a Lease has to run out where controllers freeze."""
-    return 14.0 if weather == "two controllers" else 8.0
+    return SECONDS_OF.get(weather, 14.0 if weather == "two controllers" else 8.0)

@@ -18,6 +18,7 @@ from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 
+from tests.simulator.loop import SimulatedLoop
 from tests.simulator.processes import SimulatedProcess
 from tests.simulator.timeline import Runnable
 from tests.simulator.world import World
@@ -31,6 +32,11 @@ class LiveBroker:
     process: int  # its number: two lives of a broker never share one
     partitions: Partitions
     broker: Any  # the production `Broker`
+    loop: SimulatedLoop
+
+    @property
+    def is_dead(self) -> bool:
+        return self.loop.is_dead
 
 
 class WatchedWorld:
@@ -166,7 +172,9 @@ class WatchedWorld:
             process, broker = slot.process, slot.broker
             if process is None or broker is None or process in self._seen:
                 continue
-            found = LiveBroker(slot.broker_id, process.process_id, broker.partitions, broker)
+            found = LiveBroker(
+                slot.broker_id, process.process_id, broker.partitions, broker, process.loop
+            )
             self._seen[process] = found
             self._by_loop[process.loop] = found
         for process in [process for process in self._seen if not process.is_alive]:
@@ -183,11 +191,9 @@ class WatchedWorld:
         return self._seen.get(slot.process)
 
     def touched_broker(self) -> LiveBroker | None:
-        """The one whose state the last step may have changed."""
+        """The one whose state the last step may have changed; it may have died in that step."""
         ran = self.world.timeline.ran
-        if ran is None or ran.is_dead:  # it may have died in this very step
-            return None
-        return self._by_loop.get(ran)
+        return None if ran is None else self._by_loop.get(ran)
 
     @staticmethod
     def open_volume(broker: LiveBroker) -> str | None:

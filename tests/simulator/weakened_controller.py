@@ -94,10 +94,11 @@ def _loses_eligible(original: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant("the last writer wins", "compare-and-set on the slice",
-           (patch(SLICES + "_replace", _without_compare),),
+    Mutant("the last writer wins", "compare-and-set on the slice", (
+               patch(SLICES + "_replace", _without_compare),
+               patch("tests.simulator.store:SimulatedStore._compare", _does_nothing)),
            "tests/scenarios/test_i16_lease_lost_in_a_write.py::"
-           "test_it_is_one_legal_step_or_none[before]", "two controllers"),
+           "test_it_is_one_legal_step_or_none[before]", "writers freeze"),
     Mutant("an unknown outcome is taken for done",
            "unknown write outcome settled by a quorum read",
            (patch(SLICES + "_replace", _takes_unknown_for_done),),
@@ -108,7 +109,7 @@ MUTANTS = (
            (patch(SLICES + "_check_not_deposed", _does_nothing),),
            "tests/unit/controller/test_control_safety.py::"
            "test_s3_a_frozen_controllers_queued_expand_cannot_land_after_its_"
-           "successors_refusal", "two controllers"),
+           "successors_refusal", "writers freeze"),
     Mutant("every start counts as clean", "unclean restart voids its entries",
            (patch(REGISTRATION + "is_clean_start", always(True)),),
            "tests/unit/controller/test_control_safety.py::"
@@ -116,7 +117,7 @@ MUTANTS = (
     Mutant("a failed disk is forgotten at the next start", "S8",
            (patch(REGISTRATION + "is_storage_failed", always(False)),),
            "tests/scenarios/test_s8_lost_write_back.py::"
-           "test_the_process_ends_once_the_controller_recorded_the_failure", "bad disks"),
+           "test_the_process_ends_once_the_controller_recorded_the_failure", "syncs lie"),
     Mutant("any volume will do", "empty disk never rejoins as ISR",
            (patch(REGISTRATION + "is_same_volume", always(True)),),
            "tests/unit/controller/test_control_safety.py::"
@@ -197,7 +198,7 @@ MUTANTS = (
            (patch(CONTROLLER + "last_resorts:has_valid_entry", always(False)),),
            "tests/scenarios/test_s2_void_entries.py::"
            "test_stripping_cut_short_after_the_first_of_nine_slices_lets_nobody_"
-           "lead_the_rest", "powers fail"),
+           "lead_the_rest", "the last one leaves"),
     Mutant("an unclean election without being asked", "B4: by choice only",
            (patch(CONTROLLER + "last_resorts:allows_unclean_election", always(True)),),
            "tests/unit/controller/test_control_elections.py::"

@@ -91,22 +91,26 @@ MUTANTS = (
            (patch(LEADER + "_leader_epoch_error", always(ErrorCode.NONE)),),
            "tests/transcripts/test_transcripts.py::"
            "test_a_transcript_is_what_the_cores_do[kip320-a-fetch-of-an-older-"
-           "epoch]", "leaders die"),
+           "epoch]", "leaders die",
+           search="no leader epoch is looked at when a fetch comes"),
     Mutant("a fetch of a former life is served",
            "fetch carries and checks broker epoch",
            (patch(LEADER + "_is_former_life", always(False)),),
            "tests/transcripts/test_transcripts.py::"
-           "test_a_transcript_is_what_the_cores_do[s02-fetch-of-a-former-life]", "joiners die"),
+           "test_a_transcript_is_what_the_cores_do[s02-fetch-of-a-former-life]",
+           pair="nobody compares broker epochs (leader's and controller's halves)"),
     Mutant("a fetch of another life counts for the entry", "S2",
            (patch(LEADER + "_counts_for", always(True)),),
            "tests/unit/replication/test_leader_watermark.py::"
-           "test_a_fetch_counts_for_an_entry_only_in_the_same_life", "joiners die"),
+           "test_a_fetch_counts_for_an_entry_only_in_the_same_life",
+           pair="nobody compares broker epochs (leader's and controller's halves)"),
     Mutant("proposals admit whatever life lives now (controller's half)",
            "ISR proposal carries broker epochs",
            (patch(CONTROLLER + "in_sync_replicas:_admitted", _admits_any_life),),
            "tests/unit/controller/test_control_in_sync_replicas.py::"
            "test_an_ineligible_member_is_refused_and_the_refusal_raises_the_"
-           "partition_epoch[older life]", "joiners die"),
+           "partition_epoch[older life]",
+           pair="nobody compares broker epochs (leader's and controller's halves)"),
     Mutant("nobody compares broker epochs (leader's and controller's halves)",
            "fetch and ISR proposal carry broker epochs", (
                patch(LEADER + "_is_former_life", always(False)),
@@ -121,7 +125,8 @@ MUTANTS = (
            (patch(LEADER + "_waited_for", _applied_only),),
            "tests/unit/replication/test_leader_watermark.py::"
            "test_a_proposed_member_is_waited_for_even_when_fenced_or_late_"
-           "meanwhile", "joiners die"),
+           "meanwhile",
+           pair="the watermark waits for the applied ISR only, and for no joiner (a pair)"),
     Mutant("the watermark waits for the applied ISR only, and for no joiner (a pair)",
            "high watermark waits for maximal ISR", (
                patch(LEADER + "_waited_for", _applied_only),
@@ -169,16 +174,24 @@ MUTANTS = (
            (patch(LEADER + "_is_next_epoch_of", always(True)),),
            "tests/scenarios/test_s27_skipped_epoch.py::"
            "test_progress_from_before_an_epoch_that_the_leader_missed_"
-           "acknowledges_nothing", "leaders die"),
+           "acknowledges_nothing", "leaders die",
+           search="progress kept over an epoch that was missed (S27)"),
     Mutant("older states are applied (leader's half)", "I14",
            (patch(LEADER + "_is_newer", always(True)),),
            "tests/transcripts/test_transcripts.py::"
            "test_a_transcript_is_what_the_cores_do[commit-waits-for-who-just-"
-           "caught-up]", "leaders die"),
+           "caught-up]",
+           pair="older states are applied, and known (a pair)"),
     Mutant("whatever state comes is known (metadata's half)", "I14, S17",
            (patch("runtime.metadata:MetadataCache.apply_partition", _applies_whatever_comes),),
            "tests/unit/runtime/test_metadata_cache.py::"
-           "test_the_same_push_again_changes_nothing", "leaders die"),
+           "test_the_same_push_again_changes_nothing",
+           pair="older states are applied, and known (a pair)"),
+    Mutant("older states are applied, and known (a pair)", "I14", (
+               patch(LEADER + "_is_newer", always(True)),
+               patch("runtime.metadata:MetadataCache.apply_partition", _applies_whatever_comes)),
+           "tests/unit/runtime/test_metadata_cache.py::"
+           "test_the_same_push_again_changes_nothing", "late words"),
     Mutant("a member below the watermark stays", "S7",
            (patch(LEADER + "_is_below_watermark", always(False)),),
            "tests/scenarios/test_s7_another_mount.py::"
@@ -187,14 +200,16 @@ MUTANTS = (
     Mutant("an answer to another question counts", "I7, KAFKA-13266",
            (patch(FOLLOWER + "_is_for_this_moment", always(True)),),
            "tests/transcripts/test_transcripts.py::"
-           "test_a_transcript_is_what_the_cores_do[an-answer-of-an-older-epoch]", "leaders die"),
+           "test_a_transcript_is_what_the_cores_do[an-answer-of-an-older-epoch]", "leaders die",
+           search="an answer to a question of before counts"),
     Mutant("a refusal raises no epoch, and is taken for the end (a pair)",
            "refused expand raises the partition epoch", (
                patch(CONTROLLER + "in_sync_replicas:raised", lambda original: lambda state: state),
                patch(LEADER + "on_answer", _forgets_members_on_refusal)),
            "tests/scenarios/test_s3_refused_expand.py::"
            "test_what_was_acknowledged_after_a_refusal_is_in_the_log_of_whoever_"
-           "can_still_lead", "late words"),
+           "can_still_lead", "late words",
+           search="a refused expand that raises no partition epoch, and is dropped (a pair)"),
     Mutant("a leader's own stall makes followers late", "S21",
            (patch(LEADER + "on_stall", _restarts_lag_clock_never),),
            "tests/unit/replication/test_leader_in_sync.py::"
@@ -212,12 +227,12 @@ MUTANTS = (
            (patch(PRODUCERS + "_is_fenced", always(False)),),
            "tests/unit/replication/test_producer_state.py::"
            "test_a_lower_epoch_is_fenced",
-           why_no_seed="simulated producers raise no epochs"),
+           weather="producers give up"),
     Mutant("an unknown producer begins anywhere", "B8",
            (patch(PRODUCERS + "_may_begin", always(True)),),
            "tests/unit/replication/test_producer_state.py::"
            "test_an_unknown_producer_may_not_begin_elsewhere",
-           why_no_seed="simulated producers begin at 0"),
+           weather="leaders die"),
     Mutant("any follower serves readers", "B10: in sync, and confirmed within the lag window",
            (patch("runtime.consumer_reads:may_serve_as_follower", always(True)),),
            "tests/unit/runtime/test_follower_reads.py::"

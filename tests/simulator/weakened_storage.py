@@ -69,11 +69,12 @@ MUTANTS = (
            (patch(DIRECTORY + "secure_logs", _does_nothing),),
            "tests/scenarios/test_s8_lost_write_back.py::"
            "test_a_restart_secures_what_the_killed_process_left_before_it_claims_"
-           "its_proof", "bad disks"),
+           "its_proof", "pages go"),
     Mutant("the stamp stays after a lost write", "S8",
            (patch(PROOFS + "remove_stamp", _does_nothing),),
            "tests/scenarios/test_s8_lost_write_back.py::"
-           "test_without_a_controller_it_ends_once_the_stamp_is_off_the_volume", "bad disks"),
+           "test_without_a_controller_it_ends_once_the_stamp_is_off_the_volume",
+           "syncs lie unheard"),
     Mutant("a failed append is left behind", "failed append rolled back",
            (patch(LOG + "_take_back", _does_nothing),),
            "tests/scenarios/test_s10_failed_append.py::"
@@ -90,7 +91,7 @@ MUTANTS = (
                patch("storage.durability:Durability.note_truncating", _counts_what_came_meanwhile),
                patch("storage.durability:Durability.note_truncated", _counts_what_came_meanwhile)),
            "tests/unit/storage/test_storage_partition_log.py::"
-           "test_truncation_into_an_older_segment_drops_the_later_ones", "bad disks"),
+           "test_truncation_into_an_older_segment_drops_the_later_ones", "slow syncs"),
     Mutant("new files' names are not synced", "S11",
            (patch("storage.durability:Durability.note_files_created", _does_nothing),),
            "tests/unit/storage/test_storage_disk_faults.py::"

@@ -45,11 +45,23 @@ def test_the_first_replica_says_what_is_committed() -> None:
     assert log.end_offset == 1
 
 
-def test_a_sequence_is_committed_once() -> None:
+def test_a_sequence_is_committed_once_and_in_its_order() -> None:
     log = CommittedLog("orders-0")
-    take(log, batch(b"x", 0, sequence=3))
-    take(log, batch(b"y", 1, sequence=4))
-    assert violation(lambda: take(log, batch(b"x", 2, sequence=3))) == "I8"
+    take(log, batch(b"x", 0, sequence=0))
+    take(log, batch(b"y", 1, sequence=1))
+    assert violation(lambda: take(log, batch(b"x", 2, sequence=0))) == "I8"
+    log = CommittedLog("orders-0")
+    take(log, batch(b"x", 0, sequence=0))
+    assert violation(lambda: take(log, batch(b"z", 1, sequence=2))) == "I8"
+    log = CommittedLog("orders-0")
+    assert violation(lambda: take(log, batch(b"x", 0, sequence=3))) == "I8"
+
+
+def test_what_nobody_could_read_says_nothing_of_sequences() -> None:
+    log = CommittedLog("orders-0")
+    take(log, batch(b"x", 0, sequence=0))
+    take(log, batch(b"z", 2, sequence=2))
+    assert log.end_offset == 3
 
 
 def test_what_is_acknowledged_is_committed_as_it_was_sent() -> None:

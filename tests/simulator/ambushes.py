@@ -1,0 +1,160 @@
+"""Ambushes: faults that wait for the one moment a guard is there for, and weathers made of them.
+
+Ordinary seeds do not draw these weathers: each is so much of one thing that it hides the others.
+They are for mutants, and for hunting (`replay --weather`).
+"""
+
+from collections.abc import Callable
+
+from tests.simulator.broker_process import BrokerSlot
+from tests.simulator.controller_process import ControllerSlot
+from tests.simulator.fault_plan import Arguments
+from tests.simulator.faults import block_link, broker_of, fault, freeze, let_up
+from tests.simulator.world import World
+
+LOOK_EVERY_US = 200
+
+
+def when(world: World, is_so: Callable[[], bool], act: Callable[[], None], wait_us: int) -> None:
+    """As soon as it is so, if it is within that time and before all is healed."""
+    ends_us = world.now_us + wait_us
+
+    def look() -> None:
+        if world.is_healed or world.now_us >= ends_us:
+            return
+        if is_so():
+            act()
+        else:
+            world.timeline.after(LOOK_EVERY_US, look)
+
+    look()
+
+
+# ---- disks that lose what they took
+
+
+@fault
+def lose_pages(world: World, number: int) -> None:
+    """The process is killed, and the kernel's write-back of what it left fails; memory pressure
+    takes the pages. The next sync hears of it (S8)."""
+    slot = broker_of(world, number)
+    if slot.process is not None:
+        slot.process.kill()
+        lost = slot.machine.volume.lose_pages(lambda path: path.endswith(".log"))
+        world.coverage["logs that lost pages"] += lost
+        world.note(slot.machine.name, f"{lost} logs lost pages")
+
+
+@fault
+def lose_write_back_and_pages(world: World, number: int) -> None:
+    """The next sync fails; when its process has ended, what it should have written is gone from
+    memory too (S8)."""
+    _lose_write_back_and_pages(world, broker_of(world, number))
+
+
+@fault
+def lose_write_back_unheard(world: World, number: int, for_us: int) -> None:
+    """The same, and no controller hears of it."""
+    slot = broker_of(world, number)
+    for controller in world.controllers:
+        block_link(world, slot.machine.name, controller.machine.name, for_us)
+    _lose_write_back_and_pages(world, slot)
+
+
+def _lose_write_back_and_pages(world: World, slot: BrokerSlot) -> None:
+    volume = slot.machine.volume
+    lost_before = volume.syncs_lost
+    volume.lose_write_backs(1)
+
+    def drop() -> None:
+        lost = volume.drop_lost_pages()
+        world.coverage["files that lost pages"] += lost
+        world.note(slot.machine.name, f"{lost} files lost what a failed sync had left in memory")
+
+    when(
+        world,
+        lambda: volume.syncs_lost > lost_before and slot.process is None,
+        drop,
+        wait_us=60_000_000,
+    )
+
+
+# ---- controllers that stand still in the middle of a decision
+
+
+@fault
+def freeze_writing_controller(world: World, for_us: int) -> None:
+    """The leading one, as soon as it decides something: it thaws into its successor's term with a
+    write in hand (I16)."""
+    found: list[ControllerSlot] = []
+
+    def is_deciding() -> bool:
+        slot = world.leading_controller
+        if slot is None or slot.service is None or slot.process is None:
+            return False
+        if any(pool.decisions.lock.locked() for pool in slot.service._pools.values()):
+            found.append(slot)
+        return bool(found)
+
+    def strike() -> None:
+        process = found[0].process
+        if process is not None:
+            world.note("fault", f"{process.name} freezes while it decides")
+            world.coverage["controllers frozen while deciding"] += 1
+            freeze(world, process, for_us)
+
+    when(world, is_deciding, strike, wait_us=6_000_000)
+
+
+# ---- brokers that stay away
+
+
+@fault
+def keep_down(world: World, number: int, down_us: int) -> None:
+    """Killed, and not started again for a while."""
+    slot = broker_of(world, number)
+    slot.is_held_down = True
+    if slot.process is not None:
+        slot.process.kill()
+    world.timeline.after(down_us, let_up, slot)
+
+
+@fault
+def last_one_leaves(world: World, first: int, apart_us: int, down_us: int) -> None:
+    """One broker after the other goes; the one that went last stays away, the others come back."""
+    for index in range(len(world.brokers)):
+        number = (first + index) % len(world.brokers)
+        longer = 4 if index == len(world.brokers) - 1 else 1
+        world.timeline.after(
+            index * apart_us, _keep_down_unless_healed, world, number, down_us * longer
+        )
+
+
+def _keep_down_unless_healed(world: World, number: int, down_us: int) -> None:
+    if not world.is_healed:
+        keep_down(world, number, down_us)
+
+
+AMBUSHES: dict[str, Arguments] = {
+    "lose_pages": lambda d: (d.broker,),
+    "lose_write_back_and_pages": lambda d: (d.broker,),
+    "lose_write_back_unheard": lambda d: (d.broker, d.us(9_000, 12_000)),
+    "freeze_writing_controller": lambda d: (d.us(5_000, 9_000),),
+    "keep_down": lambda d: (d.broker, d.us(500, 4_000)),
+    "last_one_leaves": lambda d: (d.broker, d.us(300, 2_500), d.us(1_000, 2_500)),
+}
+
+# As WEATHERS of storms.py: kinds, and how often at most.
+AMBUSHED: dict[str, dict[str, int]] = {
+    "pages go": {"lose_pages": 6},
+    "syncs lie": {"lose_write_back_and_pages": 3, "kill_leader": 1},
+    "syncs lie unheard": {"lose_write_back_unheard": 1},
+    "writers freeze": {"freeze_writing_controller": 2, "kill_leader": 4, "slow_store": 3},
+    "the last one leaves": {"last_one_leaves": 2},
+    "producers give up": {"freeze_leader": 5, "mute_leader": 3, "slow_followers": 4},
+    "slow syncs": {"slow_disk": 6, "slow_followers": 4, "freeze_leader": 3, "short_power_loss": 5},
+}
+FLUSHES_ALWAYS = ("slow syncs",)  # the weathers whose topics are to be flush: Always
+# The weathers in which idempotent producers soon ask for the next epoch.
+GIVES_UP_SOON = ("producers give up",)
+SECONDS_OF: dict[str, float] = {"writers freeze": 14.0, "syncs lie unheard": 14.0}
