@@ -136,6 +136,30 @@ def test_a_sync_that_lost_its_write_back_leaves_data_in_memory_only() -> None:
     assert bench.after_power_loss() == b"old\0\0\0\0late"
 
 
+def test_memory_pressure_takes_what_a_failed_sync_left_in_memory() -> None:
+    bench = Bench()
+    file = bench.durable_file(b"old")
+    file.write_at(3, [b"lost"])
+    bench.volume.lose_write_backs(1)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.sync()
+    file.write_at(7, [b"late"])
+    assert bench.volume.drop_lost_pages() == 1
+    assert file.read_at(0, 100) == b"old\0\0\0\0late"
+    assert bench.volume.drop_lost_pages() == 0
+
+
+def test_the_next_sync_hears_of_pages_that_the_kernel_could_not_write_back() -> None:
+    bench = Bench()
+    file = bench.durable_file(b"old")
+    file.write_at(3, [b"lost"])
+    assert bench.volume.lose_pages(lambda path: True) == 1
+    assert file.read_at(0, 100) == b"old"
+    with pytest.raises(OSError, match="Input/output error"):
+        file.sync()
+    file.sync()
+
+
 def test_a_full_disk_cuts_a_write_short_and_then_refuses() -> None:
     bench = Bench()
     file = bench.durable_file(b"")
