@@ -80,6 +80,7 @@ class _Http:
                 new_consumer=lambda settings: GroupConsumer(
                     settings, broker.groups, broker.partitions.metadata
                 ),
+                groups=broker.groups.report,
                 crc_failures=broker.partitions.damaged.crc_failures,
                 rack=broker.settings.rack,
                 metrics_profile=broker.settings.metrics_profile,

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.local_cluster import LocalCluster, running, wait_for
+from tests.cluster.local_cluster import LocalCluster, run_command, running, wait_for
 
 pytestmark = pytest.mark.cluster
 
+OFFSETS_TOPIC = "__consumer_offsets"
 JSON = "application/vnd.kafka.json.v2+json"
 NO_DELAY = {"TIDEMARK_GROUP_INITIAL_REBALANCE_DELAY_MS": "100"}
 
@@ -162,6 +163,27 @@ def test_positions_and_offsets_by_hand(cluster: LocalCluster) -> None:
     assert again.post("assignments", {"partitions": [place]}) == (204, None)
     assert again.poll()[0]["offset"] == 2
     again.delete()
+
+
+def test_the_command_shows_groups_their_members_and_their_lag(cluster: LocalCluster) -> None:
+    consumer = HttpConsumer(cluster, 0, "shown", name="me", **{"enable.auto.commit": False})
+    consumer.subscribe("orders")
+    consumer.poll_until(produce(cluster, "lag", 3))
+    assert consumer.post("offsets") == (204, None)
+    produce(cluster, "more", 6)
+    listed = run_command(cluster, "groups")
+    assert listed.returncode == 0, listed.stderr
+    assert ["shown", "Stable", "1", "orders", "6"] in [
+        line.split()[:5] for line in listed.stdout.splitlines()
+    ]
+    one = json.loads(run_command(cluster, "groups", "shown", "-o", "json").stdout)
+    assert [(o["partition"], o["lag"], o["member"]) for o in one["offsets"]] == [
+        (number, 2, "me") for number in range(3)
+    ]
+    assert "me" in run_command(cluster, "groups", "shown").stdout
+    assert run_command(cluster, "groups", "nobody").returncode == 1
+    assert OFFSETS_TOPIC not in run_command(cluster, "status").stdout
+    consumer.delete()
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tidemark_broker.groups.membership import GroupMembership
 from tidemark_broker.groups.messages import (
     DeleteGroup,
     DeleteGroupAnswer,
+    FetchedOffset,
     Heartbeat,
     HeartbeatAnswer,
     JoinGroup,
@@ -70,6 +71,9 @@ class CoordinatedGroups:
 
     def all(self) -> tuple[ClassicGroup, ...]:
         return tuple(coordinated.group for coordinated in self._groups.values())
+
+    def offsets_of(self, group_id: str) -> tuple[FetchedOffset, ...]:
+        return self._groups[group_id].offsets.fetch(None)
 
     def _add(self, group_id: str, now_ms: int) -> _Coordinated:
         group = ClassicGroup(group_id, self._settings, self._outbox, now_ms)

@@ -20,6 +20,7 @@ from tidemark_broker.groups.messages import (
     DeleteGroup,
     DescribedGroup,
     Effect,
+    GroupReport,
     GroupRequest,
     Heartbeat,
     JoinGroup,
@@ -158,6 +159,14 @@ class GroupCoordinator:
         if group is None:
             return DescribedGroup(NO_SUCH_GROUP, group_id, GroupState.DEAD.value)
         return describe(group)
+
+    def report(self) -> tuple[GroupReport, ...]:
+        """All groups; none before they are loaded."""
+        groups = self._groups
+        return tuple(
+            GroupReport(describe(group), groups.offsets_of(group.group_id))
+            for group in groups.all()
+        )
 
     # The log
 

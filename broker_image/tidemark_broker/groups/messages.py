@@ -226,6 +226,22 @@ class DescribedGroup:
     members: tuple[DescribedMember, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class GroupReport:
+    """A group with all that it has committed."""
+
+    described: DescribedGroup
+    offsets: tuple[FetchedOffset, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsReport:
+    """`is_loading`: of some groups it cannot be said yet that they are here."""
+
+    is_loading: bool = False
+    groups: tuple[GroupReport, ...] = ()
+
+
 GroupRequest = (
     JoinGroup
     | SyncGroup

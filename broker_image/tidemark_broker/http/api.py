@@ -17,6 +17,7 @@ from tidemark_broker.http import documents
 from tidemark_broker.http.admin_routes import AdminRoutes, Topic
 from tidemark_broker.http.consumers import documents as consumers
 from tidemark_broker.http.formats import EmbeddedFormat
+from tidemark_broker.http.group_routes import GroupRoutes
 from tidemark_broker.http.problems import PROBLEM_TYPE, HttpProblem
 from tidemark_broker.http.produce_results import PRODUCE_ANSWER_TYPE
 
@@ -118,7 +119,7 @@ class BrokerApi(FastAPI):
         return self.openapi_schema
 
 
-def create_api(admin: AdminRoutes) -> FastAPI:
+def create_api(admin: AdminRoutes, groups: GroupRoutes) -> FastAPI:
     api = BrokerApi(title="Tidemark broker", docs_url=None, redoc_url=None, redirect_slashes=False)
     for path, endpoint in (
         ("/topics/{topic}", produce_to_topic),
@@ -146,6 +147,7 @@ def create_api(admin: AdminRoutes) -> FastAPI:
         (f"{partition_path}/offsets", admin.offsets, (307, 404, 503)),
         (f"{partition_path}/replica", admin.replica, (404, 503)),
         ("/brokers", admin.brokers, ()),
+        ("/groups", groups.groups, ()),
         ("/healthz", healthz, ()),
         ("/readyz", readyz, ()),
         ("/metrics", admin.metrics, ()),

@@ -65,8 +65,9 @@ def _load_api(
     # start, and neither records nor health wait for it.
     from tidemark_broker.http.admin_routes import AdminRoutes
     from tidemark_broker.http.api import create_api
+    from tidemark_broker.http.group_routes import GroupRoutes
 
-    return create_api(AdminRoutes(view, limits, metrics, admission))
+    return create_api(AdminRoutes(view, limits, metrics, admission), GroupRoutes(view))
 
 
 class HttpApp:

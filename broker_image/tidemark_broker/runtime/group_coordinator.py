@@ -13,10 +13,12 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 from tidemark_protocol.partition_state import TopicState
 
+from tidemark_broker.groups.coordinator import CoordinatorState
 from tidemark_broker.groups.messages import (
     DescribedGroup,
     GroupAnswer,
     GroupRequest,
+    GroupsReport,
     ListedGroup,
 )
 from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC, partition_of_group
@@ -158,6 +160,14 @@ class GroupCoordinators:
                 return error, ()
             found += groups
         return ErrorCode.NONE, tuple(found)
+
+    def report(self) -> GroupsReport:
+        """All groups that this broker coordinates, for people."""
+        cores = [coordinated.core for coordinated in self._coordinated.values()]
+        return GroupsReport(
+            any(core.state is CoordinatorState.LOADING for core in cores),
+            tuple(report for core in cores for report in core.report()),
+        )
 
     def describe_group(self, group_id: str) -> DescribedGroup:
         coordinated = self._find(group_id)

@@ -20,6 +20,7 @@ from tidemark_cli.outcomes import BrokerRefused
 from tidemark_cli.output import Output, table
 from tidemark_cli.targets import Target, find_target
 
+OFFSETS_TOPIC = "__consumer_offsets"
 HELP = "show partitions (leader, epoch, ISR, high watermark), brokers, and what needs a look"
 
 
@@ -39,8 +40,20 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             )
         status = ClusterStatus(status.brokers, (topic,))
     status = replace(status, conditions=await _open_conditions(arguments, arguments.topic))
-    output.result(status, lambda console: _draw(console, status))
+    shown = status if arguments.topic else _without_quiet_internals(status)
+    output.result(status, lambda console: _draw(console, shown))
     return EXIT_OK
+
+
+def _without_quiet_internals(status: ClusterStatus) -> ClusterStatus:
+    """The many partitions of the offsets topic, for people, only where one needs a look."""
+    topics = []
+    for topic in status.topics:
+        views = topic.partitions
+        if topic.topic == OFFSETS_TOPIC:
+            views = tuple(view for view in views if not view.is_fully_in_sync)
+        topics.append(TopicView(topic.topic, views))
+    return replace(status, topics=tuple(topics))
 
 
 async def _open_conditions(

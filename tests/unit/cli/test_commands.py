@@ -25,6 +25,7 @@ COMMANDS = (
     "move",
     "drain",
     "elect",
+    "groups",
 )
 
 

@@ -146,8 +146,8 @@ def test_every_route_is_documented() -> None:
         *(("post", f"{consumer}/{path}") for path in posted),
         ("get", "/topics"), ("get", "/topics/{topic}"), ("post", "/topics/{topic}"),
         ("post", partition), ("get", f"{partition}/records"), ("get", f"{partition}/offsets"),
-        ("get", f"{partition}/replica"), ("get", "/brokers"), ("get", "/healthz"),
-        ("get", "/readyz"), ("get", "/metrics"), ("post", "/producers"),
+        ("get", f"{partition}/replica"), ("get", "/brokers"), ("get", "/groups"),
+        ("get", "/healthz"), ("get", "/readyz"), ("get", "/metrics"), ("post", "/producers"),
     }  # fmt: skip
     produce = schema["paths"][partition]["post"]
     assert set(produce["requestBody"]["content"]) == {

@@ -1,0 +1,100 @@
+"""GET /groups: the groups that this broker coordinates, with members and committed offsets.
+
+For people and `tidemark groups`: who wants all groups asks all brokers. What a member was assigned
+is read where it can be (Kafka's consumers); of others (Connect) it is nothing.
+"""
+
+from pydantic import BaseModel, Field
+
+from tidemark_broker.groups.consumer_protocol import MalformedAssignment, decode_assignment
+from tidemark_broker.groups.members import CONSUMER_PROTOCOL_TYPE
+from tidemark_broker.groups.messages import DescribedMember, GroupReport
+from tidemark_broker.http.broker_view import BrokerView
+
+
+class PlaceDocument(BaseModel):
+    topic: str
+    partition: int
+
+
+class MemberDocument(BaseModel):
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    partitions: list[PlaceDocument] = Field(description="as assigned, of a stable consumer group")
+
+
+class CommittedDocument(BaseModel):
+    topic: str
+    partition: int
+    offset: int = Field(description="of the next record to be read")
+    metadata: str
+    committed_ms: int
+
+
+class GroupDocument(BaseModel):
+    group: str
+    state: str = Field(description="Empty, PreparingRebalance, CompletingRebalance, Stable")
+    protocol_type: str
+    protocol: str = Field(description="the assignor of a stable group")
+    members: list[MemberDocument]
+    offsets: list[CommittedDocument]
+
+
+class GroupsDocument(BaseModel):
+    broker_id: int
+    is_loading: bool = Field(description="there may be more groups here: ask again")
+    groups: list[GroupDocument]
+
+
+class GroupRoutes:
+    def __init__(self, view: BrokerView) -> None:
+        self._view = view
+
+    async def groups(self) -> GroupsDocument:
+        """Groups that this broker coordinates; each group has one coordinator."""
+        found = self._view.groups()
+        return GroupsDocument(
+            broker_id=self._view.broker_id,
+            is_loading=found.is_loading,
+            groups=sorted(map(_document, found.groups), key=lambda group: group.group),
+        )
+
+
+def _document(report: GroupReport) -> GroupDocument:
+    described = report.described
+    is_of_consumers = described.protocol_type == CONSUMER_PROTOCOL_TYPE
+    offsets = [
+        CommittedDocument(
+            topic=found.topic,
+            partition=found.partition,
+            offset=found.committed.offset,
+            metadata=found.committed.metadata,
+            committed_ms=found.committed.commit_ms,
+        )
+        for found in report.offsets
+        if found.committed is not None
+    ]
+    return GroupDocument(
+        group=described.group_id,
+        state=described.state,
+        protocol_type=described.protocol_type,
+        protocol=described.protocol,
+        members=[_member(member, is_of_consumers=is_of_consumers) for member in described.members],
+        offsets=sorted(offsets, key=lambda offset: (offset.topic, offset.partition)),
+    )
+
+
+def _member(member: DescribedMember, *, is_of_consumers: bool) -> MemberDocument:
+    try:
+        places = decode_assignment(member.assignment) if is_of_consumers else ()
+    except MalformedAssignment:
+        places = ()
+    return MemberDocument(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.client_host.lstrip("/"),
+        partitions=[PlaceDocument(topic=topic, partition=number) for topic, number in places],
+    )
