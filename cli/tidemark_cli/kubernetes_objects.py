@@ -99,6 +99,27 @@ class KubernetesObjects:
             raise _refused(kind, name, error) from error
         return found
 
+    @property
+    def namespace(self) -> str:
+        return self._namespace
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        """What is stored then."""
+        kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
+        place = (GROUP, VERSION, self._namespace, PLURALS[kind])
+        try:
+            made: Manifest = await self._objects.create_namespaced_custom_object(*place, manifest)
+        except self._failure as error:
+            raise _refused(kind, name, error) from error
+        return made
+
+    async def delete(self, kind: str, name: str) -> None:
+        place = (GROUP, VERSION, self._namespace, PLURALS[kind])
+        try:
+            await self._objects.delete_namespaced_custom_object(*place, name)
+        except self._failure as error:
+            raise _refused(kind, name, error) from error
+
     async def patch(self, kind: str, name: str, patch: dict[str, Any]) -> Manifest:
         """A JSON merge patch; what is stored then."""
         place = (GROUP, VERSION, self._namespace, PLURALS[kind])

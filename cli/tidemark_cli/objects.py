@@ -14,6 +14,7 @@ from tidemark_cli.failures import EXIT_USAGE, CommandFailed
 from tidemark_cli.kubernetes_objects import PLURALS, KubernetesObjects, Manifest
 from tidemark_cli.targets import LOCAL_CONTROLLER_URL, Target, find_target
 
+LOCAL_NAMESPACE = "default"
 TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
 
 
@@ -54,6 +55,43 @@ async def patch_object(
         return await objects.patch(kind, name, patch)
 
 
+async def create_object(arguments: argparse.Namespace, manifest: Manifest) -> Manifest:
+    """What is stored then."""
+    target = await find_target(arguments)
+    kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
+    if target.controller_url:
+        body = msgspec.json.encode(manifest)  # JSON is YAML
+        status, answer = await _exchange(target, "POST", "/v1/apply", body)
+        _check_done(status, answer, kind, name)
+        return await _ask(target, "GET", kind, name, None)
+    _check_has_objects(target)
+    objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
+    async with objects:
+        return await objects.create(manifest)
+
+
+async def delete_object(arguments: argparse.Namespace, kind: str, name: str) -> None:
+    target = await find_target(arguments)
+    if target.controller_url:
+        status, answer = await _exchange(target, "DELETE", f"/v1/{PLURALS[kind]}/{name}")
+        _check_done(status, answer, kind, name)
+        return
+    _check_has_objects(target)
+    objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
+    async with objects:
+        await objects.delete(kind, name)
+
+
+async def object_namespace(arguments: argparse.Namespace) -> str:
+    """Where objects of this command are."""
+    target = await find_target(arguments)
+    if not target.is_kubernetes:
+        return LOCAL_NAMESPACE
+    objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
+    async with objects:
+        return objects.namespace
+
+
 def _check_has_objects(target: Target) -> None:
     if not target.is_kubernetes:
         raise CommandFailed(
@@ -67,22 +105,26 @@ def _check_has_objects(target: Target) -> None:
 async def _ask(
     target: Target, method: str, kind: str, name: str, patch: dict[str, Any] | None
 ) -> Manifest:
-    status, answer = await _exchange(target, method, f"/v1/{PLURALS[kind]}/{name}", patch)
+    body = None if patch is None else msgspec.json.encode(patch)
+    status, answer = await _exchange(target, method, f"/v1/{PLURALS[kind]}/{name}", body)
+    _check_done(status, answer, kind, name)
+    found: Manifest = answer
+    return found
+
+
+def _check_done(status: int, answer: Any, kind: str, name: str) -> None:
     if status != 200:
         raise CommandFailed(
             expected=f"{kind} {name} to be there, and the change to be one that it allows",
             found="; ".join(map(str, answer.get("problems") or [f"HTTP {status} {answer}"])),
             to_do="correct the command; `tidemark status` shows what there is",
         )
-    found: Manifest = answer
-    return found
 
 
 async def _exchange(
-    target: Target, method: str, path: str, patch: dict[str, Any] | None = None
+    target: Target, method: str, path: str, body: bytes | None = None
 ) -> tuple[int, Any]:
     """The status and the JSON of the answer; {} where it is none."""
-    body = None if patch is None else msgspec.json.encode(patch)
     try:
         async with (
             aiohttp.ClientSession(timeout=TIMEOUT, trust_env=False) as session,

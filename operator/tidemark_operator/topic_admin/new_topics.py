@@ -10,12 +10,12 @@ from typing import Any
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.topic_messages import DEFAULT_COUNT, NewTopic
+from tidemark_protocol.topic_names import object_names, topic_name_fault
 
 from tidemark_operator.manifests.schemas import apply_defaults, validate
 from tidemark_operator.manifests.topic_config import config_faults
 from tidemark_operator.stores.object_store import TOPIC, Object
 from tidemark_operator.topic_admin.keepers import MADE_BY_LABEL, REQUEST_ANNOTATION
-from tidemark_operator.topic_admin.names import object_names, topic_name_refusal
 from tidemark_operator.topic_admin.refusal import Refusal
 
 DEFAULT_PARTITIONS = 1
@@ -44,9 +44,9 @@ def topic_manifest(
 ) -> Object | Refusal:
     """With its defaults. `name_choice`: another object name, where the first is taken by a Topic of
     another topicName."""
-    refusal = topic_name_refusal(new.topic)
-    if refusal is not None:
-        return refusal
+    fault = topic_name_fault(new.topic)
+    if fault:
+        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     counts = _counts(new, places)
     if isinstance(counts, Refusal):
         return counts

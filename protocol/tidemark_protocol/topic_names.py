@@ -8,10 +8,6 @@ whoever makes it, and another pool's topic of that name has another one.
 import hashlib
 import re
 
-from tidemark_protocol.error_codes import ErrorCode
-
-from tidemark_operator.topic_admin.refusal import Refusal
-
 MAX_TOPIC_NAME = 249
 MAX_OBJECT_NAME = 200  # slices are named after it
 MAX_SLUG = 100
@@ -20,15 +16,15 @@ _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _OBJECT_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")  # RFC 1123 subdomain
 
 
-def topic_name_refusal(topic: str) -> Refusal | None:
-    """As Kafka's Topic.validate, but for `a.b` beside `a_b`: nothing here mixes these two up."""
+def topic_name_fault(topic: str) -> str:
+    """A sentence, or "" (as Kafka's Topic.validate, but for `a.b` beside `a_b`: nothing here mixes
+    these two up)."""
     if topic in ("", ".", "..") or len(topic) > MAX_TOPIC_NAME or not _TOPIC_NAME.fullmatch(topic):
-        return Refusal(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        return (
             f"topic {topic[:MAX_TOPIC_NAME]!r}: expected 1 to {MAX_TOPIC_NAME} letters, digits,"
-            ' ".", "_" and "-", and not "." or ".."',
+            ' ".", "_" and "-", and not "." or ".."'
         )
-    return None
+    return ""
 
 
 def object_names(pool: str, topic: str) -> tuple[str, ...]:
