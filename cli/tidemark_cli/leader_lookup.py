@@ -117,7 +117,7 @@ class LeaderLookup:
                 if len(data) > MAX_ANSWER_BYTES:
                     raise UnreadableAnswer(f"expected at most {MAX_ANSWER_BYTES} bytes of {path}")
             if response.status == 404 and path.startswith("/topics/"):
-                raise UnknownTopic(path.removeprefix("/topics/").split("/")[0])
+                raise UnknownTopic(path.removeprefix("/topics/").split("/")[0], _detail(data))
             if response.status != 200:
                 raise UnreadableAnswer(
                     f"expected 200 of {path}, found {response.status}: {data[:200]!r}"
@@ -178,6 +178,15 @@ class LeaderLookup:
 class UnknownTopic(Exception):
     """A broker says that there is no such topic."""
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"there is no topic {topic!r}")
+    def __init__(self, topic: str, detail: str = "") -> None:
+        super().__init__(detail or f"there is no topic {topic!r}")
         self.topic = topic
+
+
+def _detail(data: bytes) -> str:
+    """What a problem document says (RFC 9457); "" where it is none."""
+    try:
+        problem = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return ""
+    return str(problem.get("detail", "")) if isinstance(problem, dict) else ""

@@ -52,10 +52,11 @@ class AdminRoutes:
 
     async def list_topics(self) -> documents.TopicsDocument:
         leadership.require_metadata(self._metadata)
-        return documents.TopicsDocument(topics=sorted(self._metadata.topics))
+        served = [name for name in self._metadata.topics if self._metadata.served_topic(name)]
+        return documents.TopicsDocument(topics=sorted(served))
 
     async def topic(self, topic: Topic) -> documents.TopicDocument:
-        state = self._metadata.topics.get(topic)
+        state = self._metadata.served_topic(topic)
         if state is None:
             raise leadership.unknown_partition(self._metadata, topic, "")
         known = (

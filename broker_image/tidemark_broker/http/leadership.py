@@ -28,6 +28,11 @@ def unknown_partition(metadata: MetadataCache, topic: str, partition: str) -> Ht
     known = metadata.topics.get(topic)
     if known is None:
         detail = f"topic {topic[:MAX_TOPIC_NAME]!r}: this broker knows no such topic"
+    elif known.topic_id in metadata.retained:
+        detail = (
+            f"topic {topic!r} was deleted and its data is kept (deletionPolicy Retain): apply a "
+            "Topic manifest of that name to serve it again"
+        )
     else:
         detail = (
             f"topic {topic!r}: expected a partition from 0 to {known.partition_count - 1}, "
@@ -40,7 +45,8 @@ def partition_number(metadata: MetadataCache, topic: str, text: str) -> int:
     """Raises 404 unless `text` is the number of a known partition."""
     if text.isascii() and text.isdecimal() and len(text) <= 10:
         partition = int(text)
-        if metadata.partition(topic, partition) is not None:
+        is_served = metadata.served_topic(topic) is not None
+        if is_served and metadata.partition(topic, partition) is not None:
             return partition
     raise unknown_partition(metadata, topic, text)
 

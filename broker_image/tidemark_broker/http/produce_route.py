@@ -71,7 +71,7 @@ class ProduceRoute:
     async def to_topic(self, request: Request, topic: str) -> Answer:
         query = produce_query(request.query_string, self._limits)
         embedded_format = format_of_body(request.content_type)
-        state = self._metadata.topics.get(topic)
+        state = self._metadata.served_topic(topic)
         if state is None:
             raise leadership.unknown_partition(self._metadata, topic, "")
         deadline = asyncio.get_running_loop().time() + query.timeout_ms / 1000

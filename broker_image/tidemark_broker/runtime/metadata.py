@@ -56,6 +56,11 @@ class MetadataCache:
         known = self.topics.get(topic)
         return None if known is None else self.partitions.get((known.topic_id, partition))
 
+    def served_topic(self, topic: str) -> TopicState | None:
+        """As clients see it: not one whose Topic is gone and whose data is kept."""
+        known = self.topics.get(topic)
+        return None if known is None or known.topic_id in self.retained else known
+
     def leader_of(self, topic: str, partition: int) -> LeaderAddress | None:
         """Where clients find the leader; None while there is none or its address is unknown."""
         state = self.partition(topic, partition)

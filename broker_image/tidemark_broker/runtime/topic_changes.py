@@ -166,8 +166,8 @@ class TopicChanges:
 
     def is_served(self, topic: str) -> bool:
         """Every partition of it has a leader."""
-        known = self._metadata.topics.get(topic)
-        if known is None or known.topic_id in self._metadata.retained:
+        known = self._metadata.served_topic(topic)
+        if known is None:
             return False
         states = (
             self._metadata.partitions.get((known.topic_id, number))

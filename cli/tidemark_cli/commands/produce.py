@@ -57,8 +57,8 @@ async def partition_count(client: TidemarkClient, arguments: argparse.Namespace)
     except UnknownTopic as error:
         raise CommandFailed(
             expected=f"topic {arguments.topic!r}",
-            found=f"topics: {', '.join(await client.topics()) or 'none'}",
-            to_do="create it: tidemark apply -f FILE with a Topic manifest",
+            found=f"{error}; topics: {', '.join(await client.topics()) or 'none'}",
+            to_do=f"tidemark topics create {arguments.topic}, or tidemark apply -f FILE",
         ) from error
     except NobodyAnswers as error:
         raise CommandFailed(

@@ -5,6 +5,7 @@ is kept; their sentences are told as they come.
 """
 
 import argparse
+import asyncio
 from typing import Any
 
 from tidemark_protocol.topic_names import object_names, topic_name_fault
@@ -19,8 +20,11 @@ from tidemark_cli.objects import (
     list_objects,
     object_namespace,
     patch_object,
+    read_object,
 )
 from tidemark_cli.output import Output, table
+
+SEEN_SECONDS = 30.0
 
 
 async def create(arguments: argparse.Namespace, output: Output) -> int:
@@ -111,7 +115,9 @@ async def delete(arguments: argparse.Namespace, output: Output) -> int:
     policy = item["spec"].get("deletionPolicy", "Retain")
     if "with_data" in vars(arguments) and policy != "Delete":
         policy = "Delete"
-        await patch_object(arguments, "Topic", name, {"spec": {"deletionPolicy": policy}})
+        patch = {"spec": {"deletionPolicy": policy}}
+        changed = await patch_object(arguments, "Topic", name, patch)
+        await _until_seen(arguments, name, changed["metadata"]["generation"])
     await delete_object(arguments, "Topic", name)
     kept = "" if policy == "Delete" else "; its data is kept for the next topic of that name"
     output.result(
@@ -119,6 +125,23 @@ async def delete(arguments: argparse.Namespace, output: Output) -> int:
         lambda console: console.print(f"topic {topic} deleted{kept}"),
     )
     return EXIT_OK
+
+
+async def _until_seen(arguments: argparse.Namespace, name: str, generation: int) -> None:
+    """What becomes of the data goes by what the operator has seen when the object goes."""
+    loop = asyncio.get_running_loop()
+    limit = loop.time() + SEEN_SECONDS
+    while True:
+        item = await read_object(arguments, "Topic", name)
+        if item.get("status", {}).get("observedGeneration", 0) >= generation:
+            return
+        if loop.time() > limit:
+            raise CommandFailed(
+                expected=f"the operator to see deletionPolicy Delete within {SEEN_SECONDS:g} s",
+                found="it has not yet; nothing was deleted",
+                to_do="look at `tidemark status` and at the operator, then delete it again",
+            )
+        await asyncio.sleep(0.2)
 
 
 async def _find(arguments: argparse.Namespace) -> Manifest:

@@ -306,6 +306,12 @@ class TopicAdmin:
         refusal = keeper_refusal(stored) or deletion_refusal(stored)
         if refusal is not None:
             return _refused(doomed.topic, refusal)
+        view = self._view(there.places.pool, doomed.topic)
+        if view is not None and view.deletion_policy != "Delete":
+            # The slices' copy decides what becomes of the data, and lags behind the manifest.
+            await self._controller.update_topic(
+                there.places.pool, view.topic, deletion_policy="Delete"
+            )
         await self._store.delete(
             TOPIC, metadata["namespace"], metadata["name"], uid=metadata.get("uid")
         )

@@ -243,6 +243,18 @@ def test_retained_data_is_not_deleted_over_kafka(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_the_slices_are_told_before_the_object_goes_that_the_data_goes_too(tmp_path: Path) -> None:
+    """The manifest said Retain until a moment ago, and the reconciler has not been here since."""
+
+    async def scenario(rig: AdminRig) -> None:
+        await rig.rig.create(partitions=2)
+        assert rig.rig.service.topics(POOL)[0].deletion_policy == "Retain"
+        assert (await delete(rig, "orders")).error is ErrorCode.NONE
+        assert rig.rig.service.topics(POOL)[0].deletion_policy == "Delete"
+
+    run(tmp_path, scenario)
+
+
 HELM = {
     "labels": {"app.kubernetes.io/managed-by": "Helm"},
     "annotations": {"meta.helm.sh/release-name": "shop"},

@@ -82,8 +82,8 @@ class ConfigAdmin:
         name = resource["resource"]
         match resource["resource_type"]:
             case ResourceType.TOPIC:
-                topic = self._metadata.topics.get(name)
-                if topic is None or topic.topic_id in self._metadata.retained:
+                topic = self._metadata.served_topic(name)
+                if topic is None:
                     return TopicResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 return topic_configs(topic)
             case ResourceType.BROKER if name == "":

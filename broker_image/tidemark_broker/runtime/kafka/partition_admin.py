@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
-from tidemark_protocol.partition_state import PartitionState, TopicState
+from tidemark_protocol.partition_state import PartitionState
 from tidemark_protocol.topic_messages import (
     MAX_CHANGES,
     ElectedPartition,
@@ -79,7 +79,7 @@ class PartitionAdmin:
         """What this broker sees at once; NONE: the controller is to look."""
         topic, partition = place
         state = self._metadata.partition(topic, partition)
-        if state is None or self._is_hidden(topic):
+        if state is None or self._metadata.served_topic(topic) is None:
             message = "this broker knows no such partition"
             return TopicResult(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, partition)
         is_as_asked = state.has_leader if unclean else state.leader == state.replicas[0]
@@ -137,7 +137,7 @@ class PartitionAdmin:
     def _needless_move(self, place: _Place, replicas: tuple[int, ...] | None) -> TopicResult:
         topic, partition = place
         state = self._metadata.partition(topic, partition)
-        if state is None or self._is_hidden(topic):
+        if state is None or self._metadata.served_topic(topic) is None:
             message = "this broker knows no such partition"
             return TopicResult(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, partition)
         if replicas is None and not _is_moving(state):
@@ -149,7 +149,7 @@ class PartitionAdmin:
         moving: dict[_Place, Values] = {}
         for topic, partition in self._asked_places(asked["topics"]):
             state = self._metadata.partition(topic, partition)
-            if state is not None and _is_moving(state) and not self._is_hidden(topic):
+            if state is not None and _is_moving(state) and self._metadata.served_topic(topic):
                 moving[topic, partition] = {
                     "replicas": state.replicas,
                     "adding_replicas": state.adding_replicas,
@@ -162,19 +162,11 @@ class PartitionAdmin:
     def _asked_places(self, topics: Iterable[Values] | None) -> list[_Place]:
         """Each once; None: of all topics."""
         if topics is None:
-            visible: list[TopicState] = [
-                topic
-                for name, topic in sorted(self._metadata.topics.items())
-                if not self._is_hidden(name)
-            ]
+            names = sorted(self._metadata.topics)
+            visible = [t for name in names if (t := self._metadata.served_topic(name))]
             return [(t.topic, number) for t in visible for number in range(t.partition_count)]
         named = [(each["topic"], number) for each in topics for number in each["partitions"]]
         return list(dict.fromkeys(named))
-
-    def _is_hidden(self, topic: str) -> bool:
-        """Kept without a Topic: clients do not see it."""
-        known = self._metadata.topics.get(topic)
-        return known is not None and known.topic_id in self._metadata.retained
 
 
 def _is_moving(state: PartitionState) -> bool:

@@ -97,7 +97,7 @@ class TopicAdmin:
         name, topic_id = entry["topic"], entry["topic_id"]
         answer: Values = {"topic": name, "topic_id": topic_id, "error": ErrorCode.NONE}
         if name is not None:
-            known = self._metadata.topics.get(name)
+            known = self._metadata.served_topic(name)
             found_id = known.topic_id if known is not None else ZERO_TOPIC_ID
             return answer | {"topic_id": found_id, "asked_id": ""}
         found = self._metadata.topics_by_id.get(topic_id)
