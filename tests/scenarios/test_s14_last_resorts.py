@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from tidemark_operator.controller.last_resorts import Choice
+from tidemark_operator.controller.last_resorts import ANYBODY, Choice
 from tidemark_protocol.controller_messages import ReplicaReport
-from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_BROKER, BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
 from tests.unit.controller.control_rig import ORDERS, POOL, Rig
 from tests.unit.controller.control_values import (
@@ -82,6 +83,33 @@ def test_unclean_election_waits_until_every_live_replica_has_reported() -> None:
     state = partition("", eligible="0@1", leader_epoch=6)
     brokers = standings(dead("0@1"), "1@12", "2@13")
     assert after(state, brokers, reports=reports(b1=(5, 70)), of=topic(**UNCLEAN)) is state
+
+
+def test_anybody_chosen_once_is_an_unclean_election_of_that_epoch_only() -> None:
+    """Kafka's ElectLeaders with type unclean, of a topic that does not allow it of itself."""
+    state = partition("", eligible="0@1", leader_epoch=6)
+    brokers = standings(dead("0@1"), "1@12", "2@13")
+    ends = reports(b1=(5, 70), b2=(5, 71))
+    wrong, right = (Choice(0, ANYBODY, LeaderEpoch(epoch)) for epoch in (5, 6))
+    assert after(state, brokers, reports=ends, choice=wrong) is state
+    assert after(state, brokers, reports=reports(b1=(5, 70)), choice=right) is state
+    assert after(state, brokers, reports=ends, choice=right).leader == 2
+
+
+def test_an_unclean_election_that_a_client_asks_for_takes_the_longest_log() -> None:
+    async def scenario() -> None:
+        rig = await metadata_rig()
+        await only_zero_is_safe(rig)
+        assert rig.partition().leader == NO_BROKER
+        outcome = await rig.service.elect_leaders(POOL, ORDERS, (0, 5), unclean=True)
+        assert outcome == {0: ErrorCode.NONE, 5: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        await rig.advance(500, *rig.brokers[1:])
+        assert rig.partition().leader == 2
+        assert any("unclean" in notice or "lost" in notice for notice in notices(rig))
+        outcome = await rig.service.elect_leaders(POOL, ORDERS, (0,), unclean=True)
+        assert outcome == {0: ErrorCode.ELECTION_NOT_NEEDED}
+
+    run(scenario)
 
 
 def test_a_safe_replica_is_preferred_to_the_longest_log() -> None:

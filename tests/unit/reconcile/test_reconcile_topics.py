@@ -47,6 +47,22 @@ def test_one_manifest_is_enough(tell: Callable[[Story], None]) -> None:
     tell(story)
 
 
+def test_a_placement_holds_from_the_first_moment_on(tell: Callable[[Story], None]) -> None:
+    """No partition is made elsewhere and moved then (Kafka's CreateTopics with assignments)."""
+
+    async def story(world: World) -> None:
+        await world.apply(BROKER_POOL, "default", replicas=4)
+        world.controller.active = {0, 1, 2, 3}
+        await world.pass_pool()
+        await world.topic(partitions=2, placement=[{"partition": 1, "replicas": [3, 0, 1]}])
+        await world.pass_topic()
+        (view,) = world.controller.views.values()
+        assert [state.replicas for state in view.partitions] == [(0, 1, 2), (3, 0, 1)]
+        assert not any(call.startswith("reassign") for call in world.controller.calls)
+
+    tell(story)
+
+
 def test_the_default_pool_has_brokers_enough_for_the_topic(tell: Callable[[Story], None]) -> None:
     async def story(world: World) -> None:
         await world.topic(replicationFactor=5)

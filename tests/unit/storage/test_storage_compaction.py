@@ -134,6 +134,20 @@ def test_a_pass_waits_for_the_dirty_ratio(tmp_path):
     assert compact(log, DISK) is not None
 
 
+def test_what_is_older_than_the_longest_lag_does_not_wait_for_the_ratio(tmp_path):  # KIP-354
+    settings = dataclasses.replace(
+        COMPACTED, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=500
+    )
+    log = small_log(tmp_path, settings)
+    put(log, ("a", "1"))  # timestamp 1000
+    seal(log)
+    assert compact(log, DISK, now_ms=1501) is not None
+    put(log, ("a", "2"))
+    seal(log)
+    assert compact(log, DISK, now_ms=1500) is None
+    assert compact(log, DISK, now_ms=1501) is not None
+
+
 def test_tombstones_stay_for_their_time_and_then_go(tmp_path):
     log = small_log(tmp_path, dataclasses.replace(COMPACTED, delete_retention_ms=1000))
     put(log, ("a", "1"), ("b", "1"))

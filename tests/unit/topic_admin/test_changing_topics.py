@@ -378,6 +378,11 @@ def test_elections_are_asked_for_by_partition(tmp_path: Path) -> None:
         await rig.rig.advance(500, *(b for b in rig.rig.brokers if b is not preferred))
         assert rig.rig.partition(1).leader not in (-1, preferred.broker_id)
         assert await elect(1) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
+        unknown_topic = ElectLeadersRequest(
+            rig.asking(), rig.request_id(), (ElectedPartition("nobody", 0),)
+        )
+        (told,) = (await rig.admin.elect_leaders(unknown_topic)).results
+        assert told.error is unknown
 
     run(tmp_path, scenario)
 

@@ -1,0 +1,59 @@
+"""Records dated too far from the broker's clock are refused; the limits are the topic's."""
+
+import dataclasses
+
+import pytest
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from tidemark_broker.runtime.record_times import timestamp_refusal
+from tidemark_broker.storage.record_batch import Batch, split_batches
+from tidemark_broker.storage.settings import LogSettings
+from tidemark_protocol.error_codes import ErrorCode
+
+NOW_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+STRICT = LogSettings(timestamp_before_max_ms=1000, timestamp_after_max_ms=1000)
+
+
+def batch(*timestamps_ms: int, gzip: bool = False) -> Batch:
+    builder = DefaultRecordBatchBuilder(2, 1 if gzip else 0, 0, -1, -1, -1, 100_000)
+    for offset, timestamp_ms in enumerate(timestamps_ms):
+        builder.append(offset, timestamp_ms, b"k" * 100, b"v" * 100, [])
+    data = bytes(builder.build())
+    return split_batches(memoryview(data), max_batch_bytes=len(data))[0]
+
+
+@pytest.mark.parametrize(
+    "settings, timestamps_ms, words",
+    [
+        (LogSettings(), (NOW_MS + HOUR_MS,), ""),
+        (LogSettings(), (NOW_MS + HOUR_MS + 1,), "after"),
+        (LogSettings(), (0, NOW_MS + HOUR_MS + 1), "after"),
+        (LogSettings(), (0,), ""),
+        (STRICT, (NOW_MS - 1000, NOW_MS + 1000), ""),
+        (STRICT, (NOW_MS - 1001,), "before"),
+        (STRICT, (NOW_MS, NOW_MS - 1001), "before"),
+        (STRICT, (NOW_MS, NOW_MS + 1001), "after"),
+    ],
+)
+@pytest.mark.parametrize("gzip", [False, True])
+def test_the_oldest_and_the_newest_record_decide(
+    settings: LogSettings, timestamps_ms: tuple[int, ...], words: str, gzip: bool
+) -> None:
+    refused = timestamp_refusal([batch(*timestamps_ms, gzip=gzip)], settings, NOW_MS)
+    if not words:
+        assert refused is None
+        return
+    assert refused is not None and refused.error is ErrorCode.INVALID_TIMESTAMP
+    assert f"message.timestamp.{words}.max.ms" in refused.message
+
+
+def test_of_batches_that_cannot_be_opened_here_the_first_record_decides() -> None:
+    plain = batch(NOW_MS - 5000)
+    zstd = 4
+    sealed = plain._replace(
+        header=plain.header._replace(attributes=plain.header.attributes | zstd),
+        data=memoryview(bytes(plain.data[:22]) + bytes([zstd]) + bytes(plain.data[23:])),
+    )
+    assert timestamp_refusal([sealed], STRICT, NOW_MS) is not None
+    lenient = dataclasses.replace(STRICT, timestamp_before_max_ms=5000)
+    assert timestamp_refusal([sealed], lenient, NOW_MS) is None
