@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -15,6 +15,15 @@ JSON_TYPE = b"application/json"
 
 class ClientGone(Exception):
     """The client closed its connection: nobody is left to answer."""
+
+
+class AnyAnswer(Protocol):
+    """`body`: what is held of it until it is sent."""
+
+    status: int
+    body: bytes
+
+    async def send_to(self, send: Send) -> None: ...
 
 
 @dataclass(slots=True)

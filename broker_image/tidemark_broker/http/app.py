@@ -16,7 +16,7 @@ from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http.admission import Admission
 from tidemark_broker.http.answers import (
-    Answer,
+    AnyAnswer,
     AsgiApp,
     ClientGone,
     Message,
@@ -121,7 +121,7 @@ class HttpApp:
         started = time.perf_counter()
         request = Request(scope, receive)
         is_produce = route.startswith("produce")
-        answer: Answer | None
+        answer: AnyAnswer | None
         try:
             body_bytes = request.body_bytes_at_most(self._limits) if is_produce else 0
             self._admission.enter(body_bytes)
@@ -144,9 +144,9 @@ class HttpApp:
 
     async def _answer(
         self, route: str, method: str, parts: list[str], request: Request
-    ) -> Answer | None:
+    ) -> AnyAnswer | None:
         """The top of every hot request: nothing is raised past it but cancellation."""
-        handled: Awaitable[Answer]
+        handled: Awaitable[AnyAnswer]
         try:
             if route == "produce_partition":
                 handled = self._produce.to_partition(request, parts[2], parts[4])

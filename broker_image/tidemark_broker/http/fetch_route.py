@@ -1,4 +1,5 @@
-"""GET of records: a bounded long poll below the high watermark, as JSON.
+"""GET of records below the high watermark: a bounded long poll as JSON or as record batches, or a
+stream (record_stream.py).
 
 `offset` may lie inside a batch: the log answers with whole batches and what is below is dropped
 here. A parked fetch is cancelled as soon as its client has gone.
@@ -11,13 +12,21 @@ from tidemark_protocol.ids import NO_BROKER
 
 from tidemark_broker.http import leadership
 from tidemark_broker.http.admission import Admission
-from tidemark_broker.http.answers import Answer
+from tidemark_broker.http.answers import Answer, AnyAnswer
 from tidemark_broker.http.broker_view import BrokerView
-from tidemark_broker.http.formats import format_of_answer
+from tidemark_broker.http.formats import (
+    RECORD_BATCH_TYPE,
+    EmbeddedFormat,
+    ReadFormat,
+    format_of_read,
+)
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, kind_of
 from tidemark_broker.http.queries import EARLIEST, LATEST, FetchQuery, fetch_query
-from tidemark_broker.http.record_json import RecordRenderer
+from tidemark_broker.http.reading import Reading, positions
+from tidemark_broker.http.record_batches import next_offset_of
+from tidemark_broker.http.record_json import FetchedRecords, RecordRenderer
+from tidemark_broker.http.record_stream import RecordStreams
 from tidemark_broker.http.requests import Request
 from tidemark_broker.http.waits import Pending
 from tidemark_broker.runtime.partitions import FetchResult
@@ -33,43 +42,67 @@ class FetchRoute:
         self._metadata = view.partitions.metadata
         self._limits = limits
         self._admission = admission
+        self._streams = RecordStreams(self, limits)
 
-    async def records(self, request: Request, topic: str, partition_text: str) -> Answer:
+    async def records(self, request: Request, topic: str, partition_text: str) -> AnyAnswer:
         query = fetch_query(request.query_string, self._limits)
-        embedded_format = format_of_answer(request.accept)
+        read_format = format_of_read(request.accept)
         partition = leadership.partition_number(self._metadata, topic, partition_text)
         if not self._may_read_here(topic, partition, query):
             leadership.require_leader(
                 self._metadata, self._view.broker_id, request, topic, partition
             )
         offset = self._offset(request, topic, partition, query)
-        result = await self._fetch(request, topic, partition, offset, query)
+        reading = Reading(request, topic, partition, query)
+        wait_ms = 0 if read_format.is_stream else query.max_wait_ms
+        result = await self.read(reading, offset, wait_ms=wait_ms)
         if result.preferred_replica != NO_BROKER:
             preferred = result.preferred_replica
             return leadership.preferred_replica(self._metadata, request, partition, preferred)
+        if read_format.is_stream:
+            return self._streams.open(reading, read_format.embedded, offset, result)
+        if read_format is ReadFormat.RECORD_BATCHES:
+            next_offset = await next_offset_of(result.data, offset)
+            headers = positions(result, next_offset)
+            return Answer(200, result.data, RECORD_BATCH_TYPE, headers)
+        fetched = await self.render(reading, read_format.embedded, result.data, offset)
+        headers = positions(result, fetched.next_offset)
+        return Answer(200, fetched.body, read_format.embedded.value, headers)
+
+    async def read(
+        self, reading: Reading, offset: int, *, wait_ms: int, max_bytes: int = 0
+    ) -> FetchResult:
+        """Raises HttpProblem."""
+        result = await self._fetch(reading, offset, wait_ms, max_bytes or reading.query.max_bytes)
         if result.error is not ErrorCode.NONE:
-            raise self._problem(request, topic, partition, offset, result)
+            raise self._problem(reading.request, reading.topic, reading.partition, offset, result)
+        return result
+
+    async def render(
+        self,
+        reading: Reading,
+        embedded: EmbeddedFormat,
+        data: bytes,
+        offset: int,
+        *,
+        as_lines: bool = False,
+    ) -> FetchedRecords:
+        """Raises HttpProblem."""
         renderer = RecordRenderer(
-            topic, partition, embedded_format, most_records=self._limits.records
+            reading.topic,
+            reading.partition,
+            embedded,
+            most_records=self._limits.records,
+            as_lines=as_lines,
         )
         # Only from here on: a parked fetch holds no bytes.
-        with self._admission.bytes_reserved(len(result.data) * ANSWER_BYTES_PER_LOG_BYTE):
+        with self._admission.bytes_reserved(len(data) * ANSWER_BYTES_PER_LOG_BYTE):
             try:
-                fetched = await renderer.render(result.data, offset)
+                return await renderer.render(data, offset)
             except HttpProblem as problem:
                 if problem.error is ErrorCode.CORRUPT_MESSAGE:
                     self._view.crc_failures.note("fetch")
                 raise
-        return Answer(
-            200,
-            fetched.body,
-            embedded_format.value,
-            (
-                (b"tidemark-high-watermark", b"%d" % result.high_watermark),
-                (b"tidemark-log-start-offset", b"%d" % result.log_start_offset),
-                (b"tidemark-next-offset", b"%d" % fetched.next_offset),
-            ),
-        )
 
     def _may_read_here(self, topic: str, partition: int, query: FetchQuery) -> bool:
         """Whether a follower here is asked at all; a name such as `latest` only leaders resolve."""
@@ -92,32 +125,33 @@ class FetchRoute:
         raise self._problem(request, topic, partition, query.offset, result)
 
     async def _fetch(
-        self, request: Request, topic: str, partition: int, offset: int, query: FetchQuery
+        self, reading: Reading, offset: int, wait_ms: int, max_bytes: int
     ) -> FetchResult:
+        topic, partition, query = reading.topic, reading.partition, reading.query
         pending: Pending[FetchResult] = Pending()
         cancel = self._partitions.fetch(
             topic,
             partition,
             offset,
-            max_bytes=query.max_bytes,
+            max_bytes=max_bytes,
             min_bytes=MIN_BYTES,
-            max_wait_ms=query.max_wait_ms,
+            max_wait_ms=wait_ms,
             done=pending.done,
             # A name such as `latest` only the leader can resolve, so it serves that first read.
             consumer=query.consumer if query.offset >= 0 else replace(query.consumer, rack=None),
         )
         pending.prepare()
         if pending.result is None:
-            seconds = query.max_wait_ms / 1000 + self._limits.answer_grace_seconds
+            seconds = wait_ms / 1000 + self._limits.answer_grace_seconds
             try:
-                await pending.wait(request.receive, seconds=seconds, patience_seconds=0.0)
+                await pending.wait(reading.request.receive, seconds=seconds, patience_seconds=0.0)
             finally:
                 if pending.result is None:
                     cancel()
         if pending.result is None:
             raise HttpProblem(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"partition {topic}-{partition}: no answer within {query.max_wait_ms} ms",
+                f"partition {topic}-{partition}: no answer within {wait_ms} ms",
             )
         return pending.result
 

@@ -3,6 +3,8 @@
 `application/vnd.kafka.binary.v2+json`: keys and values are base64.
 `application/vnd.kafka.json.v2+json` (also plain `application/json`): keys and values are any
 JSON.
+
+Answers may also be record batches as stored, and a stream of one record a line.
 """
 
 from enum import Enum
@@ -18,6 +20,27 @@ class EmbeddedFormat(Enum):
     JSON = b"application/vnd.kafka.json.v2+json"
 
 
+class ReadFormat(Enum):
+    """Of an answer with records, by Accept."""
+
+    BINARY = "binary"
+    JSON = "json"
+    RECORD_BATCHES = "record batches"
+    JSON_LINES = "json lines"
+    BINARY_LINES = "binary lines"
+
+    @property
+    def embedded(self) -> EmbeddedFormat:
+        is_json = self in (ReadFormat.JSON, ReadFormat.JSON_LINES)
+        return EmbeddedFormat.JSON if is_json else EmbeddedFormat.BINARY
+
+    @property
+    def is_stream(self) -> bool:
+        return self in (ReadFormat.JSON_LINES, ReadFormat.BINARY_LINES)
+
+
+RECORD_BATCH_TYPE = b"application/vnd.kafka.recordbatch"
+LINES_TYPE = b"application/x-ndjson"
 _BY_TYPE = {
     "application/vnd.kafka.binary.v2+json": EmbeddedFormat.BINARY,
     "application/vnd.kafka.json.v2+json": EmbeddedFormat.JSON,
@@ -40,21 +63,46 @@ def format_of_body(content_type: bytes) -> EmbeddedFormat:
     return chosen
 
 
+def is_record_batches(content_type: bytes) -> bool:
+    return content_type.partition(b";")[0].strip().lower() == RECORD_BATCH_TYPE
+
+
 @lru_cache(maxsize=256)
 def format_of_answer(accept: bytes) -> EmbeddedFormat:
+    """Of an answer that is a list in JSON."""
+    chosen = format_of_read(accept)
+    if chosen not in (ReadFormat.BINARY, ReadFormat.JSON):
+        raise _not_acceptable(accept, _SUPPORTED)
+    return chosen.embedded
+
+
+@lru_cache(maxsize=256)
+def format_of_read(accept: bytes) -> ReadFormat:
     """The first acceptable one as listed; quality values only matter when they are 0."""
     if not accept:
-        return EmbeddedFormat.BINARY
+        return ReadFormat.BINARY
     for entry in accept.decode("latin-1").lower().split(","):
         media_type, *parameters = (part.strip() for part in entry.split(";"))
         if any(part in {"q=0", "q=0.0", "q=0.00", "q=0.000"} for part in parameters):
             continue
         if media_type in _ANYTHING:
-            return EmbeddedFormat.BINARY
+            return ReadFormat.BINARY
         if media_type in _BY_TYPE:
-            return _BY_TYPE[media_type]
-    raise HttpProblem(
+            is_json = _BY_TYPE[media_type] is EmbeddedFormat.JSON
+            return ReadFormat.JSON if is_json else ReadFormat.BINARY
+        if media_type == RECORD_BATCH_TYPE.decode():
+            return ReadFormat.RECORD_BATCHES
+        if media_type == LINES_TYPE.decode():
+            is_binary = "embedded=binary" in parameters
+            return ReadFormat.BINARY_LINES if is_binary else ReadFormat.JSON_LINES
+    raise _not_acceptable(
+        accept, f"{_SUPPORTED}, {RECORD_BATCH_TYPE.decode()}, {LINES_TYPE.decode()}"
+    )
+
+
+def _not_acceptable(accept: bytes, supported: str) -> HttpProblem:
+    return HttpProblem(
         ErrorCode.INVALID_REQUEST,
-        f"Accept: expected one of {_SUPPORTED}; found {accept[:80]!r}",
+        f"Accept: expected one of {supported}; found {accept[:80]!r}",
         status=406,
     )

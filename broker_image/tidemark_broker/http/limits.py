@@ -17,6 +17,10 @@ class HttpLimits:
     body_seconds: float = 30.0  # a whole request body must have come by then
     records: int = 10_000  # of one produce request, and of one fetch answer
     record_headers: int = 100
+    batches: int = 1000  # of one produce request in record batches
+    streams: int = 512  # open at once
+    stream_bytes: int = 256 * 1024  # of log, in one step of a stream
+    stream_idle_seconds: float = 10.0  # then an empty line, which also finds a client that is gone
     json_depth: int = 64
     produce_timeout_default_ms: int = 30_000
     produce_timeout_max_ms: int = 120_000

@@ -39,7 +39,7 @@ class PartitionWrite:
         self._count = 0
         self._refusal: HttpProblem | None = None
 
-    def start(
+    async def start(
         self,
         records: Sequence[ProducedRecord],
         query: ProduceQuery,
@@ -50,7 +50,7 @@ class PartitionWrite:
         config = self._topic.config.get("max.message.bytes", "")
         batch_bytes = int(config) if config.isdecimal() else DEFAULT_MAX_MESSAGE_BYTES
         try:
-            batches = build_batches(
+            batches = await build_batches(
                 records,
                 now_ms=now_ms,
                 batch_bytes=batch_bytes,
@@ -59,10 +59,19 @@ class PartitionWrite:
         except (RecordTooLarge, NotOneBatch) as error:
             self._refusal = HttpProblem(ErrorCode.MESSAGE_TOO_LARGE, str(error))
             return
+        self.append(memoryview(batches), query)
+
+    def base_offset(self) -> int:
+        """Of what was written; -1: unknown (acks=0)."""
+        assert self._pending.result is not None
+        return self._pending.result.base_offset
+
+    def append(self, batches: memoryview, query: ProduceQuery) -> None:
+        """Record batches as they are: looked at by their headers, as from Kafka clients."""
         self._view.partitions.produce(
             self._topic.topic,
             self._partition,
-            memoryview(batches),
+            batches,
             acks=query.acks,
             timeout_ms=query.timeout_ms,
             done=self._pending.done,

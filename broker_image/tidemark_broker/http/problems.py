@@ -146,7 +146,7 @@ class HttpProblem(Exception):
         self.outcome = outcome or kind.outcome
         self.location = location
         self.must_close = must_close
-        self.members = members or {}
+        self.members: dict[str, object] = dict(members or {})
 
     def answer(self, instance: str, *, is_produce: bool) -> Answer:
         body: dict[str, object] = {

@@ -17,7 +17,7 @@ from tidemark_protocol.partition_state import TopicState
 from tidemark_broker.http import leadership
 from tidemark_broker.http.answers import Answer
 from tidemark_broker.http.broker_view import BrokerView
-from tidemark_broker.http.formats import format_of_body
+from tidemark_broker.http.formats import format_of_body, is_record_batches
 from tidemark_broker.http.forwarding import Forwarder
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.partition_write import PartitionWrite
@@ -25,6 +25,7 @@ from tidemark_broker.http.problems import HttpProblem
 from tidemark_broker.http.produce_bodies import ProducedRecord, ProducerStamp, decode_body
 from tidemark_broker.http.produce_results import RecordResult, failed_as, produce_answer
 from tidemark_broker.http.queries import ProduceQuery, produce_query
+from tidemark_broker.http.record_batches import batches_answer, offsets_in
 from tidemark_broker.http.record_placement import Placement, RecordPlacer
 from tidemark_broker.http.requests import Request
 
@@ -46,11 +47,13 @@ class ProduceRoute:
 
     async def to_partition(self, request: Request, topic: str, partition_text: str) -> Answer:
         query = produce_query(request.query_string, self._limits)
+        if is_record_batches(request.content_type):
+            return await self._batches_to_partition(request, query, topic, partition_text)
         embedded_format = format_of_body(request.content_type)
         partition = leadership.partition_number(self._metadata, topic, partition_text)
         leadership.require_leader(self._metadata, self._view.broker_id, request, topic, partition)
         state = self._metadata.topics[topic]
-        records, producer = decode_body(
+        records, producer = await decode_body(
             await request.read_body(self._limits), embedded_format, self._limits
         )
         for index, record in enumerate(records):
@@ -61,12 +64,31 @@ class ProduceRoute:
                     f"path, found {record.partition}",
                 )
         write = PartitionWrite(self._view, request, state, partition)
-        write.start(records, query, self._clock_ms(), producer)
+        await write.start(records, query, self._clock_ms(), producer)
         await write.wait(query, self._limits)
         problem = write.problem()
         if problem is not None:
             raise problem
         return produce_answer(write.results(), is_forwarded=request.is_forwarded)
+
+    async def _batches_to_partition(
+        self, request: Request, query: ProduceQuery, topic: str, partition_text: str
+    ) -> Answer:
+        """Record batches as the log stores them: nothing in them is opened or changed."""
+        partition = leadership.partition_number(self._metadata, topic, partition_text)
+        leadership.require_leader(self._metadata, self._view.broker_id, request, topic, partition)
+        state = self._metadata.topics[topic]
+        batches = await request.read_body(self._limits)
+        offset_count = offsets_in(batches, self._limits)
+        write = PartitionWrite(self._view, request, state, partition)
+        write.append(memoryview(batches), query)
+        await write.wait(query, self._limits)
+        problem = write.problem()
+        if problem is not None:
+            if problem.error is ErrorCode.CORRUPT_MESSAGE:
+                problem.status = 422  # of the client's own making
+            raise problem
+        return batches_answer(partition, write.base_offset(), offset_count)
 
     async def to_topic(self, request: Request, topic: str) -> Answer:
         query = produce_query(request.query_string, self._limits)
@@ -75,7 +97,7 @@ class ProduceRoute:
         if state is None:
             raise leadership.unknown_partition(self._metadata, topic, "")
         deadline = asyncio.get_running_loop().time() + query.timeout_ms / 1000
-        records, producer = decode_body(
+        records, producer = await decode_body(
             await request.read_body(self._limits), embedded_format, self._limits
         )
         if producer is not None:
@@ -103,7 +125,7 @@ class ProduceRoute:
         for partition, places in placement.here.items():
             write = PartitionWrite(self._view, request, topic, partition)
             share = records if len(places) == len(records) else [records[at] for at in places]
-            write.start(share, query, self._clock_ms(), producer)
+            await write.start(share, query, self._clock_ms(), producer)
             writes.append((write, places))
         self._refuse(request, topic, placement, results)
         if placement.elsewhere and not request.is_forwarded:

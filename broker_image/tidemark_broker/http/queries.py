@@ -36,6 +36,7 @@ class FetchQuery:
     max_bytes: int
     max_wait_ms: int
     consumer: Consumer = LEADER_ONLY
+    ends: bool = True  # a wait was named: a stream without one goes on for ever
 
 
 def _parameters(query_string: bytes, known: tuple[str, ...]) -> Mapping[str, str]:
@@ -100,6 +101,7 @@ def fetch_query(query_string: bytes, limits: HttpLimits) -> FetchQuery:
         ),
         max_wait_ms=_number(found, "max_wait_ms", default=0, most=limits.fetch_wait_max_ms),
         consumer=_consumer(found),
+        ends="max_wait_ms" in found,
     )
 
 

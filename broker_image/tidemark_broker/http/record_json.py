@@ -21,6 +21,7 @@ from tidemark_broker.storage.record_batch import Record, read_header, read_recor
 
 RECORDS_PER_SLICE = 256
 _RAW_NULL = Raw(b"null")
+_LINES = msgspec.json.Encoder()
 
 
 class _Header(msgspec.Struct, gc=False):
@@ -58,12 +59,20 @@ class RecordRenderer:
     """Renders what one fetch of one partition returned, from `offset` on."""
 
     def __init__(
-        self, topic: str, partition: int, embedded_format: EmbeddedFormat, *, most_records: int
+        self,
+        topic: str,
+        partition: int,
+        embedded_format: EmbeddedFormat,
+        *,
+        most_records: int,
+        as_lines: bool = False,
     ) -> None:
+        """`as_lines`: one record a line, instead of a list."""
         self._topic = topic
         self._partition = partition
         self._is_binary = embedded_format is EmbeddedFormat.BINARY
         self._most_records = most_records
+        self._as_lines = as_lines
 
     async def render(self, data: bytes, offset: int) -> FetchedRecords:
         """Raises HttpProblem: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT, 406."""
@@ -80,7 +89,7 @@ class RecordRenderer:
                     count += 1
                 next_offset = max(next_offset, following)
                 if len(rendered) == RECORDS_PER_SLICE:
-                    pieces.append(msgspec.json.encode(rendered)[1:-1])
+                    pieces.append(self._encoded(rendered))
                     rendered.clear()
                     await asyncio.sleep(0)
         except CorruptBatch as error:
@@ -92,8 +101,15 @@ class RecordRenderer:
                 status=406,
             ) from error
         if rendered:
-            pieces.append(msgspec.json.encode(rendered)[1:-1])
+            pieces.append(self._encoded(rendered))
+        if self._as_lines:
+            return FetchedRecords(b"".join(pieces), next_offset)
         return FetchedRecords(b"[" + b",".join(pieces) + b"]", next_offset)
+
+    def _encoded(self, rendered: "list[_BinaryRecord | _JsonRecord]") -> bytes:
+        if self._as_lines:
+            return _LINES.encode_lines(rendered)
+        return msgspec.json.encode(rendered)[1:-1]
 
     @property
     def _place(self) -> str:

@@ -232,16 +232,36 @@ def build_batch(
     if not records:
         raise ValueError("a batch needs at least one record")
     body = bytearray(HEADER_BYTES)
-    for delta, record in enumerate(records):
+    add_records(body, records, first_delta=0)
+    return finish_batch(
+        body, len(records), timestamp_ms, producer_id, producer_epoch, base_sequence
+    )
+
+
+def add_records(
+    body: bytearray, records: Sequence[RecordLike | RecordTuple], *, first_delta: int
+) -> None:
+    """To a batch that begins with room for its header. As `build_batch`, a part at a time."""
+    for delta, record in enumerate(records, start=first_delta):
         if isinstance(record, tuple):
             key, value, headers = record
         else:
             key, value, headers = record.key, record.value, record.headers
         body += encode_record(delta, 0, key, value, headers)
-    last_delta = len(records) - 1
+
+
+def finish_batch(
+    body: bytearray,
+    record_count: int,
+    timestamp_ms: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> bytes:
+    """Its header, once all records are there."""
     HEADER.pack_into(
-        body, 0, 0, len(body) - LENGTH_END, -1, MAGIC, 0, 0, last_delta, timestamp_ms, timestamp_ms,
-        producer_id, producer_epoch, base_sequence, len(records),
+        body, 0, 0, len(body) - LENGTH_END, -1, MAGIC, 0, 0, record_count - 1, timestamp_ms,
+        timestamp_ms, producer_id, producer_epoch, base_sequence, record_count,
     )  # fmt: skip
     CRC_AT.pack_into(body, CRC_START - 4, crc32c(memoryview(body)[CRC_START:]))
     return bytes(body)

@@ -167,7 +167,8 @@ class FakePartitions:
         if offset > end:
             done(FetchResult(ErrorCode.OFFSET_OUT_OF_RANGE, b"", end, Offset(0), end))
         elif offset < end or max_wait_ms == 0:
-            done(FetchResult(ErrorCode.NONE, self._read(partition, offset), end, Offset(0), end))
+            data = self.read(partition, offset, max_bytes)
+            done(FetchResult(ErrorCode.NONE, data, end, Offset(0), end))
         else:
             self.parked.append(done)
         return self._cancel
@@ -175,10 +176,17 @@ class FakePartitions:
     def _cancel(self) -> None:
         self.cancelled += 1
 
-    def _read(self, partition: int, offset: int) -> bytes:
+    def read(self, partition: int, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one with the offset on, one at least."""
         stored = self.batches.get(partition, [])
-        starts = [start for start, _ in stored if start <= offset]
-        return b"".join(data for start, data in stored if start >= max(starts, default=0))
+        if offset >= len(self.logs.get(partition, [])):
+            return b""
+        first = max(start for start, _ in stored if start <= offset)
+        found = b""
+        for start, data in stored:
+            if start >= first and (not found or len(found) + len(data) <= max_bytes):
+                found += data
+        return found
 
     def offsets(self, topic: str, partition: int) -> OffsetsResult:
         end = Offset(len(self.logs.get(partition, [])))

@@ -1,0 +1,149 @@
+"""Records as a stream that lasts: one JSON object a line (`application/x-ndjson`).
+
+A step reads, renders and sends; the next begins once the client's socket has taken it, so a slow
+client holds one step and no more. Without records for a while an empty line is sent, which keeps
+proxies awake and finds clients that are gone. A stream that cannot go on (leadership moved, a value
+that is not JSON) ends with the problem as its last line: an object with `error` and `nextOffset`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_BROKER
+
+from tidemark_broker.http.answers import ClientGone, Receive, Send
+from tidemark_broker.http.formats import LINES_TYPE, EmbeddedFormat
+from tidemark_broker.http.limits import HttpLimits
+from tidemark_broker.http.problems import HttpProblem
+from tidemark_broker.http.reading import Reading, positions
+from tidemark_broker.http.record_json import FetchedRecords
+from tidemark_broker.runtime.results import FetchResult
+
+BUSY_RETRY_SECONDS = 0.1  # while this broker has no bytes to spare
+
+
+class RecordSource(Protocol):
+    """The route of single reads. Both raise HttpProblem."""
+
+    async def read(
+        self, reading: Reading, offset: int, *, wait_ms: int, max_bytes: int = 0
+    ) -> FetchResult: ...
+
+    async def render(
+        self,
+        reading: Reading,
+        embedded: EmbeddedFormat,
+        data: bytes,
+        offset: int,
+        *,
+        as_lines: bool = False,
+    ) -> FetchedRecords: ...
+
+
+@dataclass(slots=True)
+class StreamedAnswer:
+    """`pieces` is begun by `send_to`."""
+
+    pieces: AsyncIterator[bytes]
+    receive: Receive
+    headers: tuple[tuple[bytes, bytes], ...]
+    status: int = 200
+    body: bytes = b""  # nothing is held before it is sent
+
+    async def send_to(self, send: Send) -> None:
+        watch = asyncio.get_running_loop().create_task(_until_gone(self.receive))
+        headers = [(b"content-type", LINES_TYPE), *self.headers]
+        try:
+            await send({"type": "http.response.start", "status": self.status, "headers": headers})
+            async for piece in self.pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                if watch.done():
+                    return
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except ClientGone:
+            return
+        finally:
+            watch.cancel()
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class RecordStreams:
+    def __init__(self, source: RecordSource, limits: HttpLimits) -> None:
+        self._source = source
+        self._limits = limits
+        self._open = 0
+
+    def open(
+        self, reading: Reading, embedded: EmbeddedFormat, offset: int, first: FetchResult
+    ) -> StreamedAnswer:
+        """`first`: what the first read gave, which has decided that there is a stream. Raises
+        HttpProblem."""
+        if self._open >= self._limits.streams:
+            raise HttpProblem(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"this broker is at its limit of {self._limits.streams} streams; try again shortly",
+            )
+        return StreamedAnswer(
+            self._pieces(reading, embedded, offset, first),
+            reading.request.receive,
+            positions(first, offset),
+        )
+
+    async def _pieces(
+        self, reading: Reading, embedded: EmbeddedFormat, offset: int, result: FetchResult
+    ) -> AsyncIterator[bytes]:
+        query = reading.query
+        idle_ms = round(self._limits.stream_idle_seconds * 1000)
+        waited_ms = 0
+        self._open += 1
+        try:
+            while True:
+                if result.data:
+                    waited_ms = 0
+                    rendered = await self._render(reading, embedded, result.data, offset)
+                    offset = rendered.next_offset
+                    if rendered.body:
+                        yield rendered.body
+                elif waited_ms:
+                    yield b"\n"
+                if query.ends and waited_ms >= query.max_wait_ms and not result.data:
+                    return
+                wait_ms = min(idle_ms, query.max_wait_ms - waited_ms) if query.ends else idle_ms
+                result = await self._read(reading, offset, wait_ms=wait_ms)
+                waited_ms += wait_ms
+        except HttpProblem as problem:
+            problem.members = {**problem.members, "nextOffset": offset}
+            if problem.location:
+                problem.members["location"] = problem.location
+            yield problem.answer(reading.request.path, is_produce=False).body + b"\n"
+        finally:
+            self._open -= 1
+
+    async def _read(self, reading: Reading, offset: int, *, wait_ms: int) -> FetchResult:
+        max_bytes = min(reading.query.max_bytes, self._limits.stream_bytes)
+        result = await self._source.read(reading, offset, wait_ms=wait_ms, max_bytes=max_bytes)
+        if result.preferred_replica != NO_BROKER:
+            raise HttpProblem(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {result.preferred_replica} is the nearer replica now: ask again from the"
+                " last record on",
+            )
+        return result
+
+    async def _render(
+        self, reading: Reading, embedded: EmbeddedFormat, data: bytes, offset: int
+    ) -> FetchedRecords:
+        while True:
+            try:
+                return await self._source.render(reading, embedded, data, offset, as_lines=True)
+            except HttpProblem as problem:
+                if problem.error is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+                    raise
+            await asyncio.sleep(BUSY_RETRY_SECONDS)
