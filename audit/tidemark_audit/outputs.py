@@ -1,4 +1,5 @@
-"""What an audit leaves in its directory: report.json, and each table as Parquet and as CSV.
+"""What an audit leaves in its directory: report.json and report.html, the same as Markdown and as
+JUnit XML, and each table as Parquet and as CSV.
 
 Tables hold one row per fact, with nested values flattened: `topic`, `topic_id`, `partition` for a
 partition, and lists as text with spaces between.
@@ -15,9 +16,13 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from tidemark_audit.report.junit import render_junit
+from tidemark_audit.report.markdown import render_markdown
+from tidemark_audit.report.page import render_html
 from tidemark_audit.results import AuditResult, TopicPartition, to_json
 
 REPORT = "report.json"
+PAGE = "report.html"
 TABLES = (
     "rules", "findings", "sli_by_topic", "sli_by_partition", "intervals", "follower_lag",
     "lag_bands", "elections", "isr_changes", "loss_evidence", "coverage", "burn", "sources",
@@ -38,6 +43,9 @@ def write_outputs(result: AuditResult, directory: Path) -> None:
         pq.write_table(table, tables / f"{name}.parquet", compression="zstd")
         pa_csv.write_csv(table, tables / f"{name}.csv")
     (directory / REPORT).write_bytes(to_json(result))
+    (directory / PAGE).write_text(render_html(result), "utf-8")
+    (directory / "summary.md").write_text(render_markdown(result), "utf-8")
+    (directory / "junit.xml").write_bytes(render_junit(result))
 
 
 def tables_of(result: AuditResult) -> Mapping[str, pa.Table]:

@@ -1,0 +1,63 @@
+"""The result as a few lines of Markdown, for a pull request or a chat. Pure."""
+
+from tidemark_audit.report.sections import records_lost, total_row
+from tidemark_audit.report.words import count, day, duration, moment, share, span
+from tidemark_audit.results import AuditResult, Outcome, Verdict
+
+MOST_FINDINGS = 10
+_SIGNS = {Outcome.KEPT: "kept", Outcome.VIOLATED: "**violated**"}
+_ESCAPED = "\\`*_{}[]<>()#+!|~"
+
+
+def render_markdown(result: AuditResult) -> str:
+    total = total_row(result)
+    observed = share(total.observed_ms / max(1, total.total_ms))
+    lines = [
+        f"## Replication audit: {result.verdict.value}",
+        "",
+        f"{_plain(result.sentence)}.",
+        "",
+        f"{day(result.window_start_ms)}, {moment(result.window_start_ms)} to"
+        f" {moment(result.window_end_ms)} UTC ({duration(result.window_ms)}),"
+        f" {count(len(result.sli_by_partition))} partitions, {observed} of their time observed.",
+        "",
+    ]
+    if result.verdict is Verdict.LOSS:
+        lines += [f"At least **{count(records_lost(result))}** committed records are lost:", ""]
+        lines += [
+            f"- {_plain(str(each.partition))}: {_plain(each.sentence)}"
+            f" ({span(each.after_ms, each.at_ms)}, {each.confidence.value})"
+            for each in result.loss_evidence[:MOST_FINDINGS]
+        ]
+        lines.append("")
+    lines += ["| rule | outcome | measured | objective |", "|---|---|---|---|"]
+    lines += [
+        f"| {rule.rule} {_plain(rule.title)} | {_SIGNS.get(rule.outcome, rule.outcome.value)} |"
+        f" {_plain(rule.measured)} | {_plain(rule.objective)} |"
+        for rule in result.rules
+    ]
+    told = [finding for finding in result.findings if not finding.planned]
+    if told:
+        lines += ["", f"### {count(len(told))} findings", ""]
+        lines += [
+            f"{number}. **{finding.severity.value}** {_plain(finding.subject)}:"
+            f" {_plain(finding.sentence)} ({span(finding.start_ms, finding.end_ms)})."
+            f" {_with_code(finding.remedy)}"
+            for number, finding in enumerate(told[:MOST_FINDINGS], 1)
+        ]
+    if len(told) > MOST_FINDINGS:
+        lines.append(f"\n{count(len(told) - MOST_FINDINGS)} more are in report.json.")
+    return "\n".join(lines) + "\n"
+
+
+def _with_code(text: str) -> str:
+    """What stands between backticks stays code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one has no partner
+        return _plain(text)
+    return "".join(f"`{part}`" if number % 2 else _plain(part) for number, part in enumerate(parts))
+
+
+def _plain(text: str) -> str:
+    """Names of topics hold characters that Markdown would take for its own."""
+    return "".join(f"\\{sign}" if sign in _ESCAPED else sign for sign in text.replace("\n", " "))

@@ -1,0 +1,396 @@
+"""The report's sections, in the order in which people ask. Values in, HTML out. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from tidemark_audit.report import plots
+from tidemark_audit.report.markup import Content, Markup, element, join
+from tidemark_audit.report.states import State, badness, shares
+from tidemark_audit.report.timescale import TimeScale
+from tidemark_audit.report.words import count, duration, moment, plural, seconds, share, span
+from tidemark_audit.results import (
+    AuditResult,
+    Finding,
+    LossEvidence,
+    Outcome,
+    RuleResult,
+    Sample,
+    Severity,
+    SliRow,
+)
+
+MOST_FINDINGS = 200
+OPEN_FINDINGS = 8  # minor ones, where there are no graver ones
+MOST_PROOFS = 50
+MOST_SAMPLES = 6
+WORST = 20
+DEFAULT_LAG_LIMIT_SECONDS = 10.0 / 3
+_LAG_RULE = "R4"
+
+
+def section(title: str, lead: str, *content: Content | Iterable[Content], css: str = "") -> Markup:
+    return element(
+        "section",
+        element("h2", title),
+        element("p", lead, class_="lead") if lead else None,
+        *content,
+        class_=css or None,
+    )
+
+
+def verdict(result: AuditResult) -> Markup:
+    total = total_row(result)
+    figures = [
+        ("partitions", count(len(result.sli_by_partition))),
+        ("time observed", share(total.observed_ms / max(1, total.total_ms))),
+        ("fully replicated", _of_observed(total, total.healthy_ms)),
+        (
+            "writable",
+            _of_observed(total, total.observed_ms - total.under_min_isr_ms - total.offline_ms),
+        ),
+        ("committed records lost", _lost(result)),
+        ("findings", count(sum(not finding.planned for finding in result.findings))),
+    ]
+    entries = (element("div", element("dt", name), element("dd", value)) for name, value in figures)
+    return element(
+        "section",
+        element("span", result.verdict.value, class_="word"),
+        element("p", result.sentence, class_="why"),
+        element("dl", entries, class_="figures"),
+        class_=f"verdict {result.verdict.value.lower()}",
+    )
+
+
+def total_row(result: AuditResult) -> SliRow:
+    names = [name for name in SliRow.__slots__ if name == "partitions" or name.endswith("_ms")]
+    sums = {name: sum(getattr(row, name) for row in result.sli_by_partition) for name in names}
+    return SliRow(topic="all", partition=None, topic_id="", **sums)
+
+
+def _of_observed(total: SliRow, good_ms: int) -> str:
+    return share(good_ms / total.observed_ms) if total.observed_ms else "\u2013"
+
+
+def _lost(result: AuditResult) -> str:
+    lost = records_lost(result)
+    if lost:
+        return f"\u2265 {count(lost)}"
+    return "some" if result.loss_evidence else "none seen"
+
+
+def records_lost(result: AuditResult) -> int:
+    """A lower bound: evidence of one partition and leader epoch is of one loss."""
+    most: dict[tuple[str, str, int, int], int] = {}
+    for evidence in result.loss_evidence:
+        place = evidence.partition
+        key = (place.topic, place.topic_id, place.partition, evidence.leader_epoch)
+        most[key] = max(most.get(key, 0), evidence.records or 0)
+    return sum(most.values())
+
+
+# ---- loss
+
+
+def loss(result: AuditResult) -> Markup:
+    if not result.loss_evidence:
+        looked = " ".join(result.notes)
+        return section(
+            "Loss evidence",
+            "",
+            element("p", "None was found. ", looked, class_="quiet"),
+        )
+    shown = result.loss_evidence[:MOST_PROOFS]
+    rest = len(result.loss_evidence) - len(shown)
+    return section(
+        "Loss evidence",
+        "What committed records replicas themselves say were lost. Numbers are lower bounds.",
+        [_proof(each) for each in shown],
+        element("p", f"{rest} more are in report.json.", class_="meta") if rest else None,
+    )
+
+
+def _proof(evidence: LossEvidence) -> Markup:
+    number: Content = "?" if evidence.records is None else f"\u2265 {count(evidence.records)}"
+    return element(
+        "div",
+        element("div", number, element("small", "records"), class_="number"),
+        element("p", element("b", str(evidence.partition)), ": ", evidence.sentence),
+        element(
+            "p",
+            f"{span(evidence.after_ms, evidence.at_ms)}, leader epoch {evidence.leader_epoch},"
+            f" {evidence.kind.value}, {evidence.confidence.value}",
+            class_="meta",
+        ),
+        _samples(evidence.samples),
+        class_="proof",
+    )
+
+
+def _samples(samples: Sequence[Sample]) -> Markup | None:
+    if not samples:
+        return None
+    shown = (
+        element(
+            "li", element("code", sample.series), f" = {sample.value:g} at {moment(sample.at_ms)}"
+        )
+        for sample in samples[:MOST_SAMPLES]
+    )
+    return element(
+        "details",
+        element("summary", plural(len(samples), "sample")),
+        element("ul", shown),
+    )
+
+
+# ---- rules and findings
+
+
+def rules(result: AuditResult) -> Markup:
+    head = element(
+        "tr",
+        (element("th", name) for name in ("rule", "outcome", "measured")),
+        element("th", "objective", class_="wide"),
+    )
+    return section(
+        "Promises",
+        "Each rule against its objective. A rule without its inputs is not evaluated, never kept.",
+        table(head, (_rule(rule) for rule in result.rules), css="stacked"),
+    )
+
+
+def _rule(rule: RuleResult) -> Markup:
+    css = {Outcome.VIOLATED: "violated-rule", Outcome.KEPT: "kept"}.get(
+        rule.outcome, "not-evaluated"
+    )
+    measured: Content = rule.measured
+    if rule.missing_families:
+        measured = join(
+            "missing: ", [join(element("code", name), " ") for name in rule.missing_families[:4]]
+        )
+    elif rule.worst and rule.outcome is Outcome.VIOLATED:
+        measured = join(rule.measured, element("div", f"worst: {rule.worst}", class_="meta"))
+    return element(
+        "tr",
+        element("td", f"{rule.rule} {rule.title}", class_="name"),
+        element("td", element("span", rule.outcome.value, class_=f"chip {css}")),
+        element("td", measured),
+        element("td", rule.objective, class_="wide meta"),
+    )
+
+
+def table(head: Markup, rows: Iterable[Markup], *, css: str | None = None) -> Markup:
+    inner = element("table", element("thead", head), element("tbody", rows), class_=css)
+    return element("div", inner, class_="table")
+
+
+def findings(result: AuditResult) -> Markup:
+    if not result.findings:
+        return section("Findings", "", element("p", "There are none.", class_="quiet"))
+    shown = result.findings[:MOST_FINDINGS]
+    rest = len(result.findings) - len(shown)
+    grave = [each for each in shown if each.severity in (Severity.CRITICAL, Severity.MAJOR)]
+    small = [each for each in shown if each not in grave]
+    return section(
+        "Findings",
+        "One per incident, gravest first, each with what to do. Planned ones do not count.",
+        [_finding(each) for each in grave],
+        element(
+            "details",
+            element("summary", f"{plural(len(small), 'minor or planned finding')}"),
+            [_finding(each) for each in small],
+            class_="more",
+            open="" if not grave and len(small) <= OPEN_FINDINGS else None,
+        )
+        if small
+        else None,
+        element("p", f"{rest} more are in report.json.", class_="meta") if rest else None,
+    )
+
+
+def _finding(finding: Finding) -> Markup:
+    tags: list[Content] = [
+        element("span", finding.severity.value, class_=f"chip {finding.severity.value}"),
+        element("span", "planned", class_="chip planned-chip") if finding.planned else None,
+        element("span", f"{finding.rule} \u00b7 {finding.subject}"),
+        element("span", span(finding.start_ms, finding.end_ms)),
+    ]
+    if len(finding.partitions) > 1:
+        tags.append(element("span", plural(len(finding.partitions), "partition")))
+    tags.append(element("span", finding.confidence.value))
+    return element(
+        "article",
+        element("h3", finding.sentence),
+        element("div", tags, class_="tags"),
+        element("p", f"Probable cause: {finding.cause}", class_="cause") if finding.cause else None,
+        element("p", element("b", "To do: "), _commands(finding.remedy), class_="remedy")
+        if finding.remedy
+        else None,
+        _samples(finding.samples),
+        class_=f"finding {finding.severity.value}",
+        id=finding.id,
+    )
+
+
+def _commands(text: str) -> Markup:
+    """What stands between backticks is code."""
+    parts = text.split("`")
+    return join(
+        element("code", part) if number % 2 else part for number, part in enumerate(parts) if part
+    )
+
+
+# ---- over time
+
+
+def in_sync(result: AuditResult, scale: TimeScale) -> list[Markup]:
+    others = len(result.sli_by_partition) - plots.HEAT_ROWS
+    hidden = (
+        f" The {plots.HEAT_ROWS} worst of {len(result.sli_by_partition)}." if others > 0 else ""
+    )
+    marks = (
+        ("dot", "election"),
+        *((("diamond", "loss"),) if result.loss_evidence else ()),
+    )
+    return [
+        section(
+            "In-sync replicas",
+            f"Every partition over the window, from its leader\u2019s view.{hidden}",
+            plots.heat_map(result, scale),
+            plots.legend(State, *marks),
+        ),
+        section(
+            "Closest to refusing writes",
+            "The fewest replicas in sync of any partition. Below the dashed line acks=all is"
+            " refused. Shaded: planned.",
+            plots.in_sync_minimum(result, scale),
+        ),
+    ]
+
+
+def lag(result: AuditResult, scale: TimeScale) -> Markup | None:
+    if not result.lag_bands:
+        return None
+    limit = next((r.limit for r in result.rules if r.rule == _LAG_RULE and r.limit), None)
+    return section(
+        "Follower lag",
+        "How long followers had not been caught up: median, 90 % and 99 % of samples as areas, the"
+        " longest as a hairline. Dashed: the objective.",
+        plots.lag_plot(result.lag_bands, limit or DEFAULT_LAG_LIMIT_SECONDS, scale),
+        _slowest(result),
+    )
+
+
+def _slowest(result: AuditResult) -> Markup | None:
+    slowest = sorted(
+        (lag for lag in result.follower_lag if lag.age_p99_seconds is not None),
+        key=lambda lag: (lag.age_p99_seconds or 0, lag.age_max_seconds or 0),
+        reverse=True,
+    )[:5]
+    if not slowest:
+        return None
+    names = ("follower", "p50", "p99", "longest", "records, p99")
+    head = element(
+        "tr", (element("th", name, class_="n" if name != "follower" else None) for name in names)
+    )
+    rows = (
+        element(
+            "tr",
+            element("td", f"{lag.partition} on broker {lag.follower}", class_="name"),
+            element("td", seconds(lag.age_p50_seconds), class_="n"),
+            element("td", seconds(lag.age_p99_seconds), class_="n"),
+            element("td", seconds(lag.age_max_seconds), class_="n"),
+            element("td", count(lag.records_p99), class_="n"),
+        )
+        for lag in slowest
+    )
+    return element("div", table(head, rows), style="margin-top:14px")
+
+
+# ---- budgets, coverage, worst
+
+
+def budgets(result: AuditResult) -> Markup | None:
+    shown = [
+        rule
+        for rule in result.rules
+        if rule.value is not None and rule.limit is not None and rule.rule in ("R1", "R2")
+    ]
+    if not shown:
+        return None
+    return section(
+        "Error budget",
+        "How much of what each objective allows was used in this window, and how fast lately.",
+        element("div", (_budget(rule, result) for rule in shown), class_="budgets"),
+    )
+
+
+def _budget(rule: RuleResult, result: AuditResult) -> Markup:
+    assert rule.value is not None
+    assert rule.limit is not None
+    allowed = 1 - rule.limit
+    used = (1 - rule.value) / allowed if allowed > 0 else float(rule.value < 1)
+    burnt = ", ".join(
+        f"{burn.rate:.1f}\u00d7 over {duration(burn.window_ms)} (alarm at {burn.limit:g}\u00d7)"
+        for burn in result.burn
+        if burn.rule == rule.rule
+    )
+    bar = element("i", style=f"width:{min(100.0, 100 * used):.2f}%")
+    told = f"{used:.0%} used" if used <= 1 else f"used {used:.1f} times over"
+    return element(
+        "div",
+        element("h3", f"{rule.rule} {rule.title}: {told}"),
+        element("div", bar, class_="bar", role="img", aria_label=told),
+        element("p", burnt and f"Burn: {burnt}", class_="meta"),
+        class_="budget spent" if used > 1 else "budget",
+    )
+
+
+def coverage(result: AuditResult, scale: TimeScale) -> Markup:
+    total = total_row(result)
+    ratio = total.observed_ms / max(1, total.total_ms)
+    missing = sorted({name for each in result.coverage for name in each.missing_families})
+    return section(
+        "Coverage",
+        f"{share(ratio)} of partition time was observed; dark where nobody looked.",
+        plots.coverage_strip(result, scale),
+        element(
+            "p", "Not exported: ", [join(element("code", name), " ") for name in missing],
+            class_="meta",
+        )
+        if missing
+        else None,
+    )  # fmt: skip
+
+
+def worst(result: AuditResult) -> Markup | None:
+    hurt = [row for row in result.sli_by_partition if any(badness(row))]
+    rows = sorted(hurt, key=badness, reverse=True)[:WORST]
+    if not rows:
+        return None
+    names = ("partition", "where its time went", "planned", "unplanned", "no writes", "unobserved")
+    head = element(
+        "tr",
+        (
+            element("th", name, class_="n" if number > 1 else None)
+            for number, name in enumerate(names)
+        ),
+    )
+    return section(
+        f"Worst {len(rows)} partitions" if len(rows) > 1 else "Worst partition",
+        "By time without a leader, below min.insync.replicas, under-replicated.",
+        table(head, (_worst(row) for row in rows)),
+    )
+
+
+def _worst(row: SliRow) -> Markup:
+    spent = (
+        row.degraded_planned_ms,
+        row.degraded_unplanned_ms,
+        row.under_min_isr_ms + row.offline_ms,
+        row.unobserved_ms,
+    )
+    return element(
+        "tr",
+        element("td", f"{row.topic}-{row.partition}", class_="name"),
+        element("td", plots.mini_bar(row, shares(row))),
+        (element("td", duration(ms) if ms else "\u2013", class_="n") for ms in spent),
+    )

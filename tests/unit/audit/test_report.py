@@ -1,0 +1,175 @@
+"""The report: everything a result says is on the page, safe in a browser, the same for machines."""
+
+import re
+import subprocess
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from tidemark_audit.report.junit import render_junit
+from tidemark_audit.report.markdown import render_markdown
+from tidemark_audit.report.page import render_html
+from tidemark_audit.report.timescale import TimeScale
+from tidemark_audit.report.words import duration, share
+from tidemark_audit.results import AuditResult, Outcome, TopicPartition, Verdict, from_json, to_json
+
+from tests.unit.audit.eventful import LOST, eventful_result
+
+ROOT = Path(__file__).resolve().parents[3]
+HOSTILE = '<script>alert("1")</script>&`|_*\x00\ufffe'
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> AuditResult:
+    return eventful_result(tmp_path_factory.mktemp("eventful"))
+
+
+def test_the_page_opens_with_the_verdict_and_the_evidence_of_loss(result: AuditResult) -> None:
+    page = render_html(result)
+    order = ["LOSS</span>", "Loss evidence", "In-sync replicas", "Promises", "Findings"]
+    places = [page.index(text) for text in order]
+    assert places == sorted(places)
+    assert f"\u2265 {LOST:,}".replace(",", "\u202f") in page
+
+
+def test_every_finding_stands_there_with_what_to_do(result: AuditResult) -> None:
+    page = render_html(result)
+    assert len(result.findings) > 5
+    for finding in result.findings:
+        assert f'id="{finding.id}"' in page
+    assert page.count("<b>To do: </b>") == sum(bool(each.remedy) for each in result.findings)
+
+
+def test_the_page_asks_nobody_for_anything(result: AuditResult) -> None:
+    page = render_html(result)
+    assert "<script" not in page
+    assert not re.findall(r"(?:src|href|action)=|url\((?!#)|@import|https?://", page)
+
+
+def test_the_page_is_well_formed_and_every_shape_lies_in_its_picture(result: AuditResult) -> None:
+    page = render_html(result).removeprefix("<!doctype html>\n")
+    style = page.index("<style>") + len("<style>"), page.index("</style>")
+    root = ElementTree.fromstring(page[: style[0]] + page[style[1] :])
+    rects = [rect for svg in root.iter("svg") if svg.get("viewBox") for rect in svg.iter("rect")]
+    assert len(rects) > 50
+    for rect in rects:
+        left, width = float(rect.get("x", 0)), float(rect.get("width", 0))
+        assert left >= 0
+        assert left + width <= 1000.5
+
+
+def test_names_from_outside_are_only_text(result: AuditResult) -> None:
+    hostile = TopicPartition(HOSTILE, 0, "id")
+    changed = replace(
+        result,
+        sentence=HOSTILE,
+        clusters=(HOSTILE,),
+        notes=(HOSTILE,),
+        intervals=tuple(replace(each, partition=hostile) for each in result.intervals[:3]),
+        sli_by_partition=(replace(result.sli_by_partition[0], topic=HOSTILE),),
+        findings=tuple(replace(each, sentence=HOSTILE, remedy=HOSTILE) for each in result.findings),
+        rules=tuple(replace(rule, measured=HOSTILE) for rule in result.rules),
+    )
+    assert "<script" not in render_html(changed)
+    assert "<script" not in render_markdown(changed).replace("\\<", "")
+    ElementTree.fromstring(render_junit(changed))
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_result_without_anything_in_it_has_a_page_too(
+    result: AuditResult, verdict: Verdict
+) -> None:
+    empty: dict[str, Any] = {
+        field.name: () for field in fields(AuditResult) if getattr(field.type, "__args__", None)
+    }
+    bare = replace(result, verdict=verdict, **empty)
+    assert f"{verdict.value}</span>" in render_html(bare)
+    assert verdict.value in render_markdown(bare)
+    assert ElementTree.fromstring(render_junit(bare)).get("tests") == "1"
+
+
+def test_a_result_that_went_through_json_makes_the_same_page(result: AuditResult) -> None:
+    assert render_html(from_json(to_json(result))) == render_html(result)
+
+
+def test_a_pipeline_sees_violated_rules_as_failures(result: AuditResult) -> None:
+    changed = replace(
+        result,
+        rules=(
+            *result.rules[:2],
+            replace(result.rules[2], outcome=Outcome.NOT_EVALUATED, missing_families=("x",)),
+            replace(result.rules[3], outcome=Outcome.KEPT),
+        ),
+    )
+    suite = ElementTree.fromstring(render_junit(changed)).find("testsuite")
+    assert suite is not None
+    counts = {name: suite.get(name) for name in ("tests", "failures", "skipped", "errors")}
+    assert counts == {"tests": "5", "failures": "3", "skipped": "1", "errors": "0"}
+
+
+def test_the_summary_says_verdict_loss_and_each_rule(result: AuditResult) -> None:
+    summary = render_markdown(result)
+    assert summary.startswith("## Replication audit: LOSS\n")
+    assert all(f"| {rule.rule} " in summary for rule in result.rules)
+    assert "committed records are lost" in summary
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 1600), (420, 2400)])
+def test_a_browser_draws_the_page(
+    result: AuditResult, tmp_path: Path, width: int, height: int
+) -> None:
+    """Nothing is wider than the window; nothing is asked of the network (there is no proxy)."""
+    chromium = subprocess.run(
+        [ROOT / "hack" / "chromium"], capture_output=True, text=True, check=True, timeout=300
+    ).stdout.strip()
+    page = tmp_path / "report.html"
+    # The page itself has no script: this one measures it and leaves the answer in its title.
+    probe = (
+        "<script>onload = () => { document.title = JSON.stringify([innerWidth,"
+        " document.documentElement.scrollWidth, performance.getEntriesByType('resource').length,"
+        " document.querySelectorAll('svg rect').length]) }</script></body>"
+    )
+    page.write_text(render_html(result).replace("</body>", probe), "utf-8")
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    common = [chromium, *flags, f"--user-data-dir={tmp_path / 'profile'}"]
+    common += [f"--window-size={width},{height}", "--virtual-time-budget=2000"]
+    drawn = subprocess.run(
+        [*common, "--dump-dom", page.as_uri()], capture_output=True, text=True, check=True,
+        timeout=100,
+    )  # fmt: skip
+    title = re.search(r"<title>(\[.*?\])</title>", drawn.stdout)
+    assert title is not None, drawn.stdout[:500]
+    inner, scrolled, requests, shapes = map(int, title[1].strip("[]").split(","))
+    assert scrolled <= inner
+    assert requests == 0
+    assert shapes > 50
+    picture = ROOT / "build" / f"report-{width}.png"
+    picture.parent.mkdir(exist_ok=True)
+    subprocess.run(
+        [*common, f"--screenshot={picture}", page.as_uri()], capture_output=True, check=True,
+        timeout=100,
+    )  # fmt: skip
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+# ---- words
+
+
+def test_durations_and_shares_never_round_to_all_or_nothing() -> None:
+    assert duration(0) == "0\u00a0ms"
+    assert duration(59_940) == "59.94\u00a0s"
+    assert duration(7_500_000) == "2\u00a0h 5\u00a0min"
+    assert duration(90_061_000) == "1\u00a0d 1\u00a0h"
+    assert share(1.0) == "100.0\u00a0%"
+    assert share(0.999_96) == "99.996\u00a0%"
+    assert share(0.999_999_99) == "> 99.9999\u00a0%"
+    assert share(0.000_000_01) == "< 0.0001\u00a0%"
+
+
+@pytest.mark.parametrize("length_ms", [1, 5000, 119_000, 3_600_000, 86_400_000, 28 * 86_400_000])
+def test_a_time_axis_has_few_marks_in_order(length_ms: int) -> None:
+    ticks = TimeScale(1_700_000_000_000, 1_700_000_000_000 + length_ms).ticks()
+    assert ticks == sorted(ticks)
+    assert 2 <= len(ticks) <= 10
