@@ -104,7 +104,7 @@ def series_key(labels: Mapping[str, str]) -> SeriesKey | None:
     family = FAMILIES.get(name)
     if family is None:
         return None
-    partition = labels.get("partition", "-1")
+    partition = labels.get("partition") or "-1"  # an empty label is none
     if not partition.removeprefix("-").isdecimal():
         raise BadLabels(f"{as_text(labels)}: expected a number as partition, found {partition!r}")
     return SeriesKey(

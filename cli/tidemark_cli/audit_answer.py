@@ -8,8 +8,11 @@ from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
+from tidemark_cli.output import table
+
 if TYPE_CHECKING:
     from tidemark_audit.results import AuditResult, Finding
+    from tidemark_audit.selftest.scoring import SelfTest
 
 COLOURS = {
     "PASS": "green",
@@ -45,6 +48,27 @@ def draw(console: Console, result: "AuditResult", directory: Path | None) -> Non
         console.print(note, style="dim", markup=False)
     if directory is not None:
         console.print(f"report: {directory}", markup=False)
+
+
+def draw_self_test(console: Console, found: "SelfTest") -> None:
+    rows = [
+        (
+            score.rule,
+            score.true_positives + score.false_negatives,
+            f"{score.recall:.3f}",
+            f"{score.precision:.3f}",
+        )
+        for score in found.scores
+    ]
+    console.print(table(("rule", "violated in", "recall", "precision"), rows))
+    console.print()
+    for mistake in found.mistakes:
+        console.print(f"mistake: {mistake}", markup=False)
+    for difference in found.differences:
+        console.print(f"engines differ: {difference}", markup=False)
+    times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in found.seconds.items())
+    words = "[bold green]PASSED[/]" if found.is_good else "[bold red]FAILED[/]"
+    console.print(f"{words}  {found.scenarios} clusters, {found.samples} samples; {times}")
 
 
 def _draw_finding(console: Console, finding: "Finding") -> None:

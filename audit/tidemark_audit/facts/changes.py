@@ -20,17 +20,19 @@ def partition_of(series: Series) -> TopicPartition:
 
 def operator_increments(series: Series, track: Track | None) -> list[Increment]:
     context = series.context
-    since = context.operator_since_ms.get(series.cluster, context.window_start_ms)
+    since = context.operator_since_ms(series.cluster)
     return increments(
-        track, exporter_since_ms=since, cap_ms=context.intervals.cap_ms(Exporter.OPERATOR)
+        track,
+        exporter_since_ms=context.window_start_ms if since is None else since,
+        cap_ms=context.intervals.cap_ms(Exporter.OPERATOR),
     )
 
 
 def broker_increments(series: Series, track: Track) -> list[Increment]:
     context = series.context
-    since = context.broker_since_ms.get(
-        (series.cluster, track.key.broker), int(track.first_ms[0]) if not track.is_empty else 0
-    )
+    since = context.broker_since_ms(series.cluster, track.key.broker)
+    if since is None:
+        since = context.window_start_ms if track.is_empty else int(track.first_ms[0])
     return increments(
         track, exporter_since_ms=since, cap_ms=context.intervals.cap_ms(Exporter.BROKER)
     )

@@ -28,8 +28,17 @@ class Context:
     intervals: Intervals
     # Of each (cluster, broker): stretches with the operator's word that it was being restarted.
     planned: Mapping[tuple[str, str], tuple[tuple[int, int], ...]]
-    broker_since_ms: Mapping[tuple[str, str], int]
-    operator_since_ms: Mapping[str, int]  # by cluster; empty where no operator was scraped
+    # When each was seen first and last; operators by cluster, where any was scraped.
+    broker_seen_ms: Mapping[tuple[str, str], tuple[int, int]]
+    operator_seen_ms: Mapping[str, tuple[int, int]]
+
+    def broker_since_ms(self, cluster: str, broker: str) -> int | None:
+        seen = self.broker_seen_ms.get((cluster, broker))
+        return None if seen is None else seen[0]
+
+    def operator_since_ms(self, cluster: str) -> int | None:
+        seen = self.operator_seen_ms.get(cluster)
+        return None if seen is None else seen[0]
 
 
 def context_of(
@@ -37,18 +46,22 @@ def context_of(
 ) -> Context:
     """`tracks`: those without a topic."""
     planned: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
-    broker_since: dict[tuple[str, str], int] = {}
-    operator_since: dict[str, int] = {}
+    brokers: dict[tuple[str, str], tuple[int, int]] = {}
+    operators: dict[str, tuple[int, int]] = {}
     operator_cap = intervals.cap_ms(Exporter.OPERATOR)
     for track in fold_scrapes(tracks, operator_cap):
         if track.is_empty:
             continue
-        key, first = track.key, int(track.first_ms[0])
+        key, seen = track.key, (int(track.first_ms[0]), int(track.last_ms[-1]))
         broker = (key.cluster, key.broker)
         if key.family == "broker_planned_restart":
             planned[broker] = tuple(steps_of(track, operator_cap).stretches_of(1.0))
         elif key.family == "broker_epoch":
-            broker_since[broker] = min(first, broker_since.get(broker, first))
+            brokers[broker] = _both(seen, brokers.get(broker, seen))
         if key.pool and key.family != "broker_epoch":
-            operator_since[key.cluster] = min(first, operator_since.get(key.cluster, first))
-    return Context(window_start_ms, window_end_ms, intervals, planned, broker_since, operator_since)
+            operators[key.cluster] = _both(seen, operators.get(key.cluster, seen))
+    return Context(window_start_ms, window_end_ms, intervals, planned, brokers, operators)
+
+
+def _both(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return min(one[0], other[0]), max(one[1], other[1])

@@ -61,7 +61,8 @@ def _committed_truncations(series: Series) -> Iterator[LossEvidence]:
 def _began_before_window(series: Series, track: Track, run: int) -> bool:
     """A latched value that stood when its exporter was first seen tells of an earlier time."""
     context = series.context
-    since = context.broker_since_ms.get((series.cluster, track.key.broker), context.window_start_ms)
+    since = context.broker_since_ms(series.cluster, track.key.broker)
+    since = context.window_start_ms if since is None else since
     cap = context.intervals.cap_ms(Exporter.BROKER)
     return run == 0 and int(track.first_ms[0]) <= since + cap
 
@@ -186,7 +187,12 @@ def _leaders_below_high_watermark(series: Series) -> Iterator[LossEvidence]:
     starts = sorted(_epoch_starts(series), key=lambda each: each[0])
     watermarks = list(_watermarks(series))
     for epoch, sample in starts:
-        earlier = [(mark.value, mark) for known, mark in watermarks if known < epoch]
+        # Earlier by its epoch and by the clock: an epoch that goes back is another finding's.
+        earlier = [
+            (mark.value, mark)
+            for known, mark in watermarks
+            if known < epoch and mark.at_ms <= sample.at_ms
+        ]
         if not earlier:
             continue
         highest, mark = max(earlier, key=lambda each: (each[0], -each[1].at_ms))

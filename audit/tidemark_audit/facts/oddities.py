@@ -145,23 +145,30 @@ LATCHED = (
 
 def _losses_on_record(series: Series) -> Iterator[Oddity]:
     """Proof of loss that stood from the first sample on: it happened before this window."""
-    context = series.context
-    for family in LATCHED:
-        for track in series.all_of(family):
-            if track.is_empty or not track.first_value[0] > 0:
-                continue
-            since = context.broker_since_ms.get(
-                (series.cluster, track.key.broker),
-                context.operator_since_ms.get(series.cluster, context.window_start_ms),
-            )
-            if int(track.first_ms[0]) > since + series.cap_ms(family):
-                continue
-            at_ms, records = int(track.first_ms[0]), float(track.first_value[0])
-            yield Oddity(
-                OddityKind.LOSS_ON_RECORD,
-                context.window_start_ms,
-                at_ms,
-                f"{int(records)} committed records were lost before this window",
-                Confidence.PROVED,
-                (Sample(key_as_text(track.key), at_ms, records),),
-            )
+    found = [
+        Sample(key_as_text(track.key), int(track.first_ms[0]), float(track.first_value[0]))
+        for family in LATCHED
+        for track in series.all_of(family)
+        if not track.is_empty and track.first_value[0] > 0 and _stood_from_the_start(series, track)
+    ]
+    if found:
+        largest = max(found, key=lambda sample: (sample.value, -sample.at_ms))
+        yield Oddity(
+            OddityKind.LOSS_ON_RECORD,
+            series.context.window_start_ms,
+            largest.at_ms,
+            f"{int(largest.value)} committed records were lost before this window",
+            Confidence.PROVED,
+            (largest,),
+        )
+
+
+def _stood_from_the_start(series: Series, track: Track) -> bool:
+    context, broker = series.context, track.key.broker
+    since = (
+        context.broker_since_ms(series.cluster, broker)
+        if broker
+        else context.operator_since_ms(series.cluster)
+    )
+    since = context.window_start_ms if since is None else since
+    return int(track.first_ms[0]) <= since + series.cap_ms(track.key.family)

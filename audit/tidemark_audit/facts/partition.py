@@ -1,7 +1,7 @@
 """All facts of one partition, and of all partitions of a table of merged summaries."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -54,7 +54,32 @@ def facts_of(merged: pa.Table, context: Context) -> Iterator[PartitionFacts]:
         folded = fold_scrapes(tracks, context.intervals.cap_ms(_exporter(tracks)))
         # Operator families name the pool too; within a partition it tells nothing apart.
         by_key = {track.key._replace(pool=""): track for track in folded}
-        yield _facts(Series(cluster, topic, topic_id, partition, by_key, context))
+        series = Series(cluster, topic, topic_id, partition, by_key, context)
+        yield _facts(replace(series, context=life_of(series)))
+
+
+def life_of(series: Series) -> Context:
+    """The window, cut to when the partition was there: it is not unobserved before it was made.
+
+    Only where whoever would have told of it was seen before its first sample, or after its last.
+    """
+    context = series.context
+    tracks = [track for track in series.tracks.values() if not track.is_empty]
+    if not tracks:
+        return context
+    first = min(int(track.first_ms[0]) for track in tracks)
+    last = max(int(track.last_ms[-1]) for track in tracks)
+    cap = max(context.intervals.cap_ms(exporter) for exporter in Exporter)
+    seen = [context.broker_seen_ms.get((series.cluster, name)) for name in series.brokers()]
+    if any(track.key.family == "partition_leader_id" for track in tracks):
+        seen = [context.operator_seen_ms.get(series.cluster)]
+    known = [each for each in seen if each is not None]
+    start, end = context.window_start_ms, context.window_end_ms
+    if known and all(since < first - cap for since, _ in known) and first - cap > start:
+        start = first
+    if known and all(until > last + cap for _, until in known) and last + cap < end:
+        end = last + 1
+    return replace(context, window_start_ms=start, window_end_ms=end)
 
 
 def _exporter(tracks: list[Track]) -> Exporter:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark_audit.families import FAMILIES, PREFIX, SeriesKey, Shape
+from tidemark_audit.families import FAMILIES, PREFIX, Exporter, SeriesKey, Shape
 from tidemark_audit.kernel.samples import Floats, Longs
 from tidemark_audit.kernel.summaries import NO_BAND
 
@@ -74,22 +74,71 @@ class _Lists:
 
 
 def fold_scrapes(tracks: Sequence[Track], cap_ms: int) -> list[Track]:
-    """One track for each thing: of two looks the fuller counts, the others fill its gaps.
+    """One track for each thing: of two looks at a target the fuller counts, others fill its gaps.
 
     Prometheus pairs, a second job for the same target, and pods that came back under another name
-    all end here. Their samples are never mixed: two clocks could make a counter step back.
+    all end here. Looks are chosen for all series of a target together, so that what was one
+    consistent cut stays one; two clocks mixed could make a counter step back.
     """
-    by_thing: dict[SeriesKey, list[Track]] = {}
+    by_target: dict[tuple[str, Exporter, str], dict[str, list[Track]]] = {}
     for track in tracks:
-        by_thing.setdefault(track.key._replace(scrape=""), []).append(track)
-    folded = []
-    for thing, looks in by_thing.items():
-        looks.sort(key=lambda track: (-track.samples, track.key.scrape))
-        whole = looks[0]
-        for look in looks[1:]:
-            whole = _filled(whole, look, cap_ms)
-        folded.append(_renamed(whole, thing))
-    return folded
+        exporter = FAMILIES[PREFIX + track.key.family].exporter
+        broker = track.key.broker if exporter is Exporter.BROKER else ""
+        target = (track.key.cluster, exporter, broker)
+        by_target.setdefault(target, {}).setdefault(track.key.scrape, []).append(track)
+    return [
+        _renamed(track, key)
+        for looks in by_target.values()
+        for key, track in _folded(looks, cap_ms).items()
+    ]
+
+
+def _folded(looks: dict[str, list[Track]], cap_ms: int) -> dict[SeriesKey, Track]:
+    ranked = sorted(
+        looks.items(), key=lambda look: (-sum(track.samples for track in look[1]), look[0])
+    )
+    whole: dict[SeriesKey, Track] = {}
+    known = _NOTHING_KNOWN
+    for _, look in ranked:
+        for track in look:
+            key = track.key._replace(scrape="")
+            # Nothing of this look can lie where an earlier one saw the target, even if it saw
+            # no such series there: then there was none.
+            whole[key] = _filled(whole.get(key, _emptied(track)), track, known)
+        if len(ranked) > 1:
+            known = _union(known, look, cap_ms)
+    return whole
+
+
+_Known = tuple[Longs, Longs]  # starts and ends of disjoint stretches, in order
+_NOTHING_KNOWN: _Known = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+def _union(known: _Known, look: Sequence[Track], cap_ms: int) -> _Known:
+    """When the target was seen, by what was known and by this look."""
+    starts = np.concatenate([known[0], *(track.first_ms for track in look)])
+    ends = np.concatenate([known[1], *(_ends(track, cap_ms) for track in look)])
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], np.maximum.accumulate(ends[order])
+    begins = np.concatenate((np.ones(min(1, len(starts)), dtype=bool), starts[1:] > ends[:-1]))
+    places = np.flatnonzero(begins)
+    lasts = np.append(places[1:], len(starts)) - 1
+    return starts[places], ends[lasts] if len(places) else ends
+
+
+def _emptied(track: Track) -> Track:
+    return Track(
+        track.key,
+        0,
+        float("-inf"),
+        track.first_ms[:0],
+        track.last_ms[:0],
+        track.run_samples[:0],
+        track.first_value[:0],
+        track.last_value[:0],
+        track.bins[:0],
+        track.bin_counts[:0],
+    )
 
 
 def _renamed(track: Track, key: SeriesKey) -> Track:
@@ -107,22 +156,25 @@ def _renamed(track: Track, key: SeriesKey) -> Track:
     )
 
 
-def _filled(base: Track, other: Track, cap_ms: int) -> Track:
-    """`base` and those runs of `other` that touch no stretch that `base` saw.
+def _filled(base: Track, other: Track, known: _Known) -> Track:
+    """`base` and those runs of `other` that lie in no stretch of `known`.
 
-    A run of `other` that reaches into such a stretch is cut there; one of RISING keeps only the
-    end that lies outside, for its values in between are not known. Histograms are added for the
-    part that was not seen before only if the looks do not overlap at all.
+    A run that reaches into such a stretch is cut there; one of RISING keeps only the end that lies
+    outside, for its values in between are not known. A histogram cannot be cut: that of a look
+    which overlaps what is known is left out.
     """
+    known_start, known_end = known
+    if not len(known_start):
+        return other if base.is_empty else base
     pieces = [_columns(base)]
-    known_start = base.first_ms
-    known_end = _ends(base, cap_ms)
     rises = FAMILIES[PREFIX + other.key.family].shape is Shape.RISING
+    overlaps = False
     for first, last, samples, value, last_value in zip(*_columns(other), strict=True):
         place = int(np.searchsorted(known_start, first, side="right"))
-        free_from = int(known_end[place - 1]) if place else int(first)
+        free_from = max(int(first), int(known_end[place - 1])) if place else int(first)
         free_to = int(known_start[place]) - 1 if place < len(known_start) else int(last)
-        start, end = max(int(first), free_from), min(int(last), free_to)
+        start, end = free_from, min(int(last), free_to)
+        overlaps |= (start, end) != (int(first), int(last))
         if start > end or (rises and start != first):
             continue
         if rises and end != last:
@@ -132,20 +184,13 @@ def _filled(base: Track, other: Track, cap_ms: int) -> Track:
         np.concatenate(column) for column in zip(*pieces, strict=True)
     )
     order = np.argsort(first, kind="stable")
-    apart = (
-        base.is_empty
-        or other.is_empty
-        or (base.last_ms[-1] < other.first_ms[0] or other.last_ms[-1] < base.first_ms[0])
-    )
-    bins, counts = (
-        added(base.bins, base.bin_counts, other.bins, other.bin_counts)
-        if apart
-        else (base.bins, base.bin_counts)
-    )
+    bins, counts = base.bins, base.bin_counts
+    if not overlaps:
+        bins, counts = added(bins, counts, other.bins, other.bin_counts)
     return Track(
         base.key,
-        base.samples + other.samples if apart else base.samples,
-        max(base.maximum, other.maximum) if apart else base.maximum,
+        base.samples + (0 if overlaps else other.samples),
+        base.maximum if overlaps else max(base.maximum, other.maximum),
         first[order],
         last[order],
         samples[order],

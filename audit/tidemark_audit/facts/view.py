@@ -29,6 +29,9 @@ class State(IntEnum):
     UNOBSERVED = 4
 
 
+BAD_STATES = (State.DEGRADED, State.UNDER_MIN_ISR, State.OFFLINE)
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
     """The tracks of one partition, by what they are about."""
@@ -266,6 +269,6 @@ def _missing(
     for segment, number in enumerate(led_by):
         if number != NOBODY:
             last = number
-        elif last != NOBODY and state[segment] == State.OFFLINE:
-            out[segment].add(brokers[last])  # it led until then
+        elif last != NOBODY and state[segment] in BAD_STATES:
+            out[segment].add(brokers[last])  # it led until then, and nobody was seen to since
     return [frozenset(names) for names in out]

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tidemark_protocol.audit_summary import encode_summary
 
-from tidemark_cli.audit_answer import draw
+from tidemark_cli.audit_answer import draw, draw_self_test
 from tidemark_cli.audit_options import duration_ms, objectives, window_of
 from tidemark_cli.audit_summary import no_source, summary_of
-from tidemark_cli.failures import CommandFailed
+from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, CommandFailed
 from tidemark_cli.output import Output
 
 if TYPE_CHECKING:
@@ -83,6 +83,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="no-verdict: end with 0 whatever the verdict, if there is one (default: verdict)",
     )
 
+    parser.add_argument(
+        "--self-test",
+        type=int,
+        nargs="?",
+        const=40,
+        metavar="N",
+        help="audit N made-up clusters with known faults instead, on both engines (default 40);"
+        " with --engine local on that one alone",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the made-up clusters (default 1)")
+
 
 def usage_error(message: str) -> NoReturn:
     """Instead of argparse's exit code 2, which here says that records are lost."""
@@ -92,6 +103,8 @@ def usage_error(message: str) -> NoReturn:
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
     _require_extra()
+    if arguments.self_test is not None:
+        return _self_test(arguments, output)
     try:
         result = _audited(arguments, output)
     except CommandFailed as failed:
@@ -100,6 +113,20 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     _write(arguments, result)
     output.result(result, lambda console: draw(console, result, arguments.report))
     return 0 if arguments.fail_on == "no-verdict" else result.verdict.exit_code
+
+
+def _self_test(arguments: argparse.Namespace, output: Output) -> int:
+    from tidemark_audit.engines.local import LocalEngine
+    from tidemark_audit.selftest.scoring import self_test
+
+    engines: list[Engine] = [LocalEngine()]
+    if arguments.engine == "spark":
+        engines.append(_engine(arguments, output))
+    found = self_test(
+        engines, scenarios=max(1, arguments.self_test), seed=arguments.seed, tell=output.remark
+    )
+    output.result(found, lambda console: draw_self_test(console, found))
+    return EXIT_OK if found.is_good else EXIT_FAILED
 
 
 def _require_extra() -> None:

@@ -1,0 +1,372 @@
+"""What Prometheus would have stored of a scenario: every family of every broker, as Parquet.
+
+Each broker is scraped at its own phase of the interval. A series that ends is followed by a stale
+marker. Traps that only a monitor sees (resets, pairs, renamed pods) are put in here.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tidemark_audit.selftest.story import (
+    BROKERS,
+    LENGTH_MS,
+    MIN_ISR,
+    PARTITIONS,
+    Loss,
+    Scenario,
+    replicas,
+)
+from tidemark_audit.selftest.truth import INTERVAL_MS
+
+BASE_MS = 1_700_000_000_000
+LABELS = (
+    "cluster", "pool", "topic", "topic_id", "partition", "broker", "follower", "kind", "reason",
+    "cause", "instance", "prometheus_replica",
+)  # fmt: skip
+STALE = np.array([0x7FF0000000000002], dtype=np.uint64).view(np.float64)[0]
+Array = NDArray[np.float64]
+Times = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Table:
+    """Series to columns, and columns to one Parquet file."""
+
+    labels: list[dict[str, str]] = field(default_factory=list)
+    times: list[Times] = field(default_factory=list)
+    values: list[Array] = field(default_factory=list)
+
+    def add(self, name: str, times: Times, values: Array, **labels: object) -> None:
+        """With a stale marker where the series stops for longer than two intervals."""
+        if not len(times):
+            return
+        gap = np.flatnonzero(np.diff(times) > 2 * INTERVAL_MS)
+        ends = np.append(gap, len(times) - 1) if times[-1] + 2 * INTERVAL_MS < LENGTH_MS else gap
+        times = np.insert(times, ends + 1, times[ends] + INTERVAL_MS)
+        values = np.insert(values.astype(np.float64), ends + 1, STALE)
+        self.labels.append({"metric": f"tidemark_{name}", **{k: str(v) for k, v in labels.items()}})
+        self.times.append(times + BASE_MS)
+        self.values.append(values)
+
+    def write(self, path: Path) -> int:
+        """The number of samples."""
+        lengths = [len(times) for times in self.times]
+        columns: dict[str, pa.Array] = {}
+        for label in ("metric", *LABELS):
+            words = [each.get(label, "") for each in self.labels]
+            encoded = pa.array(words).dictionary_encode()
+            codes = np.repeat(encoded.indices.to_numpy(), lengths)
+            columns[label] = pa.DictionaryArray.from_arrays(codes, encoded.dictionary)
+        columns["timestamp_ms"] = pa.array(np.concatenate(self.times))
+        columns["value"] = pa.array(np.concatenate(self.values))
+        pq.write_table(pa.table(columns), path, row_group_size=500_000, compression="zstd")
+        return sum(lengths)
+
+
+def write_samples(stories: Iterable[Scenario], path: Path) -> int:
+    table = Table()
+    for story in stories:
+        _Monitor(story, table).run()
+    return table.write(path)
+
+
+class _Monitor:
+    """One Prometheus (and its twin) over one scenario."""
+
+    def __init__(self, story: Scenario, table: Table) -> None:
+        self.story = story
+        self.table = table
+
+    def run(self) -> None:
+        twins = (0, 7000) if self.story.has("pair") else (0,)
+        for twin, shift in enumerate(twins):
+            for broker in BROKERS:
+                self._broker(broker, shift + broker * 1300, f"prom-{twin}")
+            self._operator(shift + 500, f"prom-{twin}")
+
+    def _times(self, phase_ms: int) -> Times:
+        times = np.arange(phase_ms, LENGTH_MS, INTERVAL_MS, dtype=np.int64)
+        seen = np.ones(len(times), dtype=bool)
+        for start, end in self.story.blind:
+            seen &= (times < start) | (times >= end)
+        return times[seen]
+
+    def _broker(self, broker: int, phase_ms: int, prometheus: str) -> None:
+        times = self._times(phase_ms)
+        restarts = np.zeros(len(times), dtype=np.int64)
+        up = np.ones(len(times), dtype=bool)
+        for absence in self.story.absences:
+            if absence.broker == broker:
+                up &= (times < absence.start_ms) | (times >= absence.end_ms)
+                restarts += times >= absence.end_ms
+        times, restarts = times[up], restarts[up]
+        about: dict[str, object] = {
+            "cluster": self.story.cluster,
+            "broker": broker,
+            "prometheus_replica": prometheus,
+        }
+        epochs = (100 + restarts).astype(np.float64)
+        self.table.add("broker_epoch", times, epochs, pool="p", **about)
+        for place in range(PARTITIONS):
+            if broker in replicas(place):
+                self._replica(place, broker, times, restarts, about)
+
+    def _replica(
+        self, place: int, broker: int, times: Times, restarts: Times, about: dict[str, object]
+    ) -> None:
+        history = self.story.histories[place]
+        number = np.searchsorted([truth.at_ms for truth in history], times, side="right") - 1
+        leads = np.array([history[n].leader == broker for n in number], dtype=bool)
+        epoch = np.array([history[n].epoch for n in number], dtype=np.float64)
+        end = np.array([history[n].end_at(int(t)) for n, t in zip(number, times, strict=True)])
+        start = np.array([history[n].start_offset for n in number], dtype=np.float64)
+        mark = end.astype(np.float64)
+        if self.story.has("late watermark"):  # a new leader's own may lag behind at first
+            fresh = np.array([history[n].at_ms for n in number])
+            mark = np.where(
+                (times - fresh < 12_000) & (fresh > 0), np.maximum(mark - 40, start), mark
+            )
+        end, mark, epoch, start = self._faulty_offsets(place, times, end, mark, epoch, start)
+        for topic_id, chosen, end_of, mark_of, start_of in self._lives(
+            place, times, end, mark, start
+        ):
+            labels = {
+                **about,
+                "topic": self.story.topic, "topic_id": topic_id, "partition": place,
+                "instance": self._instance(broker),
+            }  # fmt: skip
+            self._replica_families(
+                place, broker, times[chosen], restarts[chosen], labels,
+                {
+                    "replica_is_leader": leads[chosen].astype(np.float64),
+                    "replica_leader_epoch": epoch[chosen],
+                    "replica_leader_epoch_start_offset": start_of[chosen],
+                    "replica_log_end_offset": end_of[chosen],
+                    "replica_high_watermark_offset": mark_of[chosen],
+                },
+            )  # fmt: skip
+            self._leader_families(
+                place, broker, times[chosen & leads], number[chosen & leads], labels
+            )
+
+    def _instance(self, broker: int) -> str:
+        return f"10.0.0.{broker}:8080"
+
+    def _faulty_offsets(
+        self, place: int, times: Times, end: Array, mark: Array, epoch: Array, start: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        for spell in self.story.spells:
+            if spell.partition != place:
+                continue
+            after = times >= spell.start_ms
+            if spell.kind == "watermark back":
+                end, mark = end - spell.size * after, mark - spell.size * after
+            elif spell.kind == "idle":
+                frozen = after & (times < spell.end_ms)
+                level = np.interp(spell.start_ms, times, end)
+                end = np.where(frozen, np.minimum(end, np.floor(level)), end)
+                mark = np.minimum(mark, end)
+            elif spell.kind == "epoch back":
+                epoch = epoch - after * 3
+        return end.astype(np.float64), mark.astype(np.float64), epoch, start
+
+    def _lives(
+        self, place: int, times: Times, end: Array, mark: Array, start: Array
+    ) -> Iterator[tuple[str, NDArray[np.bool_], Array, Array, Array]]:
+        """A topic made again begins at 0 under another id."""
+        again = [s for s in self.story.spells_of("topic again") if s.partition == place]
+        name = f"id-{self.story.cluster}"
+        if not again:
+            yield name, np.ones(len(times), dtype=bool), end, mark, start
+            return
+        cut = times >= again[0].start_ms
+        yield name, ~cut, end, mark, start
+        base = float(end[cut][0]) if cut.any() else 0.0
+        yield (
+            f"{name}-again", cut, np.maximum(end - base, 0), np.maximum(mark - base, 0),
+            np.maximum(start - base, 0),
+        )  # fmt: skip
+
+    def _replica_families(
+        self,
+        place: int,
+        broker: int,
+        times: Times,
+        restarts: Times,
+        labels: dict[str, object],
+        values: dict[str, Array],
+    ) -> None:
+        for spell in self.story.spells_of("two leaders"):
+            leader = next(
+                t.leader for t in reversed(self.story.histories[place]) if t.at_ms <= spell.start_ms
+            )
+            zombie = min(each for each in replicas(place) if each != leader)
+            if (spell.partition, zombie) == (place, broker):
+                claims = (times >= spell.start_ms) & (times < spell.end_ms)
+                values["replica_is_leader"] = np.maximum(values["replica_is_leader"], claims)
+        for name, column in values.items():
+            self.table.add(name, times, column, **labels)
+        truncated = np.zeros(len(times))
+        for loss in self._losses(place, labels):
+            if loss.old_leader == broker and "truncation" in loss.shown:
+                truncated += loss.records * (times >= loss.at_ms + 300_000)
+        if self.story.has("old loss") and "again" not in str(labels["topic_id"]):
+            truncated += 77
+        if self.story.has("counter reset"):  # a new process counts from 0
+            truncated = np.where(restarts > 0, truncated * (truncated != 77), truncated)
+        self.table.add("replica_committed_truncated_records_total", times, truncated, **labels)
+        boundary = np.floor(values["replica_high_watermark_offset"] / 8192) * 8192
+        digest = (boundary * 31 + 7) % 2**47
+        for spell in self.story.spells_of("digest"):
+            if (spell.partition, spell.broker) == (place, broker):
+                digest = digest + (times >= spell.start_ms)
+        self.table.add("replica_digest_offset", times, boundary, **labels)
+        self.table.add("replica_digest", times, digest, **labels)
+
+    def _losses(self, place: int, labels: dict[str, object]) -> list[Loss]:
+        """Of this life of the topic: made again, its counters begin anew."""
+        again = [s.start_ms for s in self.story.spells_of("topic again") if s.partition == place]
+        cut = again[0] if again else LENGTH_MS
+        is_second = "again" in str(labels["topic_id"])
+        return [
+            loss
+            for loss in self.story.losses
+            if loss.partition == place and (loss.at_ms >= cut) == is_second
+        ]
+
+    def _leader_families(
+        self, place: int, broker: int, times: Times, number: Times, labels: dict[str, object]
+    ) -> None:
+        history = self.story.histories[place]
+        add = self.table.add
+        count = np.array([len(history[n].in_sync) for n in number], dtype=np.float64)
+        moving = np.zeros(len(times))
+        for spell in self.story.spells_of("move"):
+            if spell.partition == place:
+                moving += (times >= spell.start_ms) & (times < spell.end_ms)
+        gap = np.zeros(len(times))
+        for loss in self._losses(place, labels):
+            if loss.new_leader == broker and "gap" in loss.shown:
+                gap += loss.records * np.array([history[n].epoch == loss.epoch for n in number])
+        add("partition_replicas", times, np.full(len(times), 3.0), **labels)
+        add("partition_in_sync_replicas", times, count, **labels)
+        add("partition_min_in_sync_replicas", times, np.full(len(times), float(MIN_ISR)), **labels)
+        add("partition_reassigning", times, moving, **labels)
+        add("partition_replica_lag_max_seconds", times, np.full(len(times), 10.0), **labels)
+        add("partition_largest_append_records", times, np.full(len(times), 500.0), **labels)
+        add("partition_election_committed_gap_records", times, gap, **labels)
+        for follower in replicas(place):
+            if follower != broker:
+                self._follower(place, follower, times, number, labels)
+
+    def _follower(
+        self, place: int, follower: int, times: Times, number: Times, labels: dict[str, object]
+    ) -> None:
+        history = self.story.histories[place]
+        in_sync = np.array([follower in history[n].in_sync for n in number])
+        age = np.full(len(times), 0.05)
+        for absence in self.story.absences:
+            if absence.broker == follower:
+                away = (times >= absence.start_ms) & (times < absence.end_ms + 8000)
+                age = np.where(away, (times - absence.start_ms) / 1000, age)
+        for spell in self.story.spells:
+            if (spell.partition, spell.broker) == (place, follower) and spell.kind in (
+                "lagging", "flapping"
+            ):  # fmt: skip
+                during = (times >= spell.start_ms) & (times < spell.end_ms)
+                age = np.where(during, 5.0 if spell.kind == "lagging" else 15.0, age)
+        pair = {**labels, "follower": follower}
+        self.table.add("follower_in_sync", times, in_sync, **pair)
+        self.table.add("follower_caught_up_age_seconds", times, age, **pair)
+        self.table.add("follower_lag_records", times, np.floor(age * 20), **pair)
+
+    def _operator(self, phase_ms: int, prometheus: str) -> None:
+        times = self._times(phase_ms)
+        common: dict[str, object] = {
+            "cluster": self.story.cluster,
+            "pool": "p",
+            "prometheus_replica": prometheus,
+        }
+        # After a change of operators another process counts from 0, at another address.
+        changed = LENGTH_MS // 2 if self.story.has("operator change") else LENGTH_MS
+        renamed = LENGTH_MS // 3 if self.story.has("renamed pod") else LENGTH_MS
+        for broker in BROKERS:
+            planned = np.zeros(len(times))
+            for absence in self.story.absences:
+                if absence.planned and absence.broker == broker:
+                    planned += (times >= absence.start_ms - 500) & (times < absence.end_ms + 8000)
+            skew = 3.0 if self.story.has("clock") and broker == 2 else -0.002
+            for chosen, instance in (
+                (times < renamed, "operator-a"), (times >= renamed, "operator-b")
+            ):  # fmt: skip
+                about = {**common, "broker": broker, "instance": instance}
+                self.table.add("broker_planned_restart", times[chosen], planned[chosen], **about)
+                self.table.add(
+                    "broker_clock_skew_seconds", times[chosen], np.full(chosen.sum(), skew), **about
+                )
+        for place in range(PARTITIONS):
+            self._operators_partition(place, times, changed, common)
+
+    def _operators_partition(
+        self, place: int, times: Times, changed_ms: int, common: dict[str, object]
+    ) -> None:
+        history = self.story.histories[place]
+        number = np.searchsorted([truth.at_ms for truth in history], times, side="right") - 1
+        leader = np.array([-1 if history[n].leader is None else history[n].leader for n in number])
+        count = np.array([len(history[n].in_sync) for n in number], dtype=np.float64)
+        labels = {
+            **common, "topic": self.story.topic, "topic_id": f"id-{self.story.cluster}",
+            "partition": place,
+        }  # fmt: skip
+        again = [s for s in self.story.spells_of("topic again") if s.partition == place]
+        lives = [(np.ones(len(times), dtype=bool), labels)]
+        if again:
+            cut = times >= again[0].start_ms
+            lives = [
+                (~cut, labels),
+                (cut, {**labels, "topic_id": f"id-{self.story.cluster}-again"}),
+            ]
+        for chosen, about in lives:
+            self.table.add("partition_leader_id", times[chosen], leader[chosen], **about)
+            self.table.add(
+                "partition_durable_in_sync_replicas", times[chosen], count[chosen], **about
+            )
+            self._elections(place, times[chosen], changed_ms, about)
+        for loss in self.story.losses:
+            if loss.partition == place:
+                born = [about for chosen, about in lives if chosen[times >= loss.at_ms][:1].any()]
+                self._recovery(times, loss, born[0])
+
+    def _elections(
+        self, place: int, times: Times, changed_ms: int, labels: dict[str, object]
+    ) -> None:
+        history = self.story.histories[place]
+        unclean_at = {loss.at_ms for loss in self.story.losses if loss.partition == place}
+        counts = {kind: np.zeros(len(times)) for kind in ("clean", "unclean", "planned")}
+        for before, after in itertools.pairwise(history):
+            if after.epoch == before.epoch:
+                continue
+            kind = "unclean" if after.at_ms in unclean_at else "clean"
+            if kind == "clean" and before.leader is not None:
+                kind = "planned"
+            counts[kind] += (times >= after.at_ms) & (
+                (after.at_ms >= changed_ms) | (times < changed_ms)
+            )
+        for kind, values in counts.items():
+            self.table.add("partition_leader_elections_total", times, values, kind=kind, **labels)
+
+    def _recovery(self, times: Times, loss: Loss, labels: dict[str, object]) -> None:
+        after = times >= loss.at_ms
+        about = {**labels, "cause": "Unclean"}
+        epoch = np.full(after.sum(), float(loss.epoch))
+        self.table.add("partition_recovery_epoch", times[after], epoch, **about)
+        if "recovery" in loss.shown:
+            lost = np.full(after.sum(), float(loss.records))
+            self.table.add("partition_recovery_lost_committed_records", times[after], lost, **about)

@@ -1,0 +1,52 @@
+"""Each fault is found and each trap is none, on its own; and random clusters on both engines."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+from tidemark_audit.audit import no_progress
+from tidemark_audit.engines.engine import Request
+from tidemark_audit.engines.local import LocalEngine
+from tidemark_audit.engines.planning import kernel_settings
+from tidemark_audit.engines.spark import SparkEngine
+from tidemark_audit.selftest.samples import BASE_MS, write_samples
+from tidemark_audit.selftest.scoring import by_scenario, mistakes_of, self_test
+from tidemark_audit.selftest.story import FAULTS, LENGTH_MS, SLOTS, TRAPS, Scenario, told
+from tidemark_audit.selftest.truth import INTERVAL_MS, expected
+from tidemark_audit.sources.detect import sources_at
+from tidemark_audit.sources.source import Window
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def alone(name: str) -> Scenario:
+    """The first cluster with this and nothing else whose truth is clear."""
+    random = Random(name)
+    names = ["quiet"] * (SLOTS // 2) + [name] + ["quiet"] * (SLOTS // 2 - 1)
+    for _ in range(20):
+        story = told(0, names, random)
+        if expected(story).is_clear:
+            return story
+    raise AssertionError(f"no clear scenario of {name}")
+
+
+@pytest.mark.parametrize("name", [*FAULTS, *TRAPS])
+def test_a_fault_alone_is_found_and_a_trap_alone_is_none(name: str, tmp_path: Path) -> None:
+    story = alone(name)
+    write_samples([story], tmp_path / "samples.parquet")
+    sources = sources_at([str(tmp_path)])
+    window = Window(BASE_MS, BASE_MS + LENGTH_MS)
+    slices = [part for source in sources for part in source.slices(window)]
+    request = Request(slices, window, kernel_settings(sources, INTERVAL_MS), INTERVAL_MS)
+    (result,) = by_scenario(LocalEngine().observe(request, no_progress), [story])
+    assert mistakes_of(story, expected(story), result) == []
+
+
+def test_random_clusters_are_judged_alike_and_rightly_by_both_engines(spark: SparkSession) -> None:
+    found = self_test(
+        [LocalEngine(), SparkEngine(spark)], scenarios=4, seed=7, tell=lambda sentence: None
+    )
+    assert (found.mistakes, found.differences) == ((), ())
+    assert [score.recall for score in found.scores] == [1.0] * 8
+    assert [score.precision for score in found.scores] == [1.0] * 8
