@@ -53,7 +53,9 @@ RUN PYTHONPATH="$(echo /wheels/pip-*.whl)" /opt/tidemark/bin/python -m pip insta
     && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/tidemark/lib
 
 FROM python AS audit
-RUN apt-get update \
+# Java's package wants the directory of manual pages, which a slim Debian lacks.
+RUN mkdir -p /usr/share/man/man1 \
+    && apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log
 COPY --from=audit-dependencies /opt/tidemark /opt/tidemark
