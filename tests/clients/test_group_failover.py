@@ -1,6 +1,7 @@
 """The broker that coordinates a group is killed while its members read and commit."""
 
 import itertools
+import signal
 import threading
 import time
 from pathlib import Path
@@ -64,8 +65,9 @@ def longest_gap(member: Member) -> float:
     return max(later - earlier for earlier, later in itertools.pairwise(times))
 
 
-def test_no_committed_offset_is_lost_and_members_go_on_when_their_coordinator_is_killed(
-    tmp_path: Path,
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM])
+def test_no_committed_offset_is_lost_and_members_go_on_when_their_coordinator_ends(
+    tmp_path: Path, signal_number: int
 ) -> None:
     with running(tmp_path) as cluster:
         cluster.wait_until_in_sync()
@@ -78,7 +80,7 @@ def test_no_committed_offset_is_lost_and_members_go_on_when_their_coordinator_is
             rebalances = [len(member.rebalances) for member in members]
             acknowledged = {p: o for m in members for p, o in m.committed.items()}
             killed_at = time.monotonic()
-            cluster.kill(coordinator)
+            cluster.kill(coordinator, signal_number)
             went_on = go_on_after(members, killed_at)
             for partition, offset in committed_offsets(cluster, GROUP).items():
                 assert offset >= acknowledged[partition]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.clients.group_members import members_of
 from tests.cluster.local_cluster import LocalCluster, run_command, running, wait_for
 
 pytestmark = pytest.mark.cluster
@@ -200,6 +201,16 @@ def test_what_cannot_be_done_is_refused(
 ) -> None:
     found, problem = call("POST", f"{cluster.broker_url(0)}/consumers/refused{path}", body)
     assert (found, problem["status"]) == (status, status)
+
+
+def test_a_consumer_that_cannot_join_says_why(cluster: LocalCluster) -> None:
+    settings = {"partition.assignment.strategy": "roundrobin"}
+    with members_of(cluster, "strangers", 1, **settings):
+        consumer = HttpConsumer(cluster, 0, "strangers")
+        consumer.subscribe("orders")
+        status, problem = call("GET", f"{consumer.uri}/records?timeout=5000")
+        assert (status, problem["error"]) == (409, "INCONSISTENT_GROUP_PROTOCOL")
+        consumer.delete()
 
 
 def test_two_consumers_of_one_name_and_a_poll_without_topics_are_conflicts(

@@ -28,6 +28,11 @@ For a produce there is `outcome` too, because a client of an append-only log mus
 | INVALID_PRODUCER_EPOCH           | 409    |             | unknown (maybe sent with it before)|
 | UNKNOWN_PRODUCER_ID              | 409    |             | not_written                        |
 | COORDINATOR_LOAD_IN_PROGRESS     | 503    | 1           | (producer ids: none at hand)       |
+| COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR | 503 | 1    | (groups)                           |
+| REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION  | 409 |      | (commits: not this consumer's)     |
+| INVALID_GROUP_ID                 | 400    |             | (groups)                           |
+| INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED | 409 | | (groups: it cannot join)         |
+| OFFSET_METADATA_TOO_LARGE, INVALID_COMMIT_OFFSET_SIZE | 413 | | (commits)                      |
 | OFFSET_OUT_OF_RANGE              | 416    |             | (fetch; names the valid range)     |
 | OFFSET_NOT_AVAILABLE             | 503    | 1           | (fetch, offsets)                   |
 | FENCED_LEADER_EPOCH              | 409    |             | (fetch: look up the leader anew)   |
@@ -104,6 +109,19 @@ KINDS: Mapping[ErrorCode, ProblemKind] = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ProblemKind(
         503, "No producer ids at hand", retry_after_seconds=1
     ),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ProblemKind(
+        503, "The group's coordinator cannot be reached now", retry_after_seconds=1
+    ),
+    ErrorCode.NOT_COORDINATOR: ProblemKind(
+        503, "The group's coordinator is changing", retry_after_seconds=1
+    ),
+    ErrorCode.REBALANCE_IN_PROGRESS: ProblemKind(409, "The group is rebalancing"),
+    ErrorCode.ILLEGAL_GENERATION: ProblemKind(409, "The group has gone on without it"),
+    ErrorCode.INVALID_GROUP_ID: ProblemKind(400, "Not a name of a group"),
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: ProblemKind(409, "Its members share no assignor"),
+    ErrorCode.GROUP_MAX_SIZE_REACHED: ProblemKind(409, "The group is full"),
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: ProblemKind(413, "Metadata of an offset too large"),
+    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: ProblemKind(413, "Too many offsets at once"),
     ErrorCode.OFFSET_OUT_OF_RANGE: ProblemKind(416, "Offset out of range"),
     ErrorCode.OFFSET_NOT_AVAILABLE: ProblemKind(
         503, "The new leader has not committed yet", retry_after_seconds=1

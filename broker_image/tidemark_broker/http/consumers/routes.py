@@ -24,6 +24,7 @@ from tidemark_broker.http.queries import PollQuery, poll_query
 from tidemark_broker.http.record_json import RecordRenderer
 from tidemark_broker.http.requests import Request
 from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, Fetched
+from tidemark_broker.runtime.consumers.membership import NotInGroup
 from tidemark_broker.runtime.consumers.peers import PeerUnavailable
 from tidemark_broker.runtime.consumers.positions import NoOffset
 from tidemark_broker.wire.list_offsets import EARLIEST, LATEST
@@ -181,6 +182,8 @@ class ConsumerRoutes:
             raise _conflict("it has neither a subscription nor assignments")
         try:
             return await _unless_gone(request.receive, consumer.poll(wait_ms, query.max_bytes))
+        except NotInGroup as error:
+            raise HttpProblem(error.error, f"{error}; the consumer goes on trying") from error
         except NoOffset as error:
             raise HttpProblem(
                 ErrorCode.OFFSET_OUT_OF_RANGE,

@@ -90,7 +90,7 @@ class GroupConsumer:
 
     async def poll(self, wait_ms: int, max_bytes: int) -> tuple[Fetched, ...]:
         """What there is, within `wait_ms`. Give back to `hand_out` what was handed out. Raises
-        NoOffset."""
+        NoOffset; NotInGroup if it has not got into its group for a reason that may last."""
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + wait_ms / 1000
         if self.settings.commits_itself and loop.time() >= self._next_commit_s:
@@ -114,6 +114,8 @@ class GroupConsumer:
             waits = True
             if not generation.partitions:  # more members than partitions
                 await asyncio.sleep(min(PAUSE_SECONDS, left_ms / 1000))
+        if self.membership.problem is not None:
+            raise self.membership.problem
         return ()
 
     def hand_out(self, fetched: Fetched, next_offset: int) -> None:

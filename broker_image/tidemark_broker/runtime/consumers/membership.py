@@ -51,6 +51,14 @@ _LOST_ID = frozenset(
 _log = logging.getLogger(__name__)
 
 
+class NotInGroup(Exception):
+    """It asks for its place in the group, and does not get it."""
+
+    def __init__(self, error: ErrorCode, reason: str) -> None:
+        super().__init__(reason)
+        self.error = error
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
     """What the member has, in which generation of the group; in none: nothing."""
@@ -78,7 +86,7 @@ class Membership:
     ) -> None:
         self.topics: tuple[str, ...] = ()
         self.generation = NO_GENERATION
-        self.problem = ""  # why it is in no generation, for people
+        self.problem: NotInGroup | None = None  # why it is in no generation
         self._coordination = coordination
         self._metadata = metadata
         self._before_revoke = before_revoke
@@ -141,13 +149,12 @@ class Membership:
     # ---- inside
 
     def _note(self, error: Exception) -> None:
-        self.problem = str(error)
         self._lose_generation()
+        self.problem = NotInGroup(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
         if isinstance(error, GroupRefusal):
+            self.problem = _problem_of(error)
             if error.error in _LOST_ID:
                 self._member_id = ""
-            elif error.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-                self.problem = f"the group's other members do not know the assignor {RANGE!r}"
 
     def _lose_generation(self) -> None:
         self.generation = NO_GENERATION
@@ -160,7 +167,7 @@ class Membership:
         topics = self.topics
         counts = self._partition_counts(topics)
         self.generation = await self._join(topics)
-        self.problem = ""
+        self.problem = None
         self._changed.set()
         while True:
             try:
@@ -244,6 +251,18 @@ class Membership:
             {"member_id": member_id, "assignment": encode_assignment(partitions)}
             for member_id, partitions in assigned.items()
         )
+
+
+def _problem_of(refusal: GroupRefusal) -> NotInGroup | None:
+    """None: it joins again, as all do in a rebalance."""
+    error = refusal.error
+    if error in _LOST_ID or error is ErrorCode.REBALANCE_IN_PROGRESS:
+        return None
+    if error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+        return NotInGroup(error, f"the group's other members do not know the assignor {RANGE!r}")
+    if error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+        return NotInGroup(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(refusal))
+    return NotInGroup(error, str(refusal))
 
 
 def _check(answer: Values) -> None:
