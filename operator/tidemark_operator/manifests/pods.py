@@ -18,7 +18,7 @@ from tidemark_operator.manifests.names import (
     claim_name,
     pool_selector,
 )
-from tidemark_operator.manifests.specs import PoolSpec
+from tidemark_operator.manifests.specs import GROUP_SETTINGS, PoolSpec
 from tidemark_operator.stores.object_store import Object
 
 DATA_DIRECTORY = "/var/lib/tidemark"
@@ -149,6 +149,13 @@ def _broker_container(
             {"name": "TIDEMARK_CLAIM_UID", "value": claim_uid},
             {"name": "TIDEMARK_LOG_FORMAT", "value": settings.log_format},
             {"name": "TIDEMARK_METRICS_PROFILE", "value": pool.metrics_profile},
+            *(
+                {
+                    "name": f"TIDEMARK_{GROUP_SETTINGS[name].upper().replace('-', '_')}",
+                    "value": str(value),
+                }
+                for name, value in pool.groups.items()
+            ),
             _from_field("TIDEMARK_POD_UID", "metadata.uid"),
             _from_field("TIDEMARK_ADVERTISED_HOST", "status.podIP"),
         ],

@@ -45,6 +45,13 @@ class TopicSpec:
         return min(int(self.config["min.insync.replicas"]), self.replication_factor)
 
 
+# Fields of spec.groups and what the broker calls them, as a flag.
+GROUP_SETTINGS = {
+    "offsetsRetentionMinutes": "offsets-retention-minutes",
+    "initialRebalanceDelayMs": "group-initial-rebalance-delay-ms",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class PoolSpec:
     """One BrokerPool object."""
@@ -64,6 +71,7 @@ class PoolSpec:
     resources: dict[str, Any] = field(default_factory=dict)
     pod_template: dict[str, Any] = field(default_factory=dict)
     metrics_profile: str = "audit"  # minimal | audit | full
+    groups: dict[str, int] = field(default_factory=dict)  # those of GROUP_SETTINGS that are set
     quotas: tuple[ClientQuota, ...] = ()
     rack_key: str = ""  # the node label that names the rack; "": brokers say it themselves
 
@@ -114,6 +122,7 @@ def pool_spec(pool: Object) -> PoolSpec:
         drain=frozenset(BrokerId(number) for number in spec["drain"]),
         move_bytes_per_second=spec["moveBytesPerSecond"],
         metrics_profile=spec["metricsProfile"],
+        groups={name: spec["groups"][name] for name in GROUP_SETTINGS if name in spec["groups"]},
         resources=spec.get("resources", {}),
         pod_template=spec.get("podTemplate", {}),
         quotas=tuple(_quota(entry) for entry in spec["quotas"]),

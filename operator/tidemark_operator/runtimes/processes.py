@@ -20,7 +20,7 @@ from typing import IO
 
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.manifests.specs import PoolSpec
+from tidemark_operator.manifests.specs import GROUP_SETTINGS, PoolSpec
 from tidemark_operator.runtimes.broker_runtime import (
     BrokerProcess,
     ObservedBroker,
@@ -159,6 +159,7 @@ class ProcessesRuntime:
                 *("--kafka-port", str(self._settings.kafka_port + offset)),
                 *("--controllers", self._settings.controller_address),
                 *("--metrics-profile", pool.metrics_profile),
+                *(f"--{GROUP_SETTINGS[name]}={value}" for name, value in pool.groups.items()),
                 *self._settings.more_arguments(broker_id),
                 *("--pod-uid", self._settings.run_id),
                 stdin=asyncio.subprocess.DEVNULL,

@@ -50,6 +50,20 @@ def test_a_pod_passes_the_restricted_standard() -> None:
     }
 
 
+def test_what_a_pool_says_of_groups_reaches_its_brokers() -> None:
+    item = {
+        "apiVersion": "tidemark.dev/v1alpha1", "kind": "BrokerPool",
+        "metadata": {"name": "default", "namespace": "shop"},
+        "spec": {"groups": {"offsetsRetentionMinutes": 60}},
+    }  # fmt: skip
+    (container,) = pod(pool_spec(effective(item)))["spec"]["containers"]
+    told = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert told["TIDEMARK_OFFSETS_RETENTION_MINUTES"] == "60"
+    assert "TIDEMARK_GROUP_INITIAL_REBALANCE_DELAY_MS" not in told
+    item["spec"] = {"groups": {"offsetsRetentionMinutes": 0}}
+    assert len(validate(item)) == 1
+
+
 def test_a_pod_mounts_the_claim_of_its_id() -> None:
     spec = pod()["spec"]
     assert spec["volumes"][0] == {
