@@ -95,9 +95,7 @@ class Narrator:
             ("replicas", "identical" if result.replicas_identical else "DIFFER"),
             ("longest write gap", f"{result.write_gap_ms:.0f} ms"),
         ]
-        drawn = table(("", ""), rows)
-        drawn.show_header = False
-        self._console.print(drawn)
+        self._console.print(table((), rows))
         for note in result.notes:
             self._console.print(f"  {note}", style="red", markup=False)
         if result.is_good:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from tidemark_cli.failures import CommandFailed
 
@@ -52,11 +52,15 @@ class Output:
             self._errors.print(f"  {label + ':':12}{text}", markup=False)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """A plain table in kubectl's manner: no lines, capitals on top."""
-    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
-    for column in columns:
-        drawn.add_column(column.upper(), no_wrap=True)
-    for row in rows:
-        drawn.add_row(*(str(cell) for cell in row))
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Text:
+    """A plain table in kubectl's manner: no lines, capitals on top, nothing cut however wide.
+    Without columns there is no line of them."""
+    heads = [[column.upper() for column in columns]] if columns else []
+    lines = heads + [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    drawn = Text(no_wrap=True, overflow="ignore")
+    for number, line in enumerate(lines):
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        drawn.append("   ".join(cells).rstrip(), style="bold" if number < len(heads) else "")
+        drawn.append("\n" if number + 1 < len(lines) else "")
     return drawn
