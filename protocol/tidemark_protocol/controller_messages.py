@@ -179,6 +179,16 @@ class ClientQuota:
 
 
 @dataclass(frozen=True, slots=True)
+class ListenerAddress:
+    """Where clients that come in by a named listener find a broker."""
+
+    listener: str
+    broker_id: BrokerId
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataPush:
     """State up to `image_version`. `is_full`: a first push after a registration or a controller
     change; else what changed since the version that the broker said it applied."""
@@ -190,6 +200,7 @@ class MetadataPush:
     topics: tuple[TopicPush, ...]
     move_bytes_per_second: int = 0  # per broker, for replicas that are being added; 0: unlimited
     quotas: tuple[ClientQuota, ...] | None = None  # None: the controller has not read them yet
+    addresses: tuple[ListenerAddress, ...] | None = None  # the same
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,7 +263,10 @@ class Broker:
             processing_clock_s=self._environment.processing_clock_s,
         )
         listener = KafkaListener(services)
-        self.kafka_port = await listener.start(self.settings.listen_host, self.settings.kafka_port)
+        host = self.settings.listen_host
+        self.kafka_port = await listener.start(host, self.settings.kafka_port)
+        for name, port in self.settings.listeners:
+            await listener.start(host, port, listener=name)
         return listener
 
     async def _open_directory(self) -> LogDirectory | None:

@@ -13,6 +13,7 @@ from tidemark_protocol.controller_messages import (
     BrokerState,
     ClientQuota,
     HeldEpoch,
+    ListenerAddress,
     MetadataPush,
     TopicPush,
 )
@@ -49,6 +50,7 @@ class MetadataCache:
         self.brokers: Mapping[BrokerId, BrokerState] = {}
         self.move_bytes_per_second = 0
         self.quotas: tuple[ClientQuota, ...] = ()
+        self.addresses: Mapping[tuple[str, BrokerId], ListenerAddress] = {}
         self.retained: dict[TopicId, None] = {}  # kept without a Topic: clients do not see them
         self._held: dict[TopicPartition, HeldEpoch] = {}
 
@@ -83,6 +85,8 @@ class MetadataCache:
         self.move_bytes_per_second = push.move_bytes_per_second
         if push.quotas is not None and push.quotas != self.quotas:
             self.quotas = push.quotas
+        if push.addresses is not None:
+            self.addresses = {(each.listener, each.broker_id): each for each in push.addresses}
         brokers = {broker.broker_id: broker for broker in push.brokers}
         brokers_changed = brokers != self.brokers
         if brokers_changed:

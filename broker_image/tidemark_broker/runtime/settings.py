@@ -13,6 +13,7 @@ from tidemark_broker.runtime.controller_client import Address
 from tidemark_broker.runtime.metrics import MetricsProfile
 
 _POOL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
+_LISTENER = re.compile(r"^[a-z]([-a-z0-9]{0,13}[a-z0-9])?$")
 _BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -28,6 +29,7 @@ class BrokerSettings:
     advertised_http_port: int = 0
     advertised_http_url: str = ""  # clients are sent there; "": made of host and port
     kafka_port: int = 9092
+    listeners: tuple[tuple[str, int], ...] = ()  # name and port of those for clients elsewhere
     http_port: int = 8080
     rack: str = ""
     claim_uid: str = ""
@@ -79,6 +81,7 @@ def parse_settings(arguments: list[str]) -> BrokerSettings:
         advertised_http_url=found.advertised_http_url.rstrip("/"),
         kafka_port=found.kafka_port,
         http_port=found.http_port,
+        listeners=_listeners(parser, found.listeners),
         rack=found.rack,
         claim_uid=found.claim_uid,
         pod_uid=found.pod_uid,
@@ -134,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--advertised-http-url", default=env("TIDEMARK_ADVERTISED_HTTP_URL", ""))
     add("--kafka-port", type=int, default=int(env("TIDEMARK_KAFKA_PORT", "9092")))
     add("--http-port", type=int, default=int(env("TIDEMARK_HTTP_PORT", "8080")))
+    add("--listeners", default=env("TIDEMARK_LISTENERS", ""), help="name:port[,name:port]")
     add("--rack", default=env("TIDEMARK_RACK", ""))
     add("--claim-uid", default=env("TIDEMARK_CLAIM_UID", ""))
     add("--pod-uid", default=env("TIDEMARK_POD_UID", ""))
@@ -166,6 +170,18 @@ def _add_group_flags(parser: argparse.ArgumentParser) -> None:
     ):
         known = os.environ.get(f"TIDEMARK_{name.upper().replace('-', '_')}", "")
         parser.add_argument(f"--{name}", type=int, default=known or default, help=meaning)
+
+
+def _listeners(parser: argparse.ArgumentParser, text: str) -> tuple[tuple[str, int], ...]:
+    found = []
+    for entry in filter(None, text.split(",")):
+        name, _, port = entry.partition(":")
+        if _LISTENER.match(name) is None or not port.isdecimal() or not 0 <= int(port) <= 65535:
+            parser.error(f"--listeners (TIDEMARK_LISTENERS): expected name:port, found {entry!r}")
+        found.append((name, int(port)))
+    if len({name for name, _ in found}) != len(found):
+        parser.error(f"--listeners (TIDEMARK_LISTENERS): a name is given twice: {text!r}")
+    return tuple(found)
 
 
 def _boot_id() -> str:

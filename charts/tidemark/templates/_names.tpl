@@ -38,7 +38,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
   resources: [services]
-  verbs: [get, list, create]
+  verbs: [get, list, create, delete]    # delete: those of a listener that there is no more
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, create, update, delete]

@@ -119,4 +119,5 @@ class MetadataImage:
             tuple(topics),
             self._settings.move_bytes_per_second,
             self._settings.quotas,
+            self._settings.addresses,
         )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tidemark_protocol.controller_messages import ClientQuota, Endpoints
+from tidemark_protocol.controller_messages import ClientQuota, Endpoints, ListenerAddress
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
@@ -28,6 +28,7 @@ class PoolSettings:
 
     move_bytes_per_second: int = 0  # for replicas that are being added, per broker; 0: unlimited
     quotas: tuple[ClientQuota, ...] | None = None  # None: not read yet
+    addresses: tuple[ListenerAddress, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

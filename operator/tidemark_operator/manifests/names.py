@@ -7,6 +7,7 @@ from tidemark_operator.stores.object_store import Object
 MANAGED_BY = "tidemark-operator"
 POOL_LABEL = "tidemark.dev/pool"
 BROKER_ID_LABEL = "tidemark.dev/broker-id"
+LISTENER_LABEL = "tidemark.dev/listener"  # on its Services
 DELETION_POLICY_LABEL = "tidemark.dev/deletion-policy"
 # On a pod: the digest of the template it was made of.
 TEMPLATE_ANNOTATION = "tidemark.dev/template"
@@ -25,6 +26,11 @@ def claim_name(pool_name: str, broker_id: BrokerId) -> str:
 
 def bootstrap_name(pool_name: str) -> str:
     return f"{pool_name}-bootstrap"
+
+
+def listener_service_name(pool_name: str, listener: str, broker_id: BrokerId | None) -> str:
+    """`broker_id` None: of the one to begin with."""
+    return f"{pool_name}-{listener}-{'bootstrap' if broker_id is None else broker_id}"
 
 
 def pool_selector(pool_name: str) -> dict[str, str]:

@@ -148,6 +148,7 @@ def _broker_container(
             },
             {"name": "TIDEMARK_CLAIM_UID", "value": claim_uid},
             {"name": "TIDEMARK_LOG_FORMAT", "value": settings.log_format},
+            *_listeners_env(pool),
             {"name": "TIDEMARK_METRICS_PROFILE", "value": pool.metrics_profile},
             *(
                 {
@@ -162,6 +163,7 @@ def _broker_container(
         "ports": [
             {"name": "kafka", "containerPort": KAFKA_PORT},
             {"name": "http", "containerPort": HTTP_PORT},
+            *({"name": each.name, "containerPort": each.port} for each in pool.listeners),
         ],
         "resources": pool.resources,
         "startupProbe": _http_probe("/healthz", period_s=1, failures=STARTUP_BUDGET_S),
@@ -178,6 +180,13 @@ def _broker_container(
             {"name": "tmp", "mountPath": "/tmp"},
         ],
     }
+
+
+def _listeners_env(pool: PoolSpec) -> list[dict[str, Any]]:
+    if not pool.listeners:
+        return []  # as before there were any: nothing is replaced for this
+    value = ",".join(f"{each.name}:{each.port}" for each in pool.listeners)
+    return [{"name": "TIDEMARK_LISTENERS", "value": value}]
 
 
 def _http_probe(path: str, *, period_s: int, failures: int) -> dict[str, Any]:

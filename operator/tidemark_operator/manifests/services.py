@@ -1,5 +1,7 @@
-"""Services of a pool: one to begin with, one for each broker. Peers never use them: they dial pod
-addresses from the controller's metadata, because cluster DNS may be half a minute old."""
+"""Services of a pool: one to begin with, one for each broker; the same for each listener.
+
+Peers never use them: they dial pod addresses from the controller's metadata, because cluster DNS
+may be half a minute old."""
 
 from typing import Any
 
@@ -7,14 +9,16 @@ from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.manifests.names import (
     BROKER_ID_LABEL,
+    LISTENER_LABEL,
     bootstrap_name,
     broker_labels,
     broker_name,
+    listener_service_name,
     pool_labels,
     pool_selector,
 )
 from tidemark_operator.manifests.pods import HTTP_PORT, KAFKA_PORT, pool_owner_reference
-from tidemark_operator.manifests.specs import PoolSpec
+from tidemark_operator.manifests.specs import ListenerSpec, PoolSpec
 from tidemark_operator.stores.object_store import Object
 
 
@@ -38,6 +42,31 @@ def broker_service_manifest(pool: PoolSpec, broker_id: BrokerId) -> Object:
         selector={**pool_selector(pool.name), BROKER_ID_LABEL: str(broker_id)},
         publishes_not_ready=True,
     )
+
+
+def listener_service_manifest(
+    pool: PoolSpec, listener: ListenerSpec, broker_id: BrokerId | None
+) -> Object:
+    """The door to one broker, or (None) to any that is ready, for clients outside."""
+    if broker_id is None:
+        labels, selector = pool_labels(pool.name), pool_selector(pool.name)
+    else:
+        labels = broker_labels(pool.name, broker_id)
+        selector = {**pool_selector(pool.name), BROKER_ID_LABEL: str(broker_id)}
+    manifest = _service(
+        pool,
+        name=listener_service_name(pool.name, listener.name, broker_id),
+        labels={**labels, LISTENER_LABEL: listener.name},
+        selector=selector,
+        publishes_not_ready=broker_id is not None,
+    )
+    if listener.annotations:
+        manifest["metadata"]["annotations"] = dict(listener.annotations)
+    manifest["spec"]["type"] = listener.type
+    manifest["spec"]["ports"] = [
+        {"name": "kafka", "port": listener.port, "targetPort": listener.name}
+    ]
+    return manifest
 
 
 def _service(

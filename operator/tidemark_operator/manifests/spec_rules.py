@@ -67,6 +67,7 @@ def pool_faults(pool: Object) -> Iterator[str]:
         yield "metadata.name is at most 50 characters long"
     if re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", name) is None:
         yield 'metadata.name starts with a letter and has lower-case letters, digits and "-"'
+    yield from _listener_faults(name, pool["spec"].get("listeners", []))
     quotas = pool["spec"].get("quotas", [])
     for entry in quotas:
         if len(entry) < 2:
@@ -74,6 +75,21 @@ def pool_faults(pool: Object) -> Iterator[str]:
     # The API server says this in its own words (list type map).
     if len({entry["clientId"] for entry in quotas}) != len(quotas):
         yield "quotas names a clientId twice"
+
+
+def _listener_faults(pool_name: str, listeners: list[Object]) -> Iterator[str]:
+    for entry in listeners:
+        if entry["name"] in ("kafka", "http"):
+            yield "kafka and http are the names of ports that every broker has"
+        if entry["port"] in (9092, 8080):
+            yield "ports 9092 and 8080 are those that every broker has"
+        if len(pool_name) + len(entry["name"]) > 52:
+            yield "the names of the pool and of a listener are at most 52 characters long together"
+    if len({entry["port"] for entry in listeners}) != len(listeners):
+        yield "two listeners have the same port"
+    # The API server says this in its own words (list type map).
+    if len({entry["name"] for entry in listeners}) != len(listeners):
+        yield "listeners has a name twice"
 
 
 def pool_change_faults(pool: Object, old: Object) -> Iterator[str]:

@@ -53,6 +53,17 @@ GROUP_SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True)
+class ListenerSpec:
+    """A door for clients outside of the cluster."""
+
+    name: str
+    type: str  # NodePort | LoadBalancer
+    port: int
+    advertised_host: str = ""  # "": the address of each broker's node
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class PoolSpec:
     """One BrokerPool object."""
 
@@ -73,6 +84,7 @@ class PoolSpec:
     metrics_profile: str = "audit"  # minimal | audit | full
     groups: dict[str, int] = field(default_factory=dict)  # those of GROUP_SETTINGS that are set
     quotas: tuple[ClientQuota, ...] = ()
+    listeners: tuple[ListenerSpec, ...] = ()
     rack_key: str = ""  # the node label that names the rack; "": brokers say it themselves
 
     @property
@@ -125,6 +137,7 @@ def pool_spec(pool: Object) -> PoolSpec:
         groups={name: spec["groups"][name] for name in GROUP_SETTINGS if name in spec["groups"]},
         resources=spec.get("resources", {}),
         pod_template=spec.get("podTemplate", {}),
+        listeners=tuple(_listener(entry) for entry in spec["listeners"]),
         quotas=tuple(_quota(entry) for entry in spec["quotas"]),
         rack_key=spec.get("rackKey", ""),
     )
@@ -136,4 +149,14 @@ def _quota(entry: Object) -> ClientQuota:
         entry.get("produceBytesPerSecond"),
         entry.get("fetchBytesPerSecond"),
         entry.get("requestPercentage"),
+    )
+
+
+def _listener(entry: Object) -> ListenerSpec:
+    return ListenerSpec(
+        entry["name"],
+        entry["type"],
+        entry["port"],
+        entry.get("advertisedHost", ""),
+        dict(entry.get("annotations", {})),
     )

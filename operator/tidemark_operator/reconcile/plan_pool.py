@@ -10,6 +10,7 @@ from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.manifests.specs import PoolSpec
 from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.reconcile.plan_doors import plan_doors
 from tidemark_operator.runtimes.broker_runtime import (
     BrokerProcess,
     MakeBootstrap,
@@ -45,6 +46,7 @@ def _actions(spec: PoolSpec, observed: ObservedPool) -> Iterator[PoolAction]:
         yield from _broker_actions(spec, broker)
     if not observed.has_disruption_budget:
         yield MakeDisruptionBudget()
+    yield from plan_doors(spec, observed)
 
 
 def _broker_actions(spec: PoolSpec, broker: ObservedBroker) -> Iterator[PoolAction]:

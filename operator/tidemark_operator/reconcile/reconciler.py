@@ -37,6 +37,7 @@ from tidemark_operator.reconcile.observe import (
     read_pool,
     read_topic,
 )
+from tidemark_operator.reconcile.plan_doors import bootstrap_servers, listener_addresses
 from tidemark_operator.reconcile.plan_drain import Drain, plan_drain
 from tidemark_operator.reconcile.plan_moves import replica_counts
 from tidemark_operator.reconcile.plan_pool import plan_pool, pool_conditions
@@ -191,7 +192,8 @@ class Reconciler:
             return wait_ms or self._settings.waiting_interval_ms
         self._wake_waiting(spec.pool)
         self._note_leaving(spec, pool)
-        settings = PoolSettings(spec.move_bytes_per_second, spec.quotas)
+        addresses = listener_addresses(spec, observed)
+        settings = PoolSettings(spec.move_bytes_per_second, spec.quotas, addresses)
         await self._controller.set_settings(spec.pool, settings)
         drain = await self._drain(spec, observed)
         active = active_broker_ids(self._controller, spec.pool)
@@ -205,7 +207,10 @@ class Reconciler:
             *drain.conditions,
         )
         wait_ms = await self._write_pool_status(spec, observed, pool, roll, conditions)
-        return wait_ms if roll.is_over and drain.is_over else self._settings.roll_interval_ms
+        if not (roll.is_over and drain.is_over):
+            return self._settings.roll_interval_ms
+        doors = len(addresses) < spec.replicas * len(spec.listeners) and observed.doors is not None
+        return wait_ms or (self._settings.waiting_interval_ms if doors else None)
 
     async def _drain(self, spec: PoolSpec, observed: ObservedPool) -> Drain:
         drain = plan_drain(
@@ -245,6 +250,10 @@ class Reconciler:
             "replicas": running,
             "activeBrokers": len(active_broker_ids(self._controller, spec.pool)),
             "updatedBrokers": spec.replicas - len(roll.outdated),
+            "listeners": [
+                {"name": each.name, "bootstrap": bootstrap_servers(each, observed)}
+                for each in spec.listeners
+            ],
             "selector": ",".join(f"{k}={v}" for k, v in sorted(pool_selector(spec.name).items())),
         }
         return await self._statuses.write(BROKER_POOL, pool, fields, conditions)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tidemark_protocol.ids import BrokerId
 
-from tidemark_operator.manifests.specs import PoolSpec
+from tidemark_operator.manifests.specs import ListenerSpec, PoolSpec
 
 
 class BrokerProcess(Enum):
@@ -37,6 +37,21 @@ class ObservedBroker:
     storage_policy: str = ""  # its own copy of the pool's deletionPolicy (S4); "": has none
     has_endpoint: bool = True  # its own Service
     is_outdated: bool = False  # made of another template than the pool's present one
+    node_address: str = ""  # of the machine that it runs on
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedDoor:
+    """The Service of a listener for one broker, or (None) to begin with."""
+
+    name: str
+    uid: str
+    listener: str
+    broker_id: BrokerId | None
+    type: str
+    port: int
+    node_port: int = 0  # 0: none yet
+    balancer_host: str = ""  # "": none yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +61,7 @@ class ObservedPool:
     brokers: tuple[ObservedBroker, ...]
     has_bootstrap: bool = True
     has_disruption_budget: bool = True
+    doors: tuple[ObservedDoor, ...] | None = None  # None: this runtime has no such thing
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +100,20 @@ class MakeBootstrap:
 
 
 @dataclass(frozen=True, slots=True)
+class MakeDoor:
+    listener: ListenerSpec
+    broker_id: BrokerId | None  # None: the one to begin with
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDoor:
+    """Of a listener or a broker that there is no more, or of another type or port."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class MakeDisruptionBudget:
     pass
 
@@ -96,6 +126,8 @@ PoolAction = (
     | StopBroker
     | MakeBootstrap
     | MakeDisruptionBudget
+    | MakeDoor
+    | RemoveDoor
 )
 
 

@@ -10,6 +10,7 @@ from tidemark_operator.manifests.budgets import disruption_budget_manifest
 from tidemark_operator.manifests.claims import claim_manifest, policy_of
 from tidemark_operator.manifests.names import (
     DELETION_POLICY_LABEL,
+    LISTENER_LABEL,
     bootstrap_name,
     broker_id_of,
     broker_name,
@@ -20,18 +21,22 @@ from tidemark_operator.manifests.pods import PodSettings, broker_pod_manifest, t
 from tidemark_operator.manifests.services import (
     bootstrap_service_manifest,
     broker_service_manifest,
+    listener_service_manifest,
 )
 from tidemark_operator.manifests.specs import PoolSpec
 from tidemark_operator.runtimes.broker_runtime import (
     BrokerProcess,
     MakeBootstrap,
     MakeDisruptionBudget,
+    MakeDoor,
     MakeEndpoint,
     MakeStorage,
     MarkStorage,
     ObservedBroker,
+    ObservedDoor,
     ObservedPool,
     PoolAction,
+    RemoveDoor,
     StartBroker,
     StopBroker,
 )
@@ -62,7 +67,9 @@ class PodRuntime:
             self._store.get(DISRUPTION_BUDGET, pool.namespace, pool.name),
         )
         pod_of, claim_of = _by_broker_id(pods), _by_broker_id(claims)
-        service_of = _by_broker_id(services)
+        service_of = _by_broker_id(
+            [each for each in services if LISTENER_LABEL not in each["metadata"]["labels"]]
+        )
         brokers = tuple(
             observed_broker(
                 broker_id,
@@ -79,6 +86,11 @@ class PodRuntime:
                 service["metadata"]["name"] == bootstrap_name(pool.name) for service in services
             ),
             has_disruption_budget=budget is not None,
+            doors=tuple(
+                observed_door(each)
+                for each in services
+                if LISTENER_LABEL in each["metadata"]["labels"]
+            ),
         )
 
     async def apply(self, pool: PoolSpec, action: PoolAction) -> None:
@@ -97,6 +109,10 @@ class PodRuntime:
                 )
             case MakeBootstrap():
                 await self._create(SERVICE, bootstrap_service_manifest(pool))
+            case MakeDoor(listener, door_to):
+                await self._create(SERVICE, listener_service_manifest(pool, listener, door_to))
+            case RemoveDoor(name, uid):
+                await self._store.delete(SERVICE, pool.namespace, name, uid=uid)
             case MakeDisruptionBudget():
                 await self._create(DISRUPTION_BUDGET, disruption_budget_manifest(pool))
             case _:
@@ -168,6 +184,23 @@ def observed_broker(
         storage_policy="" if claim is None else policy_of(claim),
         has_endpoint=has_endpoint,
         is_outdated=pod is not None and template not in ("", template_of(pod)),
+        node_address="" if pod is None else pod.get("status", {}).get("hostIP", ""),
+    )
+
+
+def observed_door(service: Object) -> ObservedDoor:
+    metadata, spec = service["metadata"], service["spec"]
+    (port,) = spec["ports"]
+    ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress") or [{}]
+    return ObservedDoor(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        listener=metadata["labels"][LISTENER_LABEL],
+        broker_id=broker_id_of(service),
+        type=spec["type"],
+        port=port["port"],
+        node_port=port.get("nodePort", 0),
+        balancer_host=ingress[0].get("hostname") or ingress[0].get("ip", ""),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from tidemark_operator.manifests.schemas import apply_defaults, effective, load_schema, validate
-from tidemark_operator.manifests.specs import pool_spec
+from tidemark_operator.manifests.specs import ListenerSpec, pool_spec
 from tidemark_operator.manifests.topic_config import nearest_name, unknown_config_sentence
 from tidemark_protocol.controller_messages import ClientQuota
 from tidemark_protocol.topic_configs import (
@@ -152,9 +152,49 @@ def test_sentences_about_pools_stand_in_the_crds() -> None:
     text = " ".join((CRDS / "brokerpools.yaml").read_text().split())
     sentences = validate(pool(replicas=1, storage={"size": "2Gi"}), pool(replicas=3))
     sentences += validate(pool(quotas=[{"clientId": "a"}]))
-    assert len(sentences) == 2
+    bad = [door("kafka", port=9092), door("b", port=9092)]
+    sentences += validate(pool(listeners=bad) | {"metadata": {"name": "p" * 50}})
+    assert len(sentences) == 2 + 5
     for sentence in sentences:
         assert sentence in text
+
+
+def door(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": "NodePort", **more}
+
+
+def test_listeners_are_read_from_the_pool() -> None:
+    manifest = pool(
+        listeners=[
+            door("outside", advertisedHost="kafka.example"),
+            {"name": "cloud", "type": "LoadBalancer", "port": 9095, "annotations": {"a": "b"}},
+        ]
+    )
+    assert validate(manifest) == []
+    manifest["metadata"]["namespace"] = "shop"
+    assert pool_spec(effective(manifest)).listeners == (
+        ListenerSpec("outside", "NodePort", 9094, "kafka.example"),
+        ListenerSpec("cloud", "LoadBalancer", 9095, annotations={"a": "b"}),
+    )
+
+
+@pytest.mark.parametrize(
+    "listeners",
+    [
+        [{"name": "a"}],
+        [{"type": "NodePort"}],
+        [door("a", type="ClusterIP")],
+        [door("A")],
+        [door("a--b")],
+        [door("a", port=80)],
+        [door("a", port=8080)],
+        [door("http")],
+        [door("a"), door("b")],
+        [door("a"), door("a", port=9095)],
+    ],
+)
+def test_listeners_that_cannot_be_are_refused(listeners: list[dict[str, Any]]) -> None:
+    assert len(validate(pool(listeners=listeners))) == 1
 
 
 def test_quotas_are_read_from_the_pool() -> None:

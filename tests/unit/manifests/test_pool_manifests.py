@@ -12,8 +12,9 @@ from tidemark_operator.manifests.schemas import effective, validate
 from tidemark_operator.manifests.services import (
     bootstrap_service_manifest,
     broker_service_manifest,
+    listener_service_manifest,
 )
-from tidemark_operator.manifests.specs import PoolSpec, pool_spec
+from tidemark_operator.manifests.specs import ListenerSpec, PoolSpec, pool_spec
 from tidemark_protocol.ids import BrokerId
 
 POOL = PoolSpec(
@@ -136,3 +137,32 @@ def test_the_default_pool_is_a_valid_broker_pool() -> None:
     assert validate(manifest) == []
     spec = pool_spec(effective(manifest))
     assert (spec.replicas, spec.image, spec.storage_size) == (5, "tidemark/broker:1", "1Gi")
+
+
+OUTSIDE = ListenerSpec("outside", "NodePort", 9094, annotations={"owner": "shop"})
+
+
+def test_a_listener_is_a_port_of_the_pod_and_a_service_for_each_broker() -> None:
+    (container,) = pod(replace(POOL, listeners=(OUTSIDE,)))["spec"]["containers"]
+    assert {"name": "outside", "containerPort": 9094} in container["ports"]
+    assert {"name": "TIDEMARK_LISTENERS", "value": "outside:9094"} in container["env"]
+    service = listener_service_manifest(POOL, OUTSIDE, TWO)
+    assert service["metadata"]["name"] == "default-outside-2"
+    assert service["metadata"]["annotations"] == {"owner": "shop"}
+    assert service["spec"]["selector"][BROKER_ID_LABEL] == "2"
+    assert service["spec"]["type"] == "NodePort"
+    assert service["spec"]["ports"] == [{"name": "kafka", "port": 9094, "targetPort": "outside"}]
+    assert service["spec"]["publishNotReadyAddresses"] is True
+
+
+def test_the_service_to_begin_with_leads_to_any_broker_that_is_ready() -> None:
+    service = listener_service_manifest(POOL, OUTSIDE, None)
+    assert service["metadata"]["name"] == "default-outside-bootstrap"
+    assert BROKER_ID_LABEL not in service["spec"]["selector"]
+    assert service["spec"]["publishNotReadyAddresses"] is False
+
+
+def test_a_pool_without_listeners_has_the_pods_that_it_always_had() -> None:
+    (container,) = pod()["spec"]["containers"]
+    assert [port["name"] for port in container["ports"]] == ["kafka", "http"]
+    assert all(entry["name"] != "TIDEMARK_LISTENERS" for entry in container["env"])

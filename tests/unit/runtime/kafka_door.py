@@ -22,6 +22,7 @@ from tidemark_protocol.controller_messages import (
     BrokerState,
     ClientQuota,
     Endpoints,
+    ListenerAddress,
     MetadataPush,
     TopicPush,
 )
@@ -68,7 +69,12 @@ class Door:
         self.port = await self.listener.start("127.0.0.1", 0)
         self.push()
 
-    def push(self, *, quotas: tuple[ClientQuota, ...] | None = None) -> None:
+    def push(
+        self,
+        *,
+        quotas: tuple[ClientQuota, ...] | None = None,
+        addresses: tuple[ListenerAddress, ...] | None = None,
+    ) -> None:
         self._version += 1
         member = Member(ONLY, BrokerEpoch(11))
         state = PartitionState(
@@ -87,7 +93,15 @@ class Door:
         )
         topics = (TopicPush(TopicState(TOPIC, TOPIC_ID, 1, 1), (state,)),)
         self.partitions.apply_push(
-            MetadataPush(ControllerEpoch(1), self._version, True, (broker,), topics, quotas=quotas)
+            MetadataPush(
+                ControllerEpoch(1),
+                self._version,
+                True,
+                (broker,),
+                topics,
+                quotas=quotas,
+                addresses=addresses,
+            )
         )
 
     async def stop(self) -> None:

@@ -1,8 +1,8 @@
 """Metadata, DescribeCluster and DescribeTopicPartitions: the pool as clients see it.
 
-Brokers are told with the address and port of their registration, so clients must be where brokers
-are; addresses for clients outside come with listeners (issue 6, C5). No controller is named for
-requests: any broker takes them; the lowest live one is told where Kafka names one.
+Brokers are told with the addresses of the listener that the client came in by (addresses.py). No
+controller is named for requests: any broker takes them; the lowest live one is told where Kafka
+names one.
 """
 
 from collections.abc import Iterable
@@ -13,6 +13,10 @@ from tidemark_protocol.ids import NO_BROKER, BrokerId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
 from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
+from tidemark_broker.runtime.kafka.addresses import (
+    described_brokers,
+    without_unreachable_leaders,
+)
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest, table_handler
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.wire.describe_cluster import DESCRIBE_CLUSTER_API, ENDPOINTS_OF_BROKERS
@@ -46,10 +50,10 @@ class ClusterView:
         else:
             topics = [self._asked_topic(entry) for entry in asked["topics"]]
         return {
-            "brokers": tuple(_broker(broker) for broker in self._live_brokers()),
+            "brokers": described_brokers(self._metadata, self._live_brokers(), request.listener),
             "cluster_id": self._services.cluster_id,
             "controller_id": self._controller_id(),
-            "topics": topics,
+            "topics": without_unreachable_leaders(self._metadata, topics, request.listener),
         }
 
     def describe_cluster(self, request: KafkaRequest, asked: Values) -> Values:
@@ -68,7 +72,7 @@ class ClusterView:
             "error": ErrorCode.NONE,
             "cluster_id": self._services.cluster_id,
             "controller_id": self._controller_id(),
-            "brokers": tuple(_broker(broker) for broker in brokers),
+            "brokers": described_brokers(self._metadata, brokers, request.listener),
         }
 
     def describe_topic_partitions(self, request: KafkaRequest, asked: Values) -> Values:
@@ -96,7 +100,8 @@ class ClusterView:
                 break
             room -= len(rest)
             first = 0
-        return {"topics": topics, "next_cursor": next_cursor}
+        reachable = without_unreachable_leaders(self._metadata, topics, request.listener)
+        return {"topics": reachable, "next_cursor": next_cursor}
 
     # ---- inside
 
@@ -163,19 +168,3 @@ class ClusterView:
     def _controller_id(self) -> int:
         live = self._live_brokers()
         return live[0].broker_id if live else NO_BROKER
-
-
-def client_address(broker: BrokerState) -> Values:
-    """Where clients reach it."""
-    return {
-        "broker_id": broker.broker_id,
-        "host": broker.endpoints.host,
-        "port": broker.endpoints.kafka_port,
-    }
-
-
-def _broker(broker: BrokerState) -> Values:
-    return client_address(broker) | {
-        "rack": broker.rack or None,
-        "is_fenced": broker.is_fenced,
-    }

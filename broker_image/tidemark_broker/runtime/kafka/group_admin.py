@@ -5,14 +5,14 @@ classic ones. Versions of DescribeGroups before 6 say state `Dead` and no error 
 not there.
 """
 
-from tidemark_protocol.controller_messages import BrokerState
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.groups.messages import DeleteGroup, DeleteGroupAnswer, DescribedGroup
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
-from tidemark_broker.runtime.kafka.cluster import client_address
+from tidemark_broker.runtime.kafka.addresses import client_address
 from tidemark_broker.runtime.kafka.group_members import ask
 from tidemark_broker.runtime.kafka.requests import Answering, ApiHandler, KafkaRequest
+from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
 from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
 from tidemark_broker.wire.find_coordinator import FIND_COORDINATOR_API
@@ -22,11 +22,14 @@ from tidemark_broker.wire.tables import Values
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 CLASSIC = "classic"
 _FIRST_FIND_OF_MANY = 4  # KIP-699
+_NOBODY: Values = {"broker_id": -1, "host": "", "port": -1}
 _FIRST_DESCRIBE_WITH_NOT_FOUND = 6
 
 
-def group_admin_handlers(groups: GroupCoordinators, answering: Answering) -> tuple[ApiHandler, ...]:
-    asked = GroupAdmin(groups)
+def group_admin_handlers(
+    groups: GroupCoordinators, answering: Answering, metadata: MetadataCache
+) -> tuple[ApiHandler, ...]:
+    asked = GroupAdmin(groups, metadata)
     return (
         answering.table_handler(FIND_COORDINATOR_API, asked.find_coordinator),
         answering.table_handler(LIST_GROUPS_API, asked.list_groups),
@@ -36,17 +39,18 @@ def group_admin_handlers(groups: GroupCoordinators, answering: Answering) -> tup
 
 
 class GroupAdmin:
-    def __init__(self, groups: GroupCoordinators) -> None:
+    def __init__(self, groups: GroupCoordinators, metadata: MetadataCache) -> None:
         self._groups = groups
+        self._metadata = metadata
 
     async def find_coordinator(self, request: KafkaRequest, asked: Values) -> Values:
         if request.version < _FIRST_FIND_OF_MANY:
-            return await self._find(asked["key_type"], asked["key"])
-        found = [await self._find(asked["key_type"], key) for key in asked["keys"]]
+            return await self._find(request, asked["key_type"], asked["key"])
+        found = [await self._find(request, asked["key_type"], key) for key in asked["keys"]]
         return {"coordinators": tuple(found)}
 
-    async def _find(self, key_type: int, key: str) -> Values:
-        error, message, broker = _refused_key(key_type, key), None, None
+    async def _find(self, request: KafkaRequest, key_type: int, key: str) -> Values:
+        error, message, address = _refused_key(key_type, key), None, None
         if error is not ErrorCode.NONE:
             message = "only groups have coordinators here, and a name"
         else:
@@ -54,7 +58,12 @@ class GroupAdmin:
             broker = self._groups.coordinator_of(key)
             if broker is None:
                 error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, self._groups.absence(key)
-        return {"key": key, "error": error, "message": message, **_address(broker)}
+            else:
+                address = client_address(self._metadata, broker, request.listener)
+                if address is None:
+                    error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+                    message = f"broker {broker.broker_id} has no address at {request.listener}"
+        return {"key": key, "error": error, "message": message, **(address or _NOBODY)}
 
     async def list_groups(self, request: KafkaRequest, asked: Values) -> Values:
         types = {name.lower() for name in asked["types"]}
@@ -95,10 +104,6 @@ def _refused_key(key_type: int, key: str) -> ErrorCode:
     if key_type != GROUP_KEY:
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
-
-
-def _address(broker: BrokerState | None) -> Values:
-    return {"broker_id": -1, "host": "", "port": -1} if broker is None else client_address(broker)
 
 
 def _described(group: DescribedGroup, version: int) -> Values:

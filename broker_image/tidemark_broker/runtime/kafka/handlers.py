@@ -32,5 +32,5 @@ def add_handlers(services: KafkaServices) -> None:
         *log_admin_handlers(services),
         *group_member_handlers(services.groups, services.answering, services.new_uuid),
         *group_offset_handlers(services.groups, services.answering, services.partitions.metadata),
-        *group_admin_handlers(services.groups, services.answering),
+        *group_admin_handlers(services.groups, services.answering, services.partitions.metadata),
     )
