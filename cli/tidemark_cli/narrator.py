@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from rich.console import Console
 
+from tidemark_cli.environments.scraper import AuditAnswer
 from tidemark_cli.metadata import TopicView
 from tidemark_cli.output import table
 
@@ -103,6 +104,18 @@ class Narrator:
             self._print(f"\n[bold green]PASSED[/]  {words} ({result.seconds:.0f} s)")
         else:
             self._print("\n[bold red]FAILED[/]  a promise was broken: see above")
+
+    def audit(self, answer: AuditAnswer | str) -> None:
+        """Verdict and incidents of `tidemark audit` over the run, or why there are none."""
+        if self._is_quiet:
+            return
+        if isinstance(answer, str):
+            self.line(f"none: {answer}")
+            return
+        self._console.print(f"  {answer.verdict}  {answer.sentence}", markup=False, style="bold")
+        for incident in answer.incidents:
+            self._console.print(f"            {incident}", markup=False)
+        self.line(f"report: {answer.page}")
 
     def figures(self, by_kind: Mapping[str, Mapping[str, Any]]) -> None:
         """Of many rounds: p50, p99 and the longest of each time, in ms."""

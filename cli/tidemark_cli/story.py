@@ -108,9 +108,13 @@ class Story:
             report = demo_report(
                 environment.runtime, rounds, verified, seconds=time.monotonic() - started
             )
+            with narrator.progress("auditing what Prometheus scraped meanwhile"):
+                audited = await environment.audit()
             narrator.verdict(report)
             if len(rounds) > FEW_ROUNDS:
                 narrator.figures(report_fields(report)["by_kind"])
+            narrator.chapter("Audit")
+            narrator.audit(audited)
         finally:
             with narrator.progress("tidying up"):
                 await environment.tear_down()

@@ -9,7 +9,9 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1,
 
 
 def duration(ms: float) -> str:
-    """The two largest units: `2 h 5 min`, `850 ms`, `12.5 s`."""
+    """The two largest units: `2 h 5 min`, `850 ms`, `12.5 s`; without end: `never`."""
+    if ms == float("inf"):
+        return "never"
     if ms < 1000:
         return f"{ms:.0f}{NBSP}ms"
     if ms < 60_000:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from tidemark_cli.environments.scraper import AuditAnswer
 from tidemark_cli.load_events import LoadLedger
 from tidemark_cli.metadata import PartitionView, TopicView
 from tidemark_cli.verify import VerifyReport
@@ -81,6 +82,9 @@ class Environment(Protocol):
         """Returns when all records in flight have an outcome."""
 
     async def verify(self) -> VerifyReport: ...
+
+    async def audit(self) -> AuditAnswer | str:
+        """Of the run so far, from what Prometheus scraped; a sentence where there is none."""
 
     async def tear_down(self) -> None:
         """Stops what was started here; never raises for what is gone already."""

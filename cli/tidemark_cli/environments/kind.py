@@ -20,6 +20,7 @@ from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind, Tell
 from tidemark_cli.environments.kubectl import Kubectl
 from tidemark_cli.environments.process_faults import SHORT_FREEZE_SECONDS
 from tidemark_cli.environments.processes import ENOUGH_RECORDS, RECORD_TIMEOUT_MS, read_report
+from tidemark_cli.environments.scraper import AuditAnswer
 from tidemark_cli.environments.waiting import until
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.load_events import LoadLedger, read_ledger
@@ -173,6 +174,9 @@ class KindEnvironment:
             within_seconds=120,
         )
         return read_report(ended)
+
+    async def audit(self) -> AuditAnswer | str:
+        return "a ReplicationAudit judges a cluster on Kubernetes (docs/operations.md)"
 
     async def tear_down(self) -> None:
         """The namespace goes in the background; the cluster stays for another look."""

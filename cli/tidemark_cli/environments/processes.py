@@ -21,6 +21,7 @@ from tidemark_cli.commands.apply import apply_at_controller, read_manifests
 from tidemark_cli.environments import child_processes
 from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind, Tell
 from tidemark_cli.environments.process_faults import ProcessFaults
+from tidemark_cli.environments.scraper import AuditAnswer, Scraper
 from tidemark_cli.environments.waiting import until
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.load_events import LoadLedger, add_to_ledger
@@ -45,7 +46,7 @@ class ProcessesEnvironment:
     closing = ""  # `make demo` says how to get a real cluster
     default_kinds: tuple[RoundKind, ...] = (RoundKind.KILL, RoundKind.KILL_TWICE)
     possible_kinds = ProcessFaults.kinds
-    ports = 1 + 2 * BROKERS
+    ports = 2 + 2 * BROKERS
 
     def __init__(self, *, manifest: str, events: Path, interval_ms: float) -> None:
         self._manifest = manifest
@@ -60,6 +61,7 @@ class ProcessesEnvironment:
         self._struck_at: dict[int, float] = {}  # broker id -> when, in the loop's time
         self._ledger = LoadLedger()
         self._read_to_byte = 0
+        self._scraper = Scraper(self._directory, log=self._log("prometheus"))
 
     async def set_up(self, tell: Tell) -> None:
         base = free_ports(self.ports)
@@ -69,11 +71,16 @@ class ProcessesEnvironment:
         self._cluster = await child_processes.start(
             self.cluster_command(base, data), log=self._log("cluster")
         )
+        # Brokers' HTTP ports follow the controller's; the last of all is Prometheus's own.
+        http = [f"127.0.0.1:{base + number}" for number in range(1 + BROKERS)]
+        tell("starting Prometheus, which scrapes them every second")
+        await self._scraper.start(base + self.ports - 1, http)
         await self.until(self._is_answering, "the controller to answer")
         tell(f"applying the topic {TOPIC}")
         await apply_at_controller(self._controller_url, read_manifests(self._manifest))
         tell("waiting for leaders and full in-sync sets")
         await self.until(self._is_in_sync, f"{TOPIC} to be led and in sync")
+        self._scraper.begin()
 
     def cluster_command(self, first_port: int, data: Path) -> list[str]:
         """The controller at the first port, then the brokers' HTTP, then their Kafka ports."""
@@ -148,6 +155,10 @@ class ProcessesEnvironment:
         )
         return read_report(ended)
 
+    async def audit(self) -> AuditAnswer | str:
+        answer = await self._scraper.audit(self._events.parent / "demo-audit")
+        return self._scraper.missing if answer is None else answer
+
     async def worn_brokers(self) -> frozenset[int]:
         """Local mode holds back the second restart of what lived for less than three seconds."""
         now = asyncio.get_running_loop().time()
@@ -164,6 +175,7 @@ class ProcessesEnvironment:
         if self._session is not None:
             await self._session.close()
         await child_processes.stop(self._load)
+        await self._scraper.stop()
         await child_processes.stop(self._cluster)
         await asyncio.to_thread(self._keep_logs)
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tidemark_audit.audit import audit
 from tidemark_audit.engines.local import LocalEngine
+from tidemark_audit.outputs import write_outputs
 from tidemark_audit.results import AuditResult, IntervalKind, LossKind, Outcome, Verdict
 from tidemark_audit.sources.detect import sources_at
 
@@ -130,3 +131,21 @@ def test_half_a_line_is_an_error_with_its_place(tmp_path: Path, cut: bytes) -> N
     with pytest.raises(SourceError) as failed:
         audit(LocalEngine(), sources_at([str(path)]))
     assert failed.value.place == f"{path}, byte {len(whole)}"
+
+
+def test_a_follower_that_never_caught_up_has_an_age_without_end_and_a_report(
+    tmp_path: Path,
+) -> None:
+    export = Export()
+    partition(export, without=frozenset({"follower_caught_up_age_seconds"}))
+    brokers(export)
+    for follower in ("2", "3"):
+        export.add(
+            "follower_caught_up_age_seconds", -1,
+            topic="orders", topic_id="id-orders", partition="0", broker="1", follower=follower,
+        )  # fmt: skip
+    result = judged(export, tmp_path)
+    assert [lag.age_p99_seconds for lag in result.follower_lag] == [float("inf")] * 2
+    assert outcome(result, "R4") is Outcome.VIOLATED
+    write_outputs(result, tmp_path / "report")
+    assert (tmp_path / "report" / "report.html").stat().st_size > 0

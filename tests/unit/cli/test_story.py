@@ -10,6 +10,7 @@ from rich.console import Console
 from tidemark_cli import story as story_module
 from tidemark_cli.commands.demo import chosen_kinds
 from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind, Tell
+from tidemark_cli.environments.scraper import AuditAnswer
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.history import Anomaly
 from tidemark_cli.load_events import LoadLedger
@@ -68,6 +69,9 @@ class FakeEnvironment:
         replicas = (ReplicaComparison(0, 100, (), ()),)
         return VerifyReport(TOPIC, "run", self.verdict, replicas, 60.0, 1.0, 2.0)
 
+    async def audit(self) -> AuditAnswer | str:
+        return AuditAnswer("VIOLATED", "R1 not kept", ("broker 0: 1 partition",), "report.html")
+
     async def tear_down(self) -> None:
         self.is_torn_down = True
 
@@ -97,6 +101,8 @@ def test_a_round_names_the_dead_and_the_new_leader() -> None:
     assert environment.is_torn_down
     assert "broker 1 leads orders-0, leader epoch 1 -> 2" in written
     assert "PASSED" in written
+    assert "VIOLATED  R1 not kept" in written
+    assert "broker 0: 1 partition" in written
     assert "\x1b" not in written  # plain lines without a terminal
 
 

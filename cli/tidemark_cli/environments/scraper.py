@@ -1,0 +1,161 @@
+"""A Prometheus of the demo's own that scrapes every second, and the audit of what it stored.
+
+Without Prometheus's binary, or without the packages of the audit, the demo ends without an audit
+and says so: the demo's own verdict does not need it.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import shutil
+import sys
+import time
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from tidemark_cli.environments import child_processes
+
+BINARIES = Path("hack/prometheus/binaries")
+FETCH_SECONDS = 120.0
+READY_SECONDS = 30.0
+AUDIT_SECONDS = 240.0
+LAST_SCRAPES_SECONDS = 2.0
+CONFIGURATION = """\
+global: {{scrape_interval: 1s, scrape_timeout: 1s}}
+scrape_configs:
+  - job_name: tidemark
+    static_configs: [{{targets: {targets}, labels: {{cluster: demo}}}}]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditAnswer:
+    """What the audit said of the demo, in lines for the story."""
+
+    verdict: str
+    sentence: str
+    incidents: tuple[str, ...]
+    page: str  # path of the report; empty if there is none
+
+
+class _Finding(msgspec.Struct):
+    severity: str
+    rule: str
+    subject: str
+    sentence: str
+    planned: bool
+
+
+class _Result(msgspec.Struct):
+    verdict: str
+    sentence: str
+    findings: list[_Finding]
+
+
+class Scraper:
+    def __init__(self, directory: Path, *, log: Path) -> None:
+        self._directory = directory
+        self._log = log
+        self._server: asyncio.subprocess.Process | None = None
+        self._url = ""
+        self._start_seconds = 0.0
+        self.missing = ""  # why there is no audit
+
+    async def start(self, port: int, targets: Sequence[str]) -> None:
+        """Returns when Prometheus scrapes, or with `missing` saying why it does not."""
+        if any(importlib.util.find_spec(name) is None for name in ("numpy", "pyarrow")):
+            self.missing = "no packages of the audit (pip install 'tidemark[audit]')"
+            return
+        binary = await self._binary()
+        if binary is None:
+            self.missing = "no Prometheus here, and none could be fetched"
+            return
+        configuration = self._directory / "prometheus.yml"
+        configuration.write_text(CONFIGURATION.format(targets=json.dumps(list(targets))))
+        self._url = f"http://127.0.0.1:{port}"
+        self._server = await child_processes.start(
+            [
+                str(binary),
+                f"--config.file={configuration}",
+                f"--storage.tsdb.path={self._directory / 'prometheus'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            log=self._log,
+        )
+        if not await self._is_ready():
+            self.missing = f"Prometheus did not start: see {self._log}"
+
+    def begin(self) -> None:
+        """What is audited begins now: before it, the cluster was only starting."""
+        self._start_seconds = time.time()
+
+    async def _binary(self) -> Path | None:
+        if (installed := shutil.which("prometheus")) is not None:
+            return Path(installed)
+        if shutil.which(str(BINARIES)) is None:
+            return None
+        try:
+            found = await child_processes.run([str(BINARIES)], within_seconds=FETCH_SECONDS)
+        except TimeoutError:
+            return None
+        return Path(found.stdout.decode().strip()) / "prometheus" if not found.exit_code else None
+
+    async def _is_ready(self) -> bool:
+        def ask() -> bool:
+            with (
+                contextlib.suppress(OSError),
+                urllib.request.urlopen(f"{self._url}/-/ready", timeout=2) as answer,
+            ):
+                return bool(answer.status == 200)
+            return False
+
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            if await asyncio.to_thread(ask):
+                return True
+            await asyncio.sleep(0.1)
+        return False
+
+    async def audit(self, report: Path) -> AuditAnswer | None:
+        """Of everything since `begin`; None with `missing` said."""
+        if self.missing or self._server is None:
+            return None
+        await asyncio.sleep(LAST_SCRAPES_SECONDS)  # so that the last events were scraped
+        end = time.time() - LAST_SCRAPES_SECONDS / 2
+        engine = "local" if shutil.which("java") is None else "spark"
+        try:
+            ended = await child_processes.run(
+                [
+                    *(sys.executable, "-m", "tidemark_cli.main", "audit", self._url, "-o", "json"),
+                    *("--start", f"{self._start_seconds:.3f}", "--end", f"{end:.3f}"),
+                    *("--engine", engine, "--report", str(report)),
+                ],
+                within_seconds=AUDIT_SECONDS,
+            )
+            result = msgspec.json.decode(ended.stdout, type=_Result)
+        except TimeoutError:
+            self.missing = f"the audit took longer than {AUDIT_SECONDS:g} s"
+            return None
+        except msgspec.DecodeError:
+            said = (ended.stdout[-300:] + ended.stderr[-300:]).decode(errors="replace")
+            self.missing = f"the audit gave no verdict: {said}"
+            return None
+        page = report / "report.html"
+        return AuditAnswer(
+            result.verdict,
+            result.sentence,
+            tuple(
+                f"{found.subject}{' (planned)' if found.planned else ''}: {found.sentence}"
+                for found in result.findings
+                if found.rule in ("R1", "R2", "R6")
+            ),
+            str(page if page.is_file() else report),
+        )
+
+    async def stop(self) -> None:
+        await child_processes.stop(self._server)
