@@ -7,7 +7,7 @@ restart, which the next one recognises by the proof of a clean stop. Pure.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.ids import BrokerEpoch, BrokerId
 from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
@@ -86,6 +86,14 @@ class Observations:
     planned_restarts: PlannedRestarts = field(default_factory=PlannedRestarts)
     clock_skews: ClockSkews = field(default_factory=ClockSkews)
     elections: ElectionCounts = field(default_factory=ElectionCounts)
+    # The life of a broker that its next one's registration ended, before anybody fenced it.
+    ended_lives: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)
+
+    def note_next_life(self, stored: BrokerRecord, clean_stop_epoch: BrokerEpoch) -> None:
+        """Another process registers, maybe before anybody missed the `stored` one."""
+        self.ended_lives[stored.broker_id] = stored.broker_epoch
+        if stored.state is BrokerLifeState.ACTIVE and clean_stop_epoch != stored.broker_epoch:
+            self.planned_restarts.end(stored.broker_id)
 
     def note_slice(
         self,
@@ -104,15 +112,17 @@ class Observations:
             recovery = durable.recovery_of(after.partition)
             if recovery is not None and recovery.leader_epoch == after.leader_epoch:
                 kind = ElectionKind.UNCLEAN
-            elif _is_live(known, brokers) or after.leader in self.planned_restarts:
+            elif self._is_live(known, brokers) or after.leader in self.planned_restarts:
                 kind = ElectionKind.PLANNED
             else:
                 kind = ElectionKind.CLEAN
             self.elections.note((durable.topic.topic_id, after.partition), kind)
 
-
-def _is_live(state: PartitionState, brokers: dict[BrokerId, BrokerRecord]) -> bool:
-    leader = brokers.get(state.leader)
-    return (
-        leader is not None and leader.is_live and leader.broker_epoch == state.leader_broker_epoch
-    )
+    def _is_live(self, state: PartitionState, brokers: dict[BrokerId, BrokerRecord]) -> bool:
+        leader = brokers.get(state.leader)
+        return (
+            leader is not None
+            and leader.is_live
+            and leader.broker_epoch == state.leader_broker_epoch
+            and self.ended_lives.get(state.leader) != leader.broker_epoch
+        )

@@ -260,6 +260,7 @@ class PoolController:
             known.applied_version = -1
         elif stored is not None:
             self.state.notes_of(broker_id).report = None  # of a log as it was before
+            self.state.observations.note_next_life(stored, request.clean_stop_epoch)
             leaving = Standing(
                 broker_id,
                 stored.broker_epoch,

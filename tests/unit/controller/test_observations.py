@@ -174,6 +174,17 @@ def test_elections_are_counted_by_what_brought_them() -> None:
     run(scenario)
 
 
+def test_a_leader_that_is_back_before_it_was_missed_was_not_replaced_by_plan() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.create()
+        assert rig.partition().leader == 0
+        await start_again(rig, 0, is_clean=False)
+        await rig.advance(200, *rig.brokers)
+        assert (await elections(rig)) == {"clean": 1, "unclean": 0, "planned": 0}
+
+    run(scenario)
+
+
 def test_an_unclean_election_is_counted_and_its_cost_is_told_by_partition() -> None:
     async def scenario(rig: Rig) -> None:
         await rig.create(replicas=2, **{"unclean.leader.election.enable": "true"})
