@@ -5,11 +5,13 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidemark_audit.assembly import assemble
-from tidemark_audit.engines.engine import Engine, Progress, Request
+from tidemark_audit.engines.engine import Engine, Observed, Progress, Request
 from tidemark_audit.engines.planning import kernel_settings
+from tidemark_audit.facts.what_if import WhatIf
 from tidemark_audit.results import AuditResult, SourceInfo
 from tidemark_audit.slo import Slo
 from tidemark_audit.sources.detect import sources_at
@@ -33,17 +35,46 @@ def audit(
     progress: Progress = no_progress,
 ) -> AuditResult:
     """Raises SourceError, NothingRead, OverlappingSlices; all else becomes a finding."""
+    asked = Asked(window, slo, interval_ms)
+    return audit_what_if(engine, sources, asked, None, progress=progress)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is judged, and by what measure."""
+
+    window: Window = Window()
+    slo: Slo = Slo()
+    interval_ms: int | None = None
+
+
+def audit_what_if(
+    engine: Engine,
+    sources: Sequence[Source],
+    asked: Asked,
+    what_if: WhatIf | None,
+    *,
+    progress: Progress = no_progress,
+) -> tuple[AuditResult, AuditResult | None]:
+    """The audit, and the same summaries judged under other settings. Raises as `audit`."""
     started = time.monotonic()
-    slices = [part for source in sources for part in source.slices(window)]
-    settings = kernel_settings(sources, interval_ms)
-    observed = engine.observe(Request(slices, window, settings, interval_ms), progress)
-    return assemble(
-        observed,
-        slo,
-        engine=engine.name,
-        sources=[SourceInfo(source.place, source.kind, 0, 0) for source in sources],
-        wall_seconds=time.monotonic() - started,
-    )
+    slices = [part for source in sources for part in source.slices(asked.window)]
+    settings = kernel_settings(sources, asked.interval_ms)
+    request = Request(slices, asked.window, settings, asked.interval_ms, what_if)
+    observed = engine.observe(request, progress)
+
+    def assembled(observed: Observed) -> AuditResult:
+        return assemble(
+            observed,
+            asked.slo,
+            engine=engine.name,
+            sources=[SourceInfo(source.place, source.kind, 0, 0) for source in sources],
+            wall_seconds=time.monotonic() - started,
+        )
+
+    if what_if is None:
+        return assembled(observed), None
+    return assembled(observed), assembled(replace(observed, partitions=observed.partitions_what_if))
 
 
 def run(

@@ -50,6 +50,22 @@ def draw(console: Console, result: "AuditResult", directory: Path | None) -> Non
         console.print(f"report: {directory}", markup=False)
 
 
+def draw_what_if(console: Console, result: "AuditResult", what_if: "AuditResult") -> None:
+    """Rule by rule, as it was and as it would have been."""
+    rows = [
+        (was.rule, MARKS[was.outcome.value], MARKS[would.outcome.value], was.measured)
+        for was, would in zip(result.rules, what_if.rules, strict=True)
+    ]
+    console.print(table(("rule", "as it was", "what if", "measured as it was"), rows))
+    console.print()
+    for was, would in zip(result.rules, what_if.rules, strict=True):
+        if was.measured != would.measured:
+            console.print(f"{was.rule}  would have been: {would.measured}", markup=False)
+    console.print()
+    for words, each in (("as it was", result), ("what if", what_if)):
+        console.print(f"{words:10} {each.verdict.value}  {each.sentence}", markup=False)
+
+
 def draw_self_test(console: Console, found: "SelfTest") -> None:
     rows = [
         (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tidemark_cli.failures import CommandFailed
 
 if TYPE_CHECKING:
+    from tidemark_audit.facts.what_if import WhatIf
     from tidemark_audit.slo import Slo
     from tidemark_audit.sources.source import Source, Window
 
@@ -64,6 +65,21 @@ def objectives(text: str | None) -> "Slo":
             expected="objectives in YAML",
             found=str(error),
             to_do="see docs/audit-rules.md for the names and units",
+            exit_code=EXIT_USAGE,
+        ) from error
+
+
+def what_if_settings(text: str | None) -> "WhatIf | None":
+    """Raises CommandFailed."""
+    from tidemark_audit.facts.what_if import BadSetting, what_if_of
+
+    try:
+        return None if text is None else what_if_of(text)
+    except BadSetting as error:
+        raise CommandFailed(
+            expected="settings as min.insync.replicas=1,replicationFactor=2",
+            found=str(error),
+            to_do="name min.insync.replicas, replicationFactor or replica.lag.time.max.ms",
             exit_code=EXIT_USAGE,
         ) from error
 

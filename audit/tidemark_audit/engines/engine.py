@@ -12,6 +12,7 @@ from tidemark_audit.facts.context import Context, Intervals, context_of
 from tidemark_audit.facts.partition import PartitionFacts
 from tidemark_audit.facts.steps import increments
 from tidemark_audit.facts.tracks import fold_scrapes, tracks_of
+from tidemark_audit.facts.what_if import WhatIf
 from tidemark_audit.families import Exporter
 from tidemark_audit.kernel import histogram
 from tidemark_audit.kernel.summaries import NO_BAND, KernelSettings
@@ -31,6 +32,7 @@ class Request:
     window: Window
     settings: KernelSettings
     interval_ms: int | None = None  # of scrapes; None: from the samples
+    what_if: WhatIf | None = None  # settings under which partitions are judged a second time
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Observed:
     bad_samples: tuple[BadSamples, ...]
     crc_failures: tuple[tuple[str, str, int], ...]
     clusters: tuple[str, ...]
+    partitions_what_if: tuple[PartitionFacts, ...] = ()
 
 
 class NothingRead(Exception):
@@ -137,6 +140,7 @@ def observed(
     without_topic: pa.Table,
     partitions: Sequence[PartitionFacts],
     context: Context,
+    partitions_what_if: Sequence[PartitionFacts] = (),
 ) -> Observed:
     """From the small rows (brokers, operator, bands) and the facts of partitions."""
     tracks = list(tracks_of(without_topic))
@@ -164,6 +168,7 @@ def observed(
         ),
         _crc_failures(without_topic, context),
         tuple(sorted(named)),
+        tuple(sorted(partitions_what_if, key=_place)),
     )
 
 

@@ -1,5 +1,7 @@
 """The kernel in this process: for what fits one core, and to check Spark by."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from tidemark_audit.engines.engine import (
@@ -35,7 +37,11 @@ class LocalEngine:
         )
         small = is_without_topic(merged)
         context = make_context(small, window, intervals)
-        return observed(counts, small, list(facts_of(merged, context)), context)
+        facts = list(facts_of(merged, context))
+        if request.what_if is None:
+            return observed(counts, small, facts, context)
+        what_if = facts_of(merged, replace(context, what_if=request.what_if))
+        return observed(counts, small, facts, context, list(what_if))
 
     def _summaries(self, request: Request, progress: Progress) -> pa.Table:
         pending: list[pa.Table] = [EMPTY]

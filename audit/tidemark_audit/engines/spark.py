@@ -12,6 +12,7 @@ The driver holds facts, never samples. It needs nothing but a SparkSession, clas
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -33,7 +34,7 @@ from tidemark_audit.engines.engine import (
 )
 from tidemark_audit.engines.planning import LOOKED_AT, scrape_intervals, summarize_slice
 from tidemark_audit.facts.context import Context, Intervals
-from tidemark_audit.facts.partition import facts_of, from_bytes, to_bytes
+from tidemark_audit.facts.partition import PartitionFacts, facts_of, from_bytes, to_bytes
 from tidemark_audit.families import FAMILIES, PREFIX
 from tidemark_audit.kernel.merge import merge
 from tidemark_audit.kernel.summaries import EMPTY, KEY_COLUMNS, SCHEMA, KernelSettings
@@ -60,10 +61,11 @@ class SparkEngine:
             window = window_of(request, counts)
             small = _collected(merged.filter(F.col("topic") == ""))
             context = make_context(small, window, self._intervals(request, merged))
-            partitions = [
-                from_bytes(bytes(row.payload)) for row in self._facts(merged, context).collect()
-            ]
-            return observed(counts, small, partitions, context)
+            partitions = self._facts(merged, context)
+            if request.what_if is None:
+                return observed(counts, small, partitions, context)
+            what_if = self._facts(merged, replace(context, what_if=request.what_if))
+            return observed(counts, small, partitions, context, what_if)
         except Exception as error:
             raise _as_source_error(error) from error
         finally:
@@ -119,11 +121,12 @@ class SparkEngine:
         ]
         return scrape_intervals(pa.concat_tables(tables))
 
-    def _facts(self, merged: DataFrame, context: Context) -> DataFrame:
+    def _facts(self, merged: DataFrame, context: Context) -> list[PartitionFacts]:
         def judge(batches: Batches) -> Batches:
             yield _payloads([to_bytes(facts) for facts in facts_of(_table(batches), context)])
 
-        return merged.mapInArrow(judge, from_arrow_schema(_PAYLOAD))
+        rows = merged.mapInArrow(judge, from_arrow_schema(_PAYLOAD)).collect()
+        return [from_bytes(bytes(row.payload)) for row in rows]
 
 
 def _merger(settings: KernelSettings) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tidemark_audit.facts.steps import CAP_INTERVALS, steps_of
 from tidemark_audit.facts.tracks import Track, fold_scrapes
+from tidemark_audit.facts.what_if import WhatIf
 from tidemark_audit.families import Exporter
 
 
@@ -31,6 +32,7 @@ class Context:
     # When each was seen first and last; operators by cluster, where any was scraped.
     broker_seen_ms: Mapping[tuple[str, str], tuple[int, int]]
     operator_seen_ms: Mapping[str, tuple[int, int]]
+    what_if: WhatIf | None = None
 
     def broker_since_ms(self, cluster: str, broker: str) -> int | None:
         seen = self.broker_seen_ms.get((cluster, broker))

@@ -105,9 +105,16 @@ def _facts(series: Series) -> PartitionFacts:
         follower_lag=tuple(lag_of(series)),
         loss_evidence=tuple(loss_of(series)),
         oddities=tuple(oddities_of(series)),
-        lag_max_seconds=_largest(series, "partition_replica_lag_max_seconds", last=True),
+        lag_max_seconds=_lag_max_seconds(series),
         largest_append_records=_largest(series, "partition_largest_append_records"),
     )
+
+
+def _lag_max_seconds(series: Series) -> float | None:
+    what_if = series.context.what_if
+    if what_if is not None and what_if.lag_max_seconds is not None:
+        return what_if.lag_max_seconds
+    return _largest(series, "partition_replica_lag_max_seconds", last=True)
 
 
 def _largest(series: Series, family: str, *, last: bool = False) -> float | None:

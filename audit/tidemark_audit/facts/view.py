@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tidemark_audit.facts.context import Context
 from tidemark_audit.facts.steps import StepFunction, steps_of
 from tidemark_audit.facts.tracks import Track
+from tidemark_audit.facts.what_if import Counts, as_if
 from tidemark_audit.families import FAMILIES, PREFIX, SeriesKey
 from tidemark_audit.kernel.samples import Flags, Floats, Longs
 
@@ -110,6 +111,10 @@ def view_of(series: Series) -> View:
     replicas = _filled(np.where(seen, chosen.replicas, np.nan))
     min_in_sync = _filled(np.where(seen, chosen.min_in_sync, np.nan))
     in_sync = np.where(seen, chosen.in_sync, operator.in_sync.at(times))
+    if series.context.what_if is not None:
+        counts = Counts(in_sync, replicas, min_in_sync)
+        counts = as_if(series.context.what_if, counts, brokers, leader, followers, times)
+        in_sync, replicas, min_in_sync = counts.in_sync, counts.replicas, counts.min_in_sync
     state = _states(seen, in_sync, replicas, min_in_sync)
     # What a leader said stands for up to two and a half intervals; that the operator knows of no
     # leader since is newer.

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tidemark_protocol.audit_summary import encode_summary
 
-from tidemark_cli.audit_answer import draw, draw_self_test
-from tidemark_cli.audit_options import duration_ms, objectives, window_of
+from tidemark_cli.audit_answer import draw, draw_self_test, draw_what_if
+from tidemark_cli.audit_options import duration_ms, objectives, what_if_settings, window_of
 from tidemark_cli.audit_summary import no_source, summary_of
 from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, CommandFailed
 from tidemark_cli.output import Output
@@ -84,6 +84,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
     parser.add_argument(
+        "--what-if",
+        metavar="SETTINGS",
+        help="judge the same samples under other settings too: min.insync.replicas=1,"
+        "replicationFactor=2,replica.lag.time.max.ms=5000",
+    )
+    parser.add_argument(
         "--self-test",
         type=int,
         nargs="?",
@@ -106,12 +112,16 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.self_test is not None:
         return _self_test(arguments, output)
     try:
-        result = _audited(arguments, output)
+        result, what_if = _audited(arguments, output)
     except CommandFailed as failed:
         _write_no_source(arguments.summary, failed)
         raise
     _write(arguments, result)
-    output.result(result, lambda console: draw(console, result, arguments.report))
+    if what_if is None:
+        output.result(result, lambda console: draw(console, result, arguments.report))
+    else:
+        both = {"asItWas": result, "whatIf": what_if, "settings": arguments.what_if}
+        output.result(both, lambda console: draw_what_if(console, result, what_if))
     return 0 if arguments.fail_on == "no-verdict" else result.verdict.exit_code
 
 
@@ -141,8 +151,10 @@ def _require_extra() -> None:
         ) from error
 
 
-def _audited(arguments: argparse.Namespace, output: Output) -> "AuditResult":
-    from tidemark_audit.audit import audit
+def _audited(
+    arguments: argparse.Namespace, output: Output
+) -> "tuple[AuditResult, AuditResult | None]":
+    from tidemark_audit.audit import Asked, audit_what_if
     from tidemark_audit.engines.engine import NothingRead
     from tidemark_audit.kernel.merge import OverlappingSlices
     from tidemark_audit.sources.detect import sources_at
@@ -153,12 +165,12 @@ def _audited(arguments: argparse.Namespace, output: Output) -> "AuditResult":
     try:
         sources = sources_at(arguments.places, token_file=arguments.token_file)
         window = window_of(arguments, sources)
-        return audit(
+        interval_ms = None if interval is None else duration_ms(interval)
+        return audit_what_if(
             _engine(arguments, output),
             sources,
-            window=window,
-            slo=slo,
-            interval_ms=None if interval is None else duration_ms(interval),
+            Asked(window, slo, interval_ms),
+            what_if_settings(arguments.what_if),
             progress=_progress(output),
         )
     except SourceError as error:

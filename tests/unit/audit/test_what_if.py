@@ -1,0 +1,65 @@
+"""The price of a setting: the same samples under another min.insync.replicas or factor."""
+
+from pathlib import Path
+
+import pytest
+from tidemark_audit.audit import Asked, audit_what_if
+from tidemark_audit.engines.local import LocalEngine
+from tidemark_audit.facts.what_if import BadSetting, WhatIf, what_if_of
+from tidemark_audit.results import AuditResult, SliRow
+from tidemark_audit.sources.detect import sources_at
+
+from tests.unit.audit.exports import Export, brokers, partition
+
+
+def priced(path: Path, settings: str) -> tuple[SliRow, SliRow]:
+    """Broker 3 is out of sync from 30 s to 60 s, and 2 too from 40 s to 50 s."""
+    export = Export()
+    partition(
+        export,
+        in_sync=lambda t: (
+            {1, 2, 3}
+            - ({3} if 30_000 <= t < 60_000 else set())
+            - ({2} if 40_000 <= t < 50_000 else set())
+        ),
+    )
+    brokers(export)
+    sources = sources_at([str(export.write(path / "export.jsonl"))])
+    results = audit_what_if(LocalEngine(), sources, Asked(), what_if_of(settings))
+    was, would = (row_of(result) for result in results if result is not None)
+    return was, would
+
+
+def row_of(result: AuditResult) -> SliRow:
+    return result.sli_by_partition[0]
+
+
+def test_min_insync_replicas_of_one_turns_unwritable_time_into_risk(tmp_path: Path) -> None:
+    was, would = priced(tmp_path, "min.insync.replicas=1")
+    assert (was.under_min_isr_ms, was.one_failure_from_loss_ms) == (10_000, 10_000)
+    assert (would.under_min_isr_ms, would.degraded_unplanned_ms) == (0, 30_000)
+    assert would.one_failure_from_loss_ms == 10_000
+
+
+def test_two_replicas_keep_the_lowest_ids(tmp_path: Path) -> None:
+    was, would = priced(tmp_path, "replicationFactor=2")
+    assert was.healthy_ms == 119_000 - 30_000
+    # Broker 3 is none of theirs; broker 2's absence leaves one of two.
+    assert (would.under_min_isr_ms, would.healthy_ms) == (10_000, 109_000)
+
+
+def test_a_fourth_replica_that_never_fails_keeps_it_writable(tmp_path: Path) -> None:
+    _, would = priced(tmp_path, "replicationFactor=4")
+    assert (would.under_min_isr_ms, would.degraded_unplanned_ms) == (0, 30_000)
+
+
+@pytest.mark.parametrize("text", ["acks=1", "min.insync.replicas=0", "replicationFactor", ""])
+def test_what_cannot_be_priced_is_refused(text: str) -> None:
+    with pytest.raises(BadSetting):
+        what_if_of(text)
+
+
+def test_settings_are_read_together() -> None:
+    found = what_if_of("min.insync.replicas=1, replica.lag.time.max.ms=2500")
+    assert found == WhatIf(1, None, 2.5)
+    assert found.words() == "min.insync.replicas=1, replica.lag.time.max.ms=2500"
