@@ -105,6 +105,12 @@ OTHERS = (
     "kafka-get-offsets, kafka-consumer-groups, kafka-log-dirs, kafka-reassign-partitions,",
     "kafka-leader-election, kafka-delete-records; kafka-topics and kafka-configs in test_admin.py.",
     "",
+    "Spark's structured streaming reads, writes and goes on from its checkpoint after a restart",
+    "(`test_spark.py`, in `make e2e-long`).",
+    "",
+    "`hack/dump-log-segments` has Kafka's DumpLogSegments and the classes of its brokers read",
+    "segments, indexes, snapshots and checkpoints; a test does so after the leader kill.",
+    "",
     "`tests.clients.kill_rounds` (in `make e2e-long`): all clients at once, with groups that read,",
     "while a broker is killed every 10 s for 5 min: nothing lost, nothing twice, groups go on.",
 )
