@@ -23,8 +23,14 @@ def topic_faults(topic: Object) -> Iterator[str]:
     fault = elect_fault(topic["metadata"].get("annotations") or {})
     if fault is not None:
         yield fault  # the API server does not read annotations: a condition says it there
+    config = spec.get("config", {})
+    if spec.get("topicName") == OFFSETS_TOPIC and config.get("cleanup.policy") != "compact":
+        yield (
+            "__consumer_offsets keeps the newest record of each key: its cleanup.policy can only be"
+            " compact"
+        )
     yield from _placement_faults(spec)
-    yield from config_faults(spec.get("config", {}), spec["replicationFactor"])
+    yield from config_faults(config, spec["replicationFactor"])
 
 
 def _placement_faults(spec: Object) -> Iterator[str]:

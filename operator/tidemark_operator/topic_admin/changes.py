@@ -17,7 +17,6 @@ from tidemark_protocol.topic_messages import (
     GrownTopic,
 )
 
-from tidemark_operator.manifests.spec_rules import topic_name
 from tidemark_operator.manifests.topic_config import config_faults, unknown_config_sentence
 from tidemark_operator.stores.object_store import Object
 from tidemark_operator.topic_admin.new_topics import (
@@ -29,7 +28,6 @@ from tidemark_operator.topic_admin.new_topics import (
 )
 from tidemark_operator.topic_admin.refusal import Refusal
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
 LIST_CONFIGS = frozenset({CLEANUP_POLICY.name})
 
 # Of a topic's partitions that are to move: where to.
@@ -53,12 +51,6 @@ def deletion_refusal(topic: Object) -> Refusal | None:
 def grown(topic: Object, change: GrownTopic, places: PoolPlaces) -> Object | Refusal:
     spec = topic["spec"]
     current, count = spec["partitions"], change.partition_count
-    if topic_name(topic) in INTERNAL_TOPICS:
-        return Refusal(
-            ErrorCode.INVALID_REQUEST,
-            f"{change.topic} has as many partitions as it was made with: what is in which of them"
-            " depends on their number",
-        )
     if not current < count <= MAX_PARTITIONS:
         return Refusal(
             ErrorCode.INVALID_PARTITIONS,

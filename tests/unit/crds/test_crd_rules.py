@@ -268,6 +268,14 @@ def test_values_that_do_not_work_are_refused(config: dict[str, str], sentence: s
     assert validate(topic(config=config)) == [sentence]
 
 
+def test_the_offsets_topic_is_compacted_whoever_writes_it() -> None:
+    (sentence,) = validate(topic(topicName="__consumer_offsets"))
+    assert "can only be compact" in sentence
+    assert sentence in " ".join((CRDS / "topics.yaml").read_text().split())
+    config = {"cleanup.policy": "compact"}
+    assert validate(topic(topicName="__consumer_offsets", config=config)) == []
+
+
 def test_schema_errors_name_the_field() -> None:
     assert validate(topic(partitions=0)) == ["spec.partitions: 0 is less than the minimum of 1"]
     assert validate(topic(topicName="a b"))[0].startswith("spec.topicName: ")

@@ -105,10 +105,12 @@ def test_shapes_that_only_the_wire_allows_are_refused_before_anybody_is_asked(
         assert errors(await ask(link, CREATE_TOPICS_API, twice)) == [ErrorCode.INVALID_REQUEST]
         gap = new_topic("gap", assignments=({"partition": 1, "replicas": (1,)},))
         null = new_topic("null", configs=({"name": "retention.ms", "value": None},))
-        answer = await ask(link, CREATE_TOPICS_API, creation(gap, null))
+        brokers_own = new_topic("__consumer_offsets")
+        answer = await ask(link, CREATE_TOPICS_API, creation(gap, null, brokers_own))
         assert errors(answer) == [
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             ErrorCode.INVALID_CONFIG,
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
         ]
         assert controller.requests == []
 

@@ -83,7 +83,8 @@ def test_default_counts_follow_the_pool(tmp_path: Path, brokers: int, replicas: 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "Orders", "a_b", "-", "x" * 249, "a..b"])
 def test_names_that_no_object_can_have_are_mapped(tmp_path: Path, name: str) -> None:
     async def scenario(rig: AdminRig) -> None:
-        (made,) = await rig.create(NewTopic(name, 1, 1))
+        new = NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})
+        (made,) = await rig.create(new)
         assert made.error is ErrorCode.NONE
         (object_name,) = await rig.object_names()
         stored = await rig.topic(object_name)

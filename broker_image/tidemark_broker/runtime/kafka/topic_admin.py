@@ -19,6 +19,7 @@ from tidemark_protocol.topic_messages import (
     TopicsResponse,
 )
 
+from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.kafka.topic_configs import created_config
@@ -131,6 +132,9 @@ class TopicAdmin:
 
 def _new_topic(entry: Values) -> NewTopic | TopicResult:
     topic = entry["topic"]
+    if topic == OFFSETS_TOPIC:
+        message = "brokers make it themselves, when the first group comes"
+        return TopicResult(topic, ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     assignments = {each["partition"]: _brokers(each["replicas"]) for each in entry["assignments"]}
     if sorted(assignments) != list(range(len(entry["assignments"]))):
         return TopicResult(
