@@ -18,6 +18,7 @@ ADD_PARTITIONS_PATH = "/v1/add-partitions"
 ALTER_CONFIGS_PATH = "/v1/alter-topic-configs"
 REASSIGN_PARTITIONS_PATH = "/v1/reassign-partitions"
 ELECT_LEADERS_PATH = "/v1/elect-leaders"
+APPLIED_VERSION_PATH = "/v1/applied-version"
 
 MAX_CHANGES = 1000  # in one request
 DEFAULT_COUNT = -1  # partitions or replicas as the pool has them by default
@@ -156,8 +157,17 @@ class ElectLeadersRequest:
     unclean: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class AppliedVersionRequest:
+    """Up to where every live broker has applied the controller's pushes: so that a client finds
+    what it has just made at whichever broker it asks next."""
+
+    broker: AskingBroker
+
+
 TopicsRequest = (
-    CreateTopicsRequest
+    AppliedVersionRequest
+    | CreateTopicsRequest
     | DeleteTopicsRequest
     | AddPartitionsRequest
     | AlterConfigsRequest
@@ -190,3 +200,4 @@ class TopicsResponse:
     controller_epoch: ControllerEpoch = ControllerEpoch(-1)
     controller_address: str = ""  # with NOT_CONTROLLER
     results: tuple[TopicResult, ...] = ()
+    applied_version: int = -1  # answers AppliedVersionRequest; -1: not known

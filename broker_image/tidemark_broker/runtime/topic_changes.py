@@ -14,6 +14,7 @@ from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId
 from tidemark_protocol.topic_messages import (
     ADD_PARTITIONS_PATH,
     ALTER_CONFIGS_PATH,
+    APPLIED_VERSION_PATH,
     CREATE_TOPICS_PATH,
     DELETE_TOPICS_PATH,
     ELECT_LEADERS_PATH,
@@ -21,6 +22,7 @@ from tidemark_protocol.topic_messages import (
     AddPartitionsRequest,
     AlterConfigsRequest,
     AlteredTopic,
+    AppliedVersionRequest,
     AskingBroker,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -42,6 +44,8 @@ FIRST_RETRY_SECONDS = 0.05
 MAX_RETRY_SECONDS = 0.5
 MAX_WAIT_MS = 600_000
 LEAST_ASKING_MS = 3000
+EVERYWHERE_MS = 1000
+FIRST_LOOK_SECONDS = 0.005
 
 # (path, request, milliseconds): None says that no controller answered, ask again.
 AskForTopics = Callable[[str, TopicsRequest, int], Awaitable[TopicsResponse | None]]
@@ -214,7 +218,10 @@ class TopicChanges:
         deadline: Deadline,
     ) -> TopicsResponse:
         changed = [result for result in response.results if result.error is ErrorCode.NONE]
+        if not changed:
+            return response
         if await self.wait_until(lambda: all(map(is_so, changed)), deadline):
+            await self._applied_everywhere(deadline)
             return response
         results = tuple(
             result
@@ -223,6 +230,20 @@ class TopicChanges:
             for result in response.results
         )
         return replace(response, results=results)
+
+    async def _applied_everywhere(self, deadline: Deadline) -> None:
+        """So that the client finds the same at whichever broker it asks next. One that is silent
+        and not fenced yet is not waited for longer than EVERYWHERE_MS."""
+        version, delay_s = self._metadata.image_version, FIRST_LOOK_SECONDS
+        limit = Deadline(min(EVERYWHERE_MS, int(deadline.left_s() * 1000)))
+        while limit.left_s() > 0:
+            request = AppliedVersionRequest(self.asking())
+            left_ms = max(1, int(limit.left_s() * 1000))
+            response = await self.ask(APPLIED_VERSION_PATH, request, left_ms)
+            if response is not None and response.applied_version >= version:
+                return
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, MAX_RETRY_SECONDS)
 
     def _request_id(self) -> str:
         """Of this broker's life, and no other one's ever."""

@@ -141,6 +141,11 @@ class PoolState:
     def _has_heard(self, broker_id: BrokerId) -> bool:
         return self.applied_version(broker_id) >= 0 or self.notes_of(broker_id).report_version >= 0
 
+    def lowest_applied_version(self) -> int:
+        """That every live broker has applied, as far as heard."""
+        live = [record.broker_id for record in self.brokers.values() if record.is_live]
+        return min(map(self.applied_version, live), default=-1)
+
     def applied_version(self, broker_id: BrokerId) -> int:
         """Of our images; -1: of none."""
         notes = self.notes_of(broker_id)

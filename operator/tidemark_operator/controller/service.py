@@ -307,6 +307,10 @@ class ControllerService:
         views = (found.decisions.topic_view(topic_id) for topic_id in found.decisions.topic_ids())
         return tuple(view for view in views if view is not None)
 
+    def applied_version(self, pool: str) -> int:
+        self._check_leading()
+        return self._pools[pool].decisions.state.lowest_applied_version()
+
     async def create_topic(
         self,
         pool: str,

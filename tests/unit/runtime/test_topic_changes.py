@@ -18,6 +18,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 from tidemark_protocol.topic_messages import (
+    AppliedVersionRequest,
     AskingBroker,
     CreateTopicsRequest,
     NewTopic,
@@ -52,19 +53,24 @@ def push(version: int, leader: BrokerId) -> MetadataPush:
 
 
 class Asked:
-    """A controller that answers `answers` in turn; None: no answer."""
+    """A controller that answers `answers` in turn; None: no answer. `applied`: what it says, in
+    turn, that every broker has applied; then what this one has."""
 
-    def __init__(self, *answers: TopicsResponse | None) -> None:
+    def __init__(self, *answers: TopicsResponse | None, applied: tuple[int, ...] = ()) -> None:
         self.metadata = MetadataCache()
         self.changes = TopicChanges(self.metadata)
         self.changes.ask = self._ask
         self.changes.asking = lambda: AskingBroker("shop/default", BrokerId(1), BrokerEpoch(5))
         self.requests: list[TopicsRequest] = []
         self._answers = list(answers)
+        self.applied = list(applied)
 
     async def _ask(
         self, path: str, request: TopicsRequest, timeout_ms: int
     ) -> TopicsResponse | None:
+        if isinstance(request, AppliedVersionRequest):
+            version = self.applied.pop(0) if self.applied else self.metadata.image_version
+            return TopicsResponse(ErrorCode.NONE, applied_version=version)
         self.requests.append(request)
         return self._answers.pop(0) if self._answers else None
 
@@ -87,6 +93,26 @@ def test_a_created_topic_is_answered_once_all_of_it_is_led() -> None:
         assert not creating.done()
         asked.apply(2, 1)
         assert await creating == MADE
+
+    run(scenario)
+
+
+def test_a_created_topic_is_answered_once_every_broker_has_heard_of_it() -> None:
+    async def scenario() -> None:
+        asked = Asked(MADE, applied=(-1, 0))
+        asked.apply(1, 1)
+        assert await asked.changes.create((NewTopic("orders"),), Deadline(30_000)) == MADE
+        assert asked.applied == []
+
+    run(scenario)
+
+
+def test_a_broker_that_hears_nothing_holds_the_answer_up_for_a_moment_only() -> None:
+    async def scenario() -> None:
+        asked = Asked(MADE, applied=(-1,) * 1000)
+        asked.apply(1, 1)
+        assert await asked.changes.create((NewTopic("orders"),), Deadline(100)) == MADE
+        assert asked.applied
 
     run(scenario)
 

@@ -19,13 +19,14 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 from tidemark_protocol.topic_messages import (
     CREATE_TOPICS_PATH,
+    AppliedVersionRequest,
     AskingBroker,
     CreateTopicsRequest,
     NewTopic,
     TopicsResponse,
 )
 
-from tests.unit.controller.control_rig import POOL
+from tests.unit.controller.control_rig import ORDERS, POOL
 from tests.unit.topic_admin.admin_rig import POOL_NAME, AdminRig
 
 Scenario = Callable[[AdminRig], Awaitable[None]]
@@ -256,5 +257,26 @@ def test_only_a_registered_broker_is_answered_by_the_leading_controller(tmp_path
         asking = rig.asking()
         await rig.rig.service.step_down()
         assert await ask(asking) is ErrorCode.NOT_CONTROLLER
+
+    run(tmp_path, scenario)
+
+
+def test_what_every_live_broker_has_applied_is_told(tmp_path: Path) -> None:
+    async def scenario(rig: AdminRig) -> None:
+        async def applied() -> int:
+            answer = await rig.admin.applied_version(AppliedVersionRequest(rig.asking()))
+            assert answer.error is ErrorCode.NONE
+            return answer.applied_version
+
+        await rig.rig.create(partitions=1)
+        behind, *others = rig.rig.brokers
+        version = others[0].version
+        assert await applied() == version
+        await rig.rig.service.add_partitions(POOL, ORDERS, assigned((0, 1, 2)))
+        for broker in others:
+            await broker.catch_up()
+        assert others[0].version > version and await applied() == version
+        await behind.catch_up()
+        assert await applied() == others[0].version
 
     run(tmp_path, scenario)

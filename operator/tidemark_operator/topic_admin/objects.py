@@ -1,0 +1,265 @@
+"""Topic objects written for clients: made, changed and deleted, each by one legal step (shell).
+
+Compare-and-set and creation by name only: what another writer did in between is judged anew, never
+written over. A write whose answer was lost is looked up (S3).
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.topic_messages import CreateTopicsRequest, DoomedTopic, NewTopic, TopicResult
+
+from tidemark_operator.controller.service import ControllerService
+from tidemark_operator.controller.views import TopicView
+from tidemark_operator.manifests.schemas import apply_defaults, effective, validate
+from tidemark_operator.manifests.spec_rules import topic_name
+from tidemark_operator.stores.object_store import (
+    BROKER_POOL,
+    TOPIC,
+    AlreadyExists,
+    Conflict,
+    Object,
+    ObjectStore,
+    OutcomeUnknown,
+    StoreError,
+)
+from tidemark_operator.topic_admin.changes import deletion_refusal
+from tidemark_operator.topic_admin.keepers import REQUEST_ANNOTATION, keeper_refusal
+from tidemark_operator.topic_admin.new_topics import PoolPlaces, topic_manifest
+from tidemark_operator.topic_admin.refusal import Refusal
+
+logger = logging.getLogger(__name__)
+
+NAME_CHOICES = 2
+MAX_TRIES = 5  # against other writers of the same object
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """What a request found when it came."""
+
+    places: PoolPlaces
+    topics: dict[str, Object]  # by topicName
+
+
+class TopicObjects:
+    def __init__(self, store: ObjectStore, controller: ControllerService) -> None:
+        self._store = store
+        self._controller = controller
+
+    # ---- what is there
+
+    async def there(self, pool: str) -> There:
+        return There(await self._places(pool), await self._topics(pool))
+
+    async def _places(self, pool: str) -> PoolPlaces:
+        namespace, _, name = pool.partition("/")
+        stored = await self._store.get(BROKER_POOL, namespace, name)
+        if stored is None:  # going away: its brokers are still here
+            views = self._controller.brokers(pool)
+            return PoolPlaces(pool, tuple(view.broker_id for view in views if view.is_active))
+        spec = apply_defaults(stored)["spec"]
+        numbers = map(BrokerId, range(spec["replicas"]))
+        return PoolPlaces(pool, tuple(n for n in numbers if n not in spec["drain"]))
+
+    async def _topics(self, pool: str) -> dict[str, Object]:
+        """By topicName; of several the oldest, as reconcilers have it."""
+        namespace, _, pool_name = pool.partition("/")
+        stored = [apply_defaults(item) for item in await self._store.list(TOPIC, namespace)]
+        ours = [item for item in stored if item["spec"]["brokerPool"] == pool_name]
+        ours.sort(key=lambda item: item["metadata"].get("creationTimestamp", ""), reverse=True)
+        return {topic_name(item): item for item in ours}
+
+    def view(self, pool: str, topic: str) -> TopicView | None:
+        for view in self._controller.topics(pool):
+            if view.topic.topic == topic and not view.is_retained:
+                return view
+        return None
+
+    # ---- creating
+
+    async def create(
+        self,
+        new: NewTopic,
+        request: CreateTopicsRequest,
+        there: There,
+    ) -> TopicResult:
+        stored, places = there.topics.get(new.topic), there.places
+        if stored is not None:
+            if _was_made_for(stored, request.request_id):
+                return _made(stored)
+            return refused(new.topic, _exists(stored))
+        refusal = self._data_of_a_former_one(places.pool, new)
+        if refusal is not None:
+            return refused(new.topic, refusal)
+        name = ""
+        for choice in range(NAME_CHOICES):
+            item = topic_manifest(new, places, request_id=request.request_id, name_choice=choice)
+            if isinstance(item, Refusal):
+                return refused(new.topic, item)
+            if request.validate_only:
+                return replace(_made(item), topic_id=TopicId(""))
+            try:
+                made = await self._store.create(TOPIC, item)
+            except AlreadyExists:
+                name = item["metadata"]["name"]  # of another pool, or of another topicName
+                continue
+            except OutcomeUnknown as error:
+                return await self._settled(new, request, item, error)
+            logger.info(
+                "topic made for a client",
+                extra={"topic": new.topic, "object": made["metadata"]["name"]},
+            )
+            return _made(made)
+        return refused(
+            new.topic,
+            Refusal(
+                ErrorCode.TOPIC_ALREADY_EXISTS,
+                f"another Topic has the object name {name}",
+            ),
+        )
+
+    async def _settled(
+        self, new: NewTopic, request: CreateTopicsRequest, item: Object, error: StoreError
+    ) -> TopicResult:
+        """The answer was lost: what is stored says whether it happened (S3)."""
+        metadata = item["metadata"]
+        stored = await self._store.get(TOPIC, metadata["namespace"], metadata["name"])
+        if stored is not None and _was_made_for(stored, request.request_id):
+            return _made(stored)
+        return refused(new.topic, Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again"))
+
+    def _data_of_a_former_one(self, pool: str, new: NewTopic) -> Refusal | None:
+        """Whoever makes a topic over Kafka expects it empty."""
+        if new.may_adopt:
+            return None
+        for view in self._controller.topics(pool):
+            is_kept = view.is_retained or view.deletion_policy != "Delete"
+            if view.topic.topic == new.topic and is_kept:
+                return Refusal(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"the data of a former topic {new.topic} is kept, by its deletionPolicy Retain:"
+                    " apply a Topic manifest of that name to serve it again, and give it"
+                    " deletionPolicy Delete and delete it to be rid of it",
+                )
+        return None
+
+    # ---- changing and deleting
+
+    async def change(
+        self,
+        topic: str,
+        there: There,
+        request_id: str,
+        changed: Callable[[Object], Object | Refusal],
+        *,
+        validate_only: bool = False,
+    ) -> TopicResult:
+        """By compare-and-set: another's write in between is judged anew, never written over."""
+        stored = there.topics.get(topic)
+        for _ in range(MAX_TRIES):
+            if stored is None:
+                return refused(topic, unknown_topic(topic))
+            if _was_made_for(stored, request_id):
+                return _made(stored)
+            refusal = keeper_refusal(stored)
+            after = changed(stored) if refusal is None else refusal
+            if isinstance(after, Refusal):
+                return refused(topic, after)
+            if sentences := validate(_without_status(after), _without_status(stored)):
+                return refused(topic, Refusal(ErrorCode.INVALID_REQUEST, "; ".join(sentences)))
+            if validate_only or after["spec"] == stored["spec"]:
+                return _made(after)
+            try:
+                return _made(await self._store.replace(TOPIC, _noted(after, request_id)))
+            except (Conflict, OutcomeUnknown):
+                metadata = stored["metadata"]
+                stored = await self._store.get(TOPIC, metadata["namespace"], metadata["name"])
+                stored = apply_defaults(stored) if stored is not None else None
+        message = "others change the Topic at the same time: ask again"
+        return refused(topic, Refusal(ErrorCode.REQUEST_TIMED_OUT, message))
+
+    async def delete(self, doomed: DoomedTopic, there: There) -> TopicResult:
+        stored = there.topics.get(doomed.topic)
+        if stored is None:
+            if self._is_going(there.places.pool, doomed.topic):
+                return TopicResult(doomed.topic, ErrorCode.NONE)
+            return refused(doomed.topic, unknown_topic(doomed.topic))
+        metadata = stored["metadata"]
+        topic_id = (stored.get("status") or {}).get("topicId") or metadata.get("uid")
+        if doomed.topic_id not in ("", topic_id):
+            return refused(
+                doomed.topic,
+                Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {doomed.topic} has id {topic_id}"),
+            )
+        refusal = keeper_refusal(stored) or deletion_refusal(stored)
+        if refusal is not None:
+            return refused(doomed.topic, refusal)
+        view = self.view(there.places.pool, doomed.topic)
+        if view is not None and view.deletion_policy != "Delete":
+            # The slices' copy decides what becomes of the data, and lags behind the manifest.
+            await self._controller.update_topic(
+                there.places.pool, view.topic, deletion_policy="Delete"
+            )
+        await self._store.delete(
+            TOPIC, metadata["namespace"], metadata["name"], uid=metadata.get("uid")
+        )
+        logger.info(
+            "topic deleted for a client",
+            extra={"topic": doomed.topic, "object": metadata["name"]},
+        )
+        return TopicResult(doomed.topic, ErrorCode.NONE, topic_id=TopicId(topic_id or ""))
+
+    def _is_going(self, pool: str, topic: str) -> bool:
+        """Its object is deleted, its slices are not yet."""
+        return any(
+            view.topic.topic == topic and not view.is_retained and view.deletion_policy == "Delete"
+            for view in self._controller.topics(pool)
+        )
+
+
+def _was_made_for(stored: Object, request_id: str) -> bool:
+    annotations = stored["metadata"].get("annotations") or {}
+    return bool(annotations.get(REQUEST_ANNOTATION) == request_id)
+
+
+def _noted(item: Object, request_id: str) -> Object:
+    metadata = item["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), REQUEST_ANNOTATION: request_id}
+    return {**item, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _without_status(item: Object) -> Object:
+    return {name: value for name, value in item.items() if name != "status"}
+
+
+def unknown_topic(topic: str) -> Refusal:
+    return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic[:249]}")
+
+
+def _exists(stored: Object) -> Refusal:
+    metadata = stored["metadata"]
+    going = ", and is being deleted" if metadata.get("deletionTimestamp") else ""
+    return Refusal(
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        f"topic {topic_name(stored)} exists: it is Topic {metadata['name']}{going}",
+    )
+
+
+def refused(topic: str, refusal: Refusal) -> TopicResult:
+    return TopicResult(topic, refusal.error, refusal.message)
+
+
+def _made(item: Object) -> TopicResult:
+    spec = effective(item)["spec"]
+    return TopicResult(
+        topic_name(item),
+        ErrorCode.NONE,
+        topic_id=TopicId(item["metadata"].get("uid", "")),
+        partition_count=spec["partitions"],
+        replication_factor=spec["replicationFactor"],
+        config=spec["config"],
+    )
