@@ -8,7 +8,8 @@ G4: after the last fault the group finds together and commits again (a promise, 
 
 Each commit carries its generation in its metadata, so that who fetches sees whose it is. Where the
 log itself may have lost something with everybody's leave (elections by the longest log, unclean
-ones) a group is not judged any more.
+ones) a group is not judged any more. A deleted topic takes its offsets with it, whenever the
+coordinator hears of it: from then on nothing need be there (G1).
 """
 
 from collections import Counter
@@ -34,6 +35,7 @@ class GroupChecks:
     group_id: str
     partitions: tuple[int, ...]
     is_excused: Callable[[], bool]
+    may_forget: Callable[[], bool]
     coverage: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -71,7 +73,7 @@ class GroupChecks:
 
     def on_fetched(self, partition: int, before: Mark, found: Mark) -> None:
         self.coverage["group: fetched"] += 1
-        if found < before:
+        if found < before and not self.may_forget():
             self._violate(
                 "G1",
                 f"partition {partition}: committed was (generation, offset) {before}, fetched"

@@ -7,10 +7,12 @@ then it leaves, or sleeps through its session and comes back as if nothing had b
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
+from tidemark_broker.runtime.consumers.peers import PeerLink, PeerUnavailable
 from tidemark_broker.wire.find_coordinator import FIND_COORDINATOR_API
 from tidemark_broker.wire.heartbeat import HEARTBEAT_API
 from tidemark_broker.wire.join_group import JOIN_GROUP_API
@@ -22,10 +24,10 @@ from tidemark_broker.wire.tables import Api, Values
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.simulator.broker_process import KAFKA_PORT
-from tests.simulator.clients import NoAnswer, NotSent, Surroundings
+from tests.simulator.clients import Surroundings
 from tests.simulator.group_checks import GroupChecks, mark_of, metadata_of
 from tests.simulator.invariants import Invariants
-from tests.simulator.kafka_link import KafkaLink
+from tests.simulator.session_consumer import SessionConsumer
 from tests.simulator.topic_wishes import TopicWish
 from tests.simulator.world import World
 
@@ -71,7 +73,7 @@ class GroupMember:
     checks: GroupChecks
 
     def __post_init__(self) -> None:
-        self._link: KafkaLink | None = None
+        self._link: PeerLink | None = None
         self._member_id = ""
         self._generation_id = -1
         self._positions: dict[int, int] = {}
@@ -83,7 +85,7 @@ class GroupMember:
                 await self._read()
             except _Refused as refused:
                 self._note(refused.error)
-            except (NotSent, NoAnswer):
+            except PeerUnavailable:
                 self._drop()
             await asyncio.sleep(RETRY_SECONDS * self.chance.random())
 
@@ -100,13 +102,13 @@ class GroupMember:
 
     # ---- the coordinator
 
-    async def _coordinator(self) -> KafkaLink:
+    async def _coordinator(self) -> PeerLink:
         if self._link is not None and self._link.is_open:
             return self._link
         plan = self.plan
         broker = self.chance.choice(self.around.brokers)
         host, _ = self.around.address_of(broker)
-        asked = await KafkaLink.open(plan.name, host, plan.kafka_port)
+        asked = await PeerLink.open(plan.name, host, plan.kafka_port)
         try:
             values = {"key_type": 0, "keys": (self.checks.group_id,)}
             found = await asked.ask(FIND_COORDINATOR_API, values, ANSWER_MS)
@@ -114,7 +116,7 @@ class GroupMember:
             asked.close()
         (coordinator,) = found["coordinators"]
         _check(coordinator)
-        self._link = await KafkaLink.open(plan.name, coordinator["host"], coordinator["port"])
+        self._link = await PeerLink.open(plan.name, coordinator["host"], coordinator["port"])
         return self._link
 
     async def _ask(self, api: Api, values: Values, timeout_ms: int = ANSWER_MS) -> Values:
@@ -224,7 +226,7 @@ class GroupMember:
     # ---- in a generation
 
     async def _read(self) -> None:
-        """Until something is refused. Raises _Refused, NotSent, NoAnswer."""
+        """Until something is refused. Raises _Refused, PeerUnavailable."""
         while not self.around.is_over():
             await asyncio.sleep(self.chance.uniform(0.05, 0.3))
             if self.chance.random() < self.plan.mishap_share:
@@ -244,12 +246,16 @@ class GroupMember:
 
 
 class SimulatedGroup:
-    """Three members of one group, one of them static, and the offsets topic that they need."""
+    """Three members of one group, one of them static, and the offsets topic that they need; beside
+    them a consumer that reads in fetch sessions, as Kafka clients do."""
 
     def __init__(self, invariants: Invariants) -> None:
         self._invariants = invariants
         self._offsets: TopicWish | None = None
-        self.checks = GroupChecks("readers", (0, 1), self._is_excused)
+        self.reader: SessionConsumer | None = None
+        self.checks = GroupChecks(
+            "readers", (0, 1), self._is_excused, may_forget=lambda: bool(invariants.deleted)
+        )
 
     def create_topic(self, world: World) -> None:
         self._offsets = world.create_topic(
@@ -279,6 +285,13 @@ class SimulatedGroup:
                 instance_id="static" if number == 0 else None,
             )
             yield plan.name, GroupMember(plan, around, chance, self.checks).run
+        self.reader = SessionConsumer("sessions", "orders", KAFKA_PORT, around, chance)
+        yield self.reader.name, self.reader.run
+
+    @property
+    def coverage(self) -> Counter[str]:
+        reads = 0 if self.reader is None else self.reader.incremental_fetches
+        return self.checks.coverage + Counter({"incremental fetches": reads})
 
 
 def _check(answer: Values) -> None:

@@ -191,7 +191,7 @@ class Run:
 
     def _coverage(self) -> Counter[str]:
         found = self.invariants.coverage + self.world.coverage
-        return found if self.group is None else found + self.group.checks.coverage
+        return found if self.group is None else found + self.group.coverage
 
     def _options(self) -> str:
         assert self.faults is not None

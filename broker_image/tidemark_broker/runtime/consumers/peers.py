@@ -36,6 +36,17 @@ class PeerLink(asyncio.Protocol):
         self._correlation_id = 0
         self._transport: asyncio.Transport | None = None
 
+    @classmethod
+    async def open(cls, client_id: str, host: str, port: int) -> "PeerLink":
+        """Raises PeerUnavailable."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+                _, link = await loop.create_connection(lambda: cls(client_id), host, port)
+        except (OSError, TimeoutError) as error:
+            raise PeerUnavailable(f"{host}:{port}: {error or 'no connection'}") from error
+        return link
+
     @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
@@ -129,13 +140,6 @@ class Peers:
         known = self._links.get((host, port))
         if known is not None and known.is_open:
             return known
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                _, link = await loop.create_connection(
-                    lambda: PeerLink(self._client_id), host, port
-                )
-        except (OSError, TimeoutError) as error:
-            raise PeerUnavailable(f"{host}:{port}: {error or 'no connection'}") from error
+        link = await PeerLink.open(self._client_id, host, port)
         self._links[host, port] = link
         return link
