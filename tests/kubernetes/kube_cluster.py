@@ -61,6 +61,11 @@ class KubeCluster:
         pairs = (line.partition("=") for line in environment.split("\0") if "=" in line)
         return cls({name: value for name, _, value in pairs}, namespace)
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """For processes that go on: PATH with kubectl and helm, KUBECONFIG."""
+        return dict(self._environment)
+
     def run(self, *command: str, stdin: str | None = None, timeout_s: float = 60) -> Ended:
         done = subprocess.run(
             command,

@@ -1,0 +1,120 @@
+"""A real Prometheus pod finds brokers and operator by itself, and the audit tells a kill from a
+pod that was deleted in order."""
+
+import json
+import time
+import urllib.parse
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from tidemark_audit.audit import audit
+from tidemark_audit.engines.local import LocalEngine
+from tidemark_audit.results import AuditResult, Interval, IntervalKind
+from tidemark_audit.sources.detect import sources_at
+from tidemark_audit.sources.source import Window
+
+from tests.kubernetes import prometheus_pod
+from tests.kubernetes.kube_cluster import KubeCluster, is_asked_for, topic
+
+pytestmark = [
+    pytest.mark.kubernetes,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not is_asked_for(), reason="no cluster asked for: TIDEMARK_KUBERNETES=1"),
+]
+TOPIC = "scraped"
+INTERVAL_MS = 1000
+KILLED, DELETED = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was done, and what the audit says of it."""
+
+    result: AuditResult
+    killed_at_ms: int
+    deleted_at_ms: int
+    targets_up: int
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def up(url: str) -> int:
+    query = urllib.parse.urlencode({"query": "sum(up)"})
+    with urllib.request.urlopen(f"{url}/api/v1/query?{query}", timeout=10) as answer:
+        found = json.loads(answer.read())["data"]["result"]
+    return int(found[0]["value"][1]) if found else 0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KubeCluster]:
+    cluster = KubeCluster.of_rig(f"scraped-{uuid.uuid4().hex[:8]}")
+    cluster.install_chart()
+    cluster.make_namespace()
+    yield cluster
+    prometheus_pod.remove_rights(cluster)
+    cluster.delete_namespace()
+
+
+@pytest.fixture(scope="module")
+def told(cluster: KubeCluster) -> Told:
+    cluster.apply(topic(TOPIC, partitions=3))
+    cluster.wait_ready(TOPIC, timeout_s=90)
+    cluster.until_in_sync(TOPIC)
+    prometheus_pod.deploy(cluster)
+    with prometheus_pod.forwarded(cluster) as url, cluster.load(TOPIC, "scraped") as load:
+        cluster.until(lambda: up(url) >= 5, "3 brokers and 2 operators are scraped", timeout_s=60)
+        load.goes_on()
+        targets, start_ms = up(url), now_ms()
+        load.goes_on()
+        epoch, killed_at_ms = cluster.broker_epoch(KILLED), now_ms()
+        cluster.kill_broker(KILLED)
+        cluster.until_back(KILLED, epoch, TOPIC)
+        load.goes_on()
+        epoch, deleted_at_ms = cluster.broker_epoch(DELETED), now_ms()
+        cluster.kubectl("delete", "pod", f"default-{DELETED}", "--wait=false")
+        cluster.until_back(DELETED, epoch, TOPIC)
+        load.goes_on()
+        assert load.verdict()["verdict"]["lost"] == 0
+        # Both ends of the window lie between scrapes of every target.
+        end_ms = now_ms() - 2 * INTERVAL_MS
+        result = audit(
+            LocalEngine(),
+            sources_at([url]),
+            window=Window(start_ms, end_ms),
+            interval_ms=INTERVAL_MS,
+        )
+    return Told(result, killed_at_ms, deleted_at_ms, targets)
+
+
+def degraded(told: Told) -> list[Interval]:
+    return [
+        each
+        for each in told.result.intervals
+        if each.partition.topic == TOPIC and each.kind is IntervalKind.UNDER_REPLICATED
+    ]
+
+
+def test_brokers_and_both_operators_are_found_by_their_annotations(told: Told) -> None:
+    assert told.targets_up >= 5
+
+
+def test_the_kill_is_unplanned_and_the_deleted_pod_is_planned(told: Told) -> None:
+    found = {(broker, each.planned) for each in degraded(told) for broker in each.brokers}
+    assert found == {(str(KILLED), False), (str(DELETED), True)}
+
+
+def test_both_begin_within_a_scrape_of_the_blow(told: Told) -> None:
+    """A killed broker leaves the in-sync sets when it is fenced, a fraction of a second later."""
+    for broker, at_ms in ((KILLED, told.killed_at_ms), (DELETED, told.deleted_at_ms)):
+        starts = [each.start_ms for each in degraded(told) if str(broker) in each.brokers]
+        assert starts
+        assert -INTERVAL_MS <= min(starts) - at_ms <= 5000 + INTERVAL_MS
+
+
+def test_nothing_is_lost(told: Told) -> None:
+    assert [each for each in told.result.loss_evidence if each.partition.topic == TOPIC] == []
