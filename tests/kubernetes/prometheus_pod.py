@@ -1,4 +1,8 @@
-"""Prometheus as a pod: it finds brokers and operator by the annotations of their pods."""
+"""Prometheus as a pod: it scrapes the pods of brokers and operator that ask for it by annotation.
+
+Debian builds Prometheus without its own discovery in Kubernetes. So a second container asks the API
+server for the pods, as that would, and writes the targets where Prometheus looks for them.
+"""
 
 import contextlib
 import json
@@ -7,44 +11,51 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-from tests.kubernetes.kube_cluster import OPERATOR_NAMESPACE, ROOT, KubeCluster
+from tests.kubernetes.kube_cluster import LOAD_IMAGE, OPERATOR_NAMESPACE, ROOT, KubeCluster
 
 IMAGE = "tidemark/prometheus:test"
 NAME = "prometheus"
 PORT = 9090
-_META = "__meta_kubernetes_pod_"
+DISCOVERY = r"""
+import json, os, pathlib, ssl, sys, time, urllib.request
+account = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
+trust = ssl.create_default_context(cafile=account / "ca.crt")
+targets = pathlib.Path("/targets/pods.json")
+
+def pods(namespace):
+    url = f"https://kubernetes.default.svc/api/v1/namespaces/{namespace}/pods"
+    bearer = {"Authorization": "Bearer " + (account / "token").read_text()}
+    request = urllib.request.Request(url, headers=bearer)
+    with urllib.request.urlopen(request, timeout=5, context=trust) as answer:
+        return json.load(answer)["items"]
+
+def group(pod):
+    notes, address = pod["metadata"].get("annotations", {}), pod["status"].get("podIP")
+    if notes.get("prometheus.io/scrape") != "true" or not address:
+        return None
+    labels = {"namespace": pod["metadata"]["namespace"], "pod": pod["metadata"]["name"]}
+    labels["__metrics_path__"] = notes.get("prometheus.io/path", "/metrics")
+    return {"targets": [f"{address}:{notes['prometheus.io/port']}"], "labels": labels}
+
+while True:
+    try:
+        found = [group(pod) for namespace in sys.argv[1:] for pod in pods(namespace)]
+        text = json.dumps([each for each in found if each])
+        if not targets.exists() or targets.read_text() != text:
+            targets.with_suffix(".new").write_text(text)
+            os.replace(targets.with_suffix(".new"), targets)
+    except OSError as error:
+        print(error, flush=True)
+    time.sleep(0.5)
+"""
 
 
-def configuration(namespaces: list[str], interval_seconds: int) -> dict[str, Any]:
-    scrape, port, path = (
-        f"{_META}annotation_prometheus_io_{n}" for n in ("scrape", "port", "path")
-    )
+def configuration(interval_seconds: int) -> dict[str, Any]:
+    every = f"{interval_seconds}s"
+    found = {"files": ["/targets/*.json"], "refresh_interval": "1s"}
     return {
-        "global": {
-            "scrape_interval": f"{interval_seconds}s",
-            "scrape_timeout": f"{interval_seconds}s",
-        },
-        "scrape_configs": [
-            {
-                "job_name": "pods",
-                "kubernetes_sd_configs": [{"role": "pod", "namespaces": {"names": namespaces}}],
-                "relabel_configs": [
-                    {"source_labels": [scrape], "action": "keep", "regex": "true"},
-                    {
-                        "source_labels": [f"{_META}ip", port],
-                        "regex": "(.+);(.+)",
-                        "replacement": "$1:$2",
-                        "target_label": "__address__",
-                    },
-                    {"source_labels": [path], "regex": "(.+)", "target_label": "__metrics_path__"},
-                    {
-                        "source_labels": ["__meta_kubernetes_namespace"],
-                        "target_label": "namespace",
-                    },
-                    {"source_labels": [f"{_META}name"], "target_label": "pod"},
-                ],
-            }
-        ],
+        "global": {"scrape_interval": every, "scrape_timeout": every},
+        "scrape_configs": [{"job_name": "pods", "file_sd_configs": [found]}],
     }
 
 
@@ -56,10 +67,10 @@ def deploy(cluster: KubeCluster, *, interval_seconds: int = 1) -> None:
     cluster.apply(_object("v1", "ServiceAccount", NAME))
     for place in (cluster, KubeCluster.of_rig(OPERATOR_NAMESPACE)):
         _allow(place, cluster.namespace)
-    namespaces = [cluster.namespace, OPERATOR_NAMESPACE]
-    text = json.dumps(configuration(namespaces, interval_seconds))  # JSON is YAML
+    text = json.dumps(configuration(interval_seconds))  # JSON is YAML
     cluster.apply(_object("v1", "ConfigMap", NAME, data={"prometheus.yml": text}))
-    cluster.apply(_object("v1", "Pod", NAME, spec=_pod()))
+    spec = _pod([cluster.namespace, OPERATOR_NAMESPACE])
+    cluster.apply(_object("v1", "Pod", NAME, spec=spec))
     cluster.kubectl("wait", "--for=condition=Ready", f"pod/{NAME}", "--timeout=90s", timeout_s=100)
 
 
@@ -89,35 +100,48 @@ def _object(version: str, kind: str, name: str, **fields: Any) -> dict[str, Any]
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, **fields}
 
 
-def _pod() -> dict[str, Any]:
-    container = {
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "runAsUser": 10001,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def _pod(namespaces: list[str]) -> dict[str, Any]:
+    prometheus = {
         "name": NAME,
         "image": IMAGE,
         "imagePullPolicy": "Never",
         "args": ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/data"],
         "ports": [{"containerPort": PORT}],
         "readinessProbe": {"httpGet": {"path": "/-/ready", "port": PORT}, "periodSeconds": 1},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-            "runAsNonRoot": True,
-            "runAsUser": 10001,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": RESTRICTED,
         "volumeMounts": [
             {"name": "config", "mountPath": "/etc/prometheus"},
             {"name": "data", "mountPath": "/data"},
+            {"name": "targets", "mountPath": "/targets"},
         ],
+    }
+    discovery = {
+        "name": "discovery",
+        "image": LOAD_IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", "-c", DISCOVERY, *namespaces],
+        "securityContext": RESTRICTED,
+        "volumeMounts": [{"name": "targets", "mountPath": "/targets"}],
     }
     return {
         "serviceAccountName": NAME,
         "terminationGracePeriodSeconds": 1,
         "securityContext": {"fsGroup": 10001},
-        "containers": [container],
+        "containers": [prometheus, discovery],
         "volumes": [
             {"name": "config", "configMap": {"name": NAME}},
             {"name": "data", "emptyDir": {"sizeLimit": "512Mi"}},
+            {"name": "targets", "emptyDir": {"sizeLimit": "1Mi"}},
         ],
     }
 
