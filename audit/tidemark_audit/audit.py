@@ -6,16 +6,18 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark_audit.assembly import assemble
+from tidemark_audit.checkpoint import with_checkpoint
 from tidemark_audit.engines.engine import Engine, Observed, Progress, Request
 from tidemark_audit.engines.planning import kernel_settings
 from tidemark_audit.facts.what_if import WhatIf
 from tidemark_audit.results import AuditResult, SourceInfo
 from tidemark_audit.slo import Slo
 from tidemark_audit.sources.detect import sources_at
-from tidemark_audit.sources.source import Source, Window
+from tidemark_audit.sources.source import Slice, Source, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +48,7 @@ class Asked:
     window: Window = Window()
     slo: Slo = Slo()
     interval_ms: int | None = None
+    checkpoint: Path | None = None  # a directory of summaries of earlier runs
 
 
 def audit_what_if(
@@ -58,9 +61,16 @@ def audit_what_if(
 ) -> tuple[AuditResult, AuditResult | None]:
     """The audit, and the same summaries judged under other settings. Raises as `audit`."""
     started = time.monotonic()
-    slices = [part for source in sources for part in source.slices(asked.window)]
     settings = kernel_settings(sources, asked.interval_ms)
-    request = Request(slices, asked.window, settings, asked.interval_ms, what_if)
+    window, slices = asked.window, list[Slice]()
+    if asked.checkpoint is None:
+        slices = [part for source in sources for part in source.slices(window)]
+    else:
+        kept, window, settings = with_checkpoint(
+            asked.checkpoint, engine, sources, window, settings, progress
+        )
+        slices += kept
+    request = Request(slices, window, settings, asked.interval_ms, what_if)
     observed = engine.observe(request, progress)
 
     def assembled(observed: Observed) -> AuditResult:

@@ -65,6 +65,9 @@ class Engine(Protocol):
     def observe(self, request: Request, progress: Progress) -> Observed:
         """Raises SourceError, NothingRead, OverlappingSlices."""
 
+    def summaries(self, request: Request, progress: Progress) -> pa.Table:
+        """Merged, of the whole request. Raises SourceError, OverlappingSlices."""
+
 
 @dataclass(frozen=True, slots=True)
 class FamilyCounts:

@@ -27,7 +27,7 @@ class LocalEngine:
     name = "local"
 
     def observe(self, request: Request, progress: Progress) -> Observed:
-        merged = self._summaries(request, progress)
+        merged = self.summaries(request, progress)
         counts = family_counts(merged)
         window = window_of(request, counts)
         intervals = (
@@ -43,7 +43,7 @@ class LocalEngine:
         what_if = facts_of(merged, replace(context, what_if=request.what_if))
         return observed(counts, small, facts, context, list(what_if))
 
-    def _summaries(self, request: Request, progress: Progress) -> pa.Table:
+    def summaries(self, request: Request, progress: Progress) -> pa.Table:
         pending: list[pa.Table] = [EMPTY]
         for done, part in enumerate(request.slices):
             progress(done, len(request.slices))

@@ -10,6 +10,7 @@ from tidemark_audit.families import FAMILIES, PREFIX, Exporter
 from tidemark_audit.kernel.samples import SampleBatch, within
 from tidemark_audit.kernel.summaries import NO_BAND, KernelSettings
 from tidemark_audit.kernel.summarize import summarize
+from tidemark_audit.sources.kept_summaries import SummarySlice
 from tidemark_audit.sources.source import Slice, Source, SourceError, Window
 
 DEFAULT_INTERVAL_MS = 15_000
@@ -55,6 +56,9 @@ def summarize_slice(
 ) -> Iterator[pa.RecordBatch]:
     """Raises SourceError, for a slice that is not what it seemed as well."""
     try:
+        if isinstance(part, SummarySlice):
+            yield from part.summaries()
+            return
         for batch in part.read():
             cut = within(batch, window.start_ms, window.end_ms)
             if len(cut):

@@ -71,6 +71,13 @@ class SparkEngine:
         finally:
             merged.unpersist()
 
+    def summaries(self, request: Request, progress: Progress) -> pa.Table:
+        progress(0, len(request.slices))
+        try:
+            return _collected(self._merged(request))
+        except Exception as error:
+            raise _as_source_error(error) from error
+
     def _merged(self, request: Request) -> DataFrame:
         slices, window, settings = tuple(request.slices), request.window, request.settings
 

@@ -84,6 +84,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
     parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="keep summaries there: the next run reads only what is new",
+    )
+    parser.add_argument(
         "--what-if",
         metavar="SETTINGS",
         help="judge the same samples under other settings too: min.insync.replicas=1,"
@@ -169,7 +175,7 @@ def _audited(
         return audit_what_if(
             _engine(arguments, output),
             sources,
-            Asked(window, slo, interval_ms),
+            Asked(window, slo, interval_ms, arguments.checkpoint),
             what_if_settings(arguments.what_if),
             progress=_progress(output),
         )

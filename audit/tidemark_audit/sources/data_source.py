@@ -1,0 +1,167 @@
+"""`spark.read.format("prometheus")`: samples as a DataFrame, for people with notebooks.
+
+    from tidemark_audit.sources.data_source import PrometheusDataSource
+    spark.dataSource.register(PrometheusDataSource)
+    spark.read.format("prometheus").option("start", ...).option("end", ...).load("http://...")
+
+Paths are what `tidemark audit` takes; several are separated by commas. As a stream
+(`readStream`, option `start`) it gives what settled since the last batch. The audit itself does
+not come this way: it never ships raw samples through the JVM.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from tidemark_audit.families import PREFIX, SeriesKey
+from tidemark_audit.kernel.samples import SampleBatch, within
+from tidemark_audit.sources.detect import sources_at
+from tidemark_audit.sources.source import Slice, SourceError, Window
+
+LABELS = tuple(name for name in SeriesKey._fields if name not in ("family", "partition"))
+SCHEMA = (
+    "metric string, " + ", ".join(f"{name} string" for name in LABELS) + ", partition int,"
+    " tsms bigint, value double"
+)
+DEFAULT_SETTLE_MS = 300_000
+
+
+@dataclass
+class SlicePartition(InputPartition):
+    """A slice of a source, cut to [start, end)."""
+
+    part: Slice
+    window: Window
+
+    def __post_init__(self) -> None:
+        super().__init__(self.part.place)
+
+
+class PrometheusDataSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "prometheus"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return PrometheusReader(dict(self.options))
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return PrometheusStreamReader(dict(self.options))
+
+
+class PrometheusReader(DataSourceReader):
+    """Options: path, start and end (ms since 1970), tokenFile."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+        self._window = Window(_number(options, "start"), _number(options, "end"))
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return partitions_of(self._options, self._window)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SlicePartition)
+        yield from rows_of(partition)
+
+
+class PrometheusStreamReader(DataSourceStreamReader):
+    """Options: path, start, tokenFile, settle (ms that must have passed; default five minutes).
+
+    Offsets are moments: a batch holds [last end, now - settle).
+    """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+        settle = _number(options, "settle")
+        self._settle_ms = DEFAULT_SETTLE_MS if settle is None else settle
+        self._start_ms = _number(options, "start")
+        if self._start_ms is None:
+            raise SourceError(
+                options.get("path", ""),
+                expected="option start for a stream, in ms since 1970",
+                found="none",
+                to_do="say from when on samples are wanted",
+            )
+
+    def initialOffset(self) -> dict[str, int]:
+        assert self._start_ms is not None
+        return {"ms": self._start_ms}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        del limit  # a settled moment is no number of rows
+        settled = int(time.time() * 1000) - self._settle_ms
+        return {"ms": max(settled, start["ms"])}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        if start["ms"] >= end["ms"]:
+            return []
+        return partitions_of(self._options, Window(start["ms"], end["ms"]))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SlicePartition)
+        yield from rows_of(partition)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing is kept: every batch is read anew from its offsets."""
+
+
+def partitions_of(options: dict[str, str], window: Window) -> list[SlicePartition]:
+    """Raises SourceError."""
+    token = options.get("tokenfile", options.get("tokenFile"))
+    places = [place.strip() for place in options.get("path", "").split(",") if place.strip()]
+    sources = sources_at(places, token_file=None if token is None else Path(token))
+    return [SlicePartition(part, window) for source in sources for part in source.slices(window)]
+
+
+def rows_of(partition: SlicePartition) -> Iterator[pa.RecordBatch]:
+    for batch in partition.part.read():
+        cut = within(batch, partition.window.start_ms, partition.window.end_ms)
+        if len(cut):
+            yield _rows(cut)
+
+
+def _rows(batch: SampleBatch) -> pa.RecordBatch:
+    def labels(name: str) -> pa.Array:
+        words = pa.array([getattr(key, name) for key in batch.series])
+        return words.take(pa.array(batch.series_of))
+
+    metrics = pa.array([PREFIX + key.family for key in batch.series])
+    numbers = np.array([key.partition for key in batch.series], dtype=np.int32)
+    columns = {"metric": metrics.take(pa.array(batch.series_of))}
+    columns |= {name: labels(name) for name in LABELS}
+    columns |= {
+        "partition": pa.array(numbers[batch.series_of]),
+        "tsms": pa.array(batch.at_ms),
+        "value": pa.array(batch.values, from_pandas=False),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _number(options: dict[str, str], name: str) -> int | None:
+    """Raises SourceError."""
+    if name not in options:
+        return None
+    try:
+        return int(options[name])
+    except ValueError as error:
+        raise SourceError(
+            options.get("path", ""),
+            expected=f"option {name} in ms since 1970",
+            found=repr(options[name]),
+            to_do="write it as a whole number",
+        ) from error
