@@ -10,13 +10,14 @@ from typing import Annotated, Any, Literal
 from fastapi import Body, FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import PlainTextResponse
 from starlette.exceptions import HTTPException
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http import documents
 from tidemark_broker.http.admin_routes import AdminRoutes, Topic
 from tidemark_broker.http.consumers import documents as consumers
-from tidemark_broker.http.formats import EmbeddedFormat
+from tidemark_broker.http.formats import LINES_TYPE, RECORD_BATCH_TYPE, EmbeddedFormat
 from tidemark_broker.http.group_routes import GroupRoutes
 from tidemark_broker.http.problems import PROBLEM_TYPE, HttpProblem
 from tidemark_broker.http.produce_results import PRODUCE_ANSWER_TYPE
@@ -115,8 +116,20 @@ class BrokerApi(FastAPI):
             )
             schemas = schema["components"]["schemas"]
             schemas["ProblemDocument"] = documents.ProblemDocument.model_json_schema()
+            for operations in schema["paths"].values():
+                for operation in operations.values():
+                    _with_our_refusals(operation["responses"])
+            for name in ("HTTPValidationError", "ValidationError"):
+                schemas.pop(name, None)
             self.openapi_schema = schema
         return self.openapi_schema
+
+
+def _with_our_refusals(responses: dict[str, Any]) -> None:
+    """FastAPI would say that what does not fit is answered with 422 and a body of its own."""
+    if "HTTPValidationError" in str(responses.get("422", "")):
+        del responses["422"]
+        responses.setdefault("400", {"description": _STATUSES[400], "content": _PROBLEM})
 
 
 def create_api(admin: AdminRoutes, groups: GroupRoutes) -> FastAPI:
@@ -132,14 +145,14 @@ def create_api(admin: AdminRoutes, groups: GroupRoutes) -> FastAPI:
             responses=_responses(
                 PRODUCE_ANSWER_TYPE, 307, 400, 404, 408, 409, 413, 415, 422, 500, 502, 503, 504
             ),
-            openapi_extra=_produce_body(),
+            openapi_extra=_produce_body(to_partition=endpoint is produce_to_partition),
         )
     partition_path = "/topics/{topic}/partitions/{partition}"
     api.add_api_route(
         f"{partition_path}/records",
         read_records,
         methods=["GET"],
-        responses=_responses(EmbeddedFormat.BINARY.value, 307, 400, 404, 406, 409, 416, 500, 503),
+        responses=_read_responses(),
     )
     for path, read, statuses in (
         ("/topics", admin.list_topics, ()),
@@ -150,9 +163,15 @@ def create_api(admin: AdminRoutes, groups: GroupRoutes) -> FastAPI:
         ("/groups", groups.groups, ()),
         ("/healthz", healthz, ()),
         ("/readyz", readyz, ()),
-        ("/metrics", admin.metrics, ()),
     ):
         api.add_api_route(path, read, methods=["GET"], responses=_responses(None, *statuses))
+    api.add_api_route(
+        "/metrics",
+        admin.metrics,
+        methods=["GET"],
+        response_class=PlainTextResponse,
+        responses={200: {"description": "Prometheus text"}},
+    )
     api.add_api_route(
         "/producers",
         admin.init_producer,
@@ -170,7 +189,7 @@ def _add_consumers(api: FastAPI) -> None:
         consumers.CONSUMERS_PATH,
         consumers.make_consumer,
         methods=["POST"],
-        responses=_responses(None, 400, 409, 413, 503),
+        responses=_consumer_responses(200, 400, 409, 413, 503),
     )
     for route in consumers.ROUTES:
         api.add_api_route(
@@ -178,8 +197,17 @@ def _add_consumers(api: FastAPI) -> None:
             route.endpoint,
             methods=[route.method],
             status_code=route.status,
-            responses=_responses(None, *route.refusals),
+            responses=_consumer_responses(route.status, *route.refusals),
         )
+
+
+def _consumer_responses(success: int, *statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What consumers answer is of the bridge's type, or of that of their records."""
+    responses = _responses(None, *statuses)
+    if success == 200:
+        types = (PRODUCE_ANSWER_TYPE, *(each.value for each in EmbeddedFormat))
+        responses[200] = {"content": {media_type.decode(): {} for media_type in types}}
+    return responses
 
 
 def _responses(success_type: bytes | None, *statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -191,10 +219,31 @@ def _responses(success_type: bytes | None, *statuses: int) -> dict[int | str, di
     return responses
 
 
-def _produce_body() -> dict[str, Any]:
+def _read_responses() -> dict[int | str, dict[str, Any]]:
+    """Four kinds of answers, by Accept."""
+    responses = _responses(None, 307, 400, 404, 406, 409, 416, 500, 503)
+    records = {"type": "array", "items": {"$ref": "#/components/schemas/FetchedDocument"}}
+    content: dict[str, Any] = {
+        media_type: {"schema": records}
+        for media_type in (*(each.value.decode() for each in EmbeddedFormat), "application/json")
+    }
+    content[LINES_TYPE.decode()] = {
+        "schema": {"type": "string", "description": "one FetchedDocument a line, without end"}
+    }
+    content[RECORD_BATCH_TYPE.decode()] = {
+        "schema": {"type": "string", "format": "binary", "description": "batches as stored"}
+    }
+    responses[200] = {"content": content}
+    return responses
+
+
+def _produce_body(*, to_partition: bool) -> dict[str, Any]:
     schema = {"$ref": "#/components/schemas/ProduceDocument"}
     media_types = (EmbeddedFormat.BINARY.value.decode(), "application/json")
-    content = {media_type: {"schema": schema} for media_type in media_types}
+    content: dict[str, Any] = {media_type: {"schema": schema} for media_type in media_types}
+    if to_partition:
+        batches = {"type": "string", "format": "binary", "description": "record batches (v2)"}
+        content[RECORD_BATCH_TYPE.decode()] = {"schema": batches}
     return {"requestBody": {"content": content}}
 
 

@@ -65,6 +65,7 @@ class ProducedDocument(BaseModel):
 
     partition: int
     offset: int | None = None
+    last_offset: int | None = Field(default=None, description="of record batches sent as they are")
     error_code: int | None = None
     error: str | None = None
     message: str | None = None
