@@ -154,6 +154,7 @@ def test_every_route_is_documented() -> None:
         "application/vnd.kafka.json.v2+json",
         "application/vnd.kafka.binary.v2+json",
         "application/json",
+        "application/vnd.kafka.recordbatch",
     }
     assert "application/problem+json" in produce["responses"]["503"]["content"]
     assert "ProblemDocument" in schema["components"]["schemas"]
