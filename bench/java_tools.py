@@ -57,6 +57,7 @@ class JavaTools:
             text=True,
             timeout=LIMIT_SECONDS,
             check=False,
+            start_new_session=True,
         )
         if done.returncode != 0:
             raise BenchFailed(f"{main}: {done.stdout[-1000:]}{done.stderr[-2000:]}")

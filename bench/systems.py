@@ -173,6 +173,8 @@ class KafkaSystem:
                 [*("java", "-Xmx1g", "-XX:+UseG1GC", "-cp", f"{self._jars}/*", main), *arguments],
                 stdout=log,
                 stderr=log,
+                # As Tidemark's brokers: Linux shares the processor between sessions first.
+                start_new_session=True,
             )
 
     def _settings(self, broker_id: int) -> str:
@@ -224,6 +226,7 @@ class TidemarkSystem:
                 ],
                 stdout=log,
                 stderr=log,
+                start_new_session=True,
             )
 
     def stop(self) -> None:

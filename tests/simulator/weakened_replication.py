@@ -1,6 +1,5 @@
 """Mutants of the replication cores: leader, follower, idempotent producers, follower reads."""
 
-from dataclasses import replace
 from typing import Any
 
 from tidemark_broker.replication.effects import TruncateLog
@@ -19,7 +18,7 @@ PRODUCERS = "replication.producer_state:"
 def _fetches_without_divergence(original: Any) -> Any:
     def next_fetch(self: Any, log: Any, now_ms: int) -> Any:
         fetch = original(self, log, now_ms)
-        return None if fetch is None else replace(fetch, last_fetched_epoch=NO_EPOCH)
+        return None if fetch is None else fetch._replace(last_fetched_epoch=NO_EPOCH)
 
     return next_fetch
 

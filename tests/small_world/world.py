@@ -6,7 +6,6 @@ message that is not delayed arrives at once (delays are moves of their own, whic
 """
 
 from collections.abc import Hashable
-from dataclasses import replace
 
 from tidemark_broker.replication.effects import (
     DivergingEpoch,
@@ -213,7 +212,7 @@ class World:
                 f" epoch {verdict.epoch}, offset {verdict.end_offset}"
             )
             answer = _an_answer(leader.high_watermark, log.log_start_offset, False)
-            return replace(answer, diverging_epoch=verdict), ()
+            return answer._replace(diverging_epoch=verdict), ()
         at = fetch.fetch_offset
         records = (log.record(at),) if at < log.log_end_offset else ()
         running.perform(leader.on_fetch(fetch, leader_end=log.log_end_offset, now_ms=NOW_MS))

@@ -5,7 +5,7 @@ returned tuple in order.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidemark_protocol.controller_messages import InSyncProposal
 from tidemark_protocol.error_codes import ErrorCode
@@ -28,8 +28,7 @@ class LogView(Protocol):
 # ---- inputs
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaFetch:
+class ReplicaFetch(NamedTuple):
     """A follower's fetch of one partition. Epochs not given are -1, as on the wire."""
 
     broker_id: BrokerId
@@ -39,8 +38,7 @@ class ReplicaFetch:
     last_fetched_epoch: LeaderEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAnswer:
+class LeaderAnswer(NamedTuple):
     """A leader's answer as a follower reads it. On OFFSET_OUT_OF_RANGE the log start is valid."""
 
     error: ErrorCode

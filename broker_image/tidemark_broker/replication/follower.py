@@ -6,7 +6,7 @@ max(own, min(leader's, own log end)), only from a non-diverging answer in the cu
 epoch, after the append (I2). It does not do I/O; logs come in as positions.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
@@ -51,8 +51,7 @@ class LeaderContact:
         self.last_answer_ms = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerFetch:
+class FollowerFetch(NamedTuple):
     """What to ask of the leader for this partition."""
 
     leader_epoch: LeaderEpoch

@@ -1,6 +1,7 @@
 """What `Partitions` answers to its callers (HTTP, the Kafka listener). Values only."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, Offset
@@ -9,8 +10,7 @@ UNKNOWN_OFFSET = Offset(-1)
 NO_APPEND_TIME = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceResult:
+class ProduceResult(NamedTuple):
     error: ErrorCode
     base_offset: Offset = UNKNOWN_OFFSET
     log_start_offset: Offset = UNKNOWN_OFFSET
@@ -32,8 +32,7 @@ class Consumer:
 LEADER_ONLY = Consumer()
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResult:
+class FetchResult(NamedTuple):
     """`data`: whole record batches; the first may begin below the asked offset. With a
     `preferred_replica` there is neither data nor error: the reader is to ask that broker."""
 

@@ -217,13 +217,18 @@ class PartitionLog:
             log_end_offset=first_offset,
             last_batch_epoch=epochs.epoch_at(Offset(first_offset - 1)),
         )
-        before = self.epoch_entries if append.new_epochs else ()
-        for epoch, start_offset in append.new_epochs:
-            self._checkpoint.assign(epoch, start_offset)
+        known_epoch = epochs.epoch_at(first_offset)
+        has_news = known_epoch != epochs.latest_epoch or any(
+            epoch != known_epoch for epoch, _ in append.new_epochs
+        )
+        before = self.epoch_entries if has_news else ()
+        if has_news:
+            for epoch, start_offset in append.new_epochs:
+                self._checkpoint.assign(epoch, start_offset)
         try:
             self._append(append)
         except (DiskFull, StorageFailed):
-            if append.new_epochs:
+            if has_news:
                 self._checkpoint.restore(before)  # S10
             raise
         return AppendedRange(first_offset, append.last_offset)

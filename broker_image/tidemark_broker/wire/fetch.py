@@ -9,7 +9,7 @@ Own rule between our brokers: with OFFSET_OUT_OF_RANGE a replica is told the tru
 """
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
@@ -41,8 +41,7 @@ _NO_ABORTED = b"\x00"
 _FULL_FETCH_EPOCH = -1  # session epoch of a full fetch that wants no session
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPartition:
+class FetchPartition(NamedTuple):
     partition: int
     current_leader_epoch: int
     fetch_offset: int
@@ -51,8 +50,7 @@ class FetchPartition:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchTopic:
+class FetchTopic(NamedTuple):
     """`topic`: its name, where a consumer of v12 or older asks; the id is empty then."""
 
     topic_id: TopicId
@@ -60,8 +58,7 @@ class FetchTopic:
     topic: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRequest:
+class FetchRequest(NamedTuple):
     """`replica_id` -1: a consumer. `forgotten`: (topic, topic id, partitions) that its session is
     to ask for no more."""
 
@@ -79,8 +76,7 @@ class FetchRequest:
     forgotten: tuple[tuple[str, TopicId, tuple[int, ...]], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionAnswer:
+class PartitionAnswer(NamedTuple):
     partition: int
     error: ErrorCode
     high_watermark: int = -1
@@ -91,15 +87,13 @@ class PartitionAnswer:
     preferred_replica: int = -1  # of a consumer, KIP-392
 
 
-@dataclass(frozen=True, slots=True)
-class TopicAnswer:
+class TopicAnswer(NamedTuple):
     topic_id: TopicId
     partitions: tuple[PartitionAnswer, ...]
     topic: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResponse:
+class FetchResponse(NamedTuple):
     correlation_id: int
     error: ErrorCode
     topics: tuple[TopicAnswer, ...] = ()

@@ -5,7 +5,8 @@ holds any of them. Request header v2 and response header v1 (flexible versions);
 older header versions are decoded as far as their correlation id and client id.
 """
 
-from dataclasses import dataclass
+import struct
+from typing import NamedTuple
 
 from tidemark_broker.wire.primitives import (
     INT16,
@@ -49,7 +50,7 @@ DESCRIBE_TOPIC_PARTITIONS = 75
 
 _SMALL_PART = 16
 _HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"PRI ")
-_SMALLEST_REQUEST_BYTES = 8  # api key, version, correlation id
+_HEADER = struct.Struct(">hhi")  # api key, version, correlation id
 
 Frame = bytes | bytearray | memoryview
 Buffers = list[bytes | bytearray | memoryview]
@@ -128,8 +129,7 @@ def foreign_protocol(first_bytes: bytes) -> str:
     return "TLS" if first_bytes[:2] == b"\x16\x03" else ""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     api_key: int
     api_version: int
     correlation_id: int
@@ -138,11 +138,12 @@ class RequestHeader:
 
 def read_request_header(reader: Reader) -> RequestHeader:
     """Up to the client id; a flexible header's tagged fields follow (`skip_header_tags`)."""
-    if reader.end < _SMALLEST_REQUEST_BYTES:
+    if reader.end < _HEADER.size:
         raise MalformedFrame(
-            f"a request: expected at least {_SMALLEST_REQUEST_BYTES} bytes, found {reader.end}"
+            f"a request: expected at least {_HEADER.size} bytes, found {reader.end}"
         )
-    return RequestHeader(reader.int16(), reader.int16(), reader.int32(), reader.nullable_string())
+    api_key, api_version, correlation_id = reader.fields(_HEADER)
+    return RequestHeader(api_key, api_version, correlation_id, reader.nullable_string())
 
 
 def skip_header_tags(reader: Reader) -> None:

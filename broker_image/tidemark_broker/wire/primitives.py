@@ -72,6 +72,10 @@ class Reader:
         return int(INT64.unpack_from(self.data, self.take(8))[0])
 
     def unsigned_varint(self) -> int:
+        position = self.position
+        if position < self.end and (byte := self.data[position]) < 0x80:  # nearly always
+            self.position = position + 1
+            return byte
         value = 0
         for index in range(_MAX_VARINT_BYTES):
             byte = self.data[self.take(1)]
@@ -120,6 +124,10 @@ class Reader:
 
     def tagged_fields(self) -> "tuple[tuple[int, Reader], ...]":
         """(tag, its bytes) in the order sent; callers skip those they do not know."""
+        position = self.position
+        if position < self.end and self.data[position] == 0:  # nearly always
+            self.position = position + 1
+            return ()
         number = self.unsigned_varint()
         if number == 0:
             return ()

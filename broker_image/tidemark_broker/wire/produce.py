@@ -6,7 +6,7 @@ in what transactions mean. v13 (topic ids) is not served.
 """
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -29,23 +29,20 @@ _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 _ANSWER = struct.Struct(">ihqq")  # partition, error, base offset, append time
 
 
-@dataclass(frozen=True, slots=True)
-class ProducePartition:
+class ProducePartition(NamedTuple):
     topic: str
     partition: int
     records: memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceRequest:
+class ProduceRequest(NamedTuple):
     transactional_id: str | None
     acks: int
     timeout_ms: int
     partitions: tuple[ProducePartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceAnswer:
+class ProduceAnswer(NamedTuple):
     """`append_time_ms` -1 unless the topic stamps records with the time of their append."""
 
     topic: str

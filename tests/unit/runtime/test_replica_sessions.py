@@ -1,7 +1,6 @@
 """Sessions of followers: what is not named again is asked all the same."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -156,10 +155,10 @@ def test_a_session_takes_its_next_request_only_and_a_new_one_at_any_time(
     pool.brokers[1].fetches.handle(first, session.link, lambda _: None)
     assert session.link.may_take(following)
     for other in (
-        replace(following, session_epoch=2),
-        replace(following, session_id=7),
-        replace(following, replica_id=3),
-        replace(following, replica_epoch=99),
+        following._replace(session_epoch=2),
+        following._replace(session_id=7),
+        following._replace(replica_id=3),
+        following._replace(replica_epoch=99),
     ):
         assert not session.link.may_take(other)
     assert session.link.may_take(first)

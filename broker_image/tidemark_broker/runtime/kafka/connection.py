@@ -102,6 +102,7 @@ class KafkaConnection(asyncio.Protocol):
         self._throttle_timer: Timer | None = None
         self._is_known = False  # something whole has come
         self._client_host = ""
+        self._loop = asyncio.get_running_loop()
         self.active_s = 0.0  # loop time of the last whole request or answer
 
     @property
@@ -344,7 +345,7 @@ class KafkaConnection(asyncio.Protocol):
                 self._throttle(throttle_ms)
         self._note_activity()
         if self._waiting:  # not from here: answers may come in the middle of an append
-            asyncio.get_running_loop().call_soon(self._work)
+            self._loop.call_soon(self._work)
 
     def _write(self, buffers: Buffers) -> None:
         transport = self._transport
@@ -383,7 +384,7 @@ class KafkaConnection(asyncio.Protocol):
         self._work()
 
     def _note_activity(self) -> None:
-        self.active_s = asyncio.get_running_loop().time()
+        self.active_s = self._loop.time()
 
     def _forget_waiting(self) -> None:
         dropped, self._waiting = self._waiting, deque()
