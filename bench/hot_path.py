@@ -92,8 +92,11 @@ class MemoryTransport:
     def is_reading(self) -> bool:
         return True
 
-    def get_extra_info(self, name: str) -> tuple[str, int]:
-        return ("127.0.0.1", 1)
+    def get_extra_info(self, name: str) -> tuple[str, int] | None:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...

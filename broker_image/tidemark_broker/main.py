@@ -1,6 +1,7 @@
 """`tidemark-broker`: settings, logging, event loop. Wiring only; see runtime/broker.py."""
 
 import asyncio
+import ctypes
 import errno
 import gc
 import json
@@ -21,6 +22,11 @@ from tidemark_broker.runtime.controller_client import HttpTransport
 from tidemark_broker.runtime.environment import BrokerEnvironment
 from tidemark_broker.runtime.settings import BrokerSettings, parse_settings
 from tidemark_broker.storage.disk import OsDisk
+
+GC_OBJECTS = 50_000
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
+MAPPED_FROM_BYTES = 4 * 1024 * 1024  # smaller buffers come from the heap
+KEPT_FREE_BYTES = 16 * 1024 * 1024  # at its end, before it is given back
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -101,6 +107,17 @@ class _Http:
         self._app.load_api().add_done_callback(lambda _: _settle_memory())
 
 
+def _tune_memory() -> None:
+    """For many short-lived objects and buffers of 128 KiB and more (measured: docs/performance.md).
+    glibc would map and unmap each such buffer, a page fault for every 4 KiB of it; Python would
+    look for cycles after each 700 objects, which a few requests make, and there are none."""
+    gc.set_threshold(GC_OBJECTS, 20, 20)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
+        mallopt(M_TRIM_THRESHOLD, KEPT_FREE_BYTES)
+
+
 def _settle_memory() -> None:
     """What lives for ever is not looked at again by each full collection."""
     gc.collect()
@@ -137,6 +154,7 @@ def _tell_crash(crash: BaseExceptionGroup[BaseException]) -> None:
 def main() -> None:
     settings = parse_settings(sys.argv[1:])
     _set_up_logging(settings)
+    _tune_memory()
     # A thread that runs Python would else keep the loop waiting 5 ms at each of its wakes.
     sys.setswitchinterval(0.0005)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

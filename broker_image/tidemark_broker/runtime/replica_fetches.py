@@ -49,6 +49,9 @@ class ReplicaFetches:
         self._watching: dict[Key, dict[FollowerLink, None]] = {}
         self._to_wake: dict[FollowerLink, None] = {}
         self._is_flush_scheduled = False
+        # While several followers are answered at once: what was read for the first of them, by
+        # replica, offset and limit.
+        self._shared: dict[tuple[HostedReplica, int, int], bytes] | None = None
 
     def handle(self, request: FetchRequest, link: FollowerLink, respond: Respond) -> None:
         """A request that the link may take. `respond` is called once, maybe before the return; not
@@ -181,11 +184,13 @@ class ReplicaFetches:
     def _flush(self) -> None:
         self._is_flush_scheduled = False
         to_wake, self._to_wake = self._to_wake, {}
+        self._shared = {}
         for link in to_wake:
             if link.parked is not None:
                 found = self._answers(link)
                 if found:
                     self._finish(link, found)
+        self._shared = None
 
     def _finish(self, link: FollowerLink, found: Found | None = None) -> None:
         parked = link.parked
@@ -278,11 +283,7 @@ class ReplicaFetches:
     ) -> tuple[PartitionAnswer | None, ReplicaFetch | None]:
         log = replica.log
         try:
-            records = log.read(
-                fetch.fetch_offset,
-                max_bytes=min(budget, asked.max_bytes),
-                end_offset=log.log_end_offset,
-            )
+            records = self._records(replica, fetch.fetch_offset, min(budget, asked.max_bytes))
         except CorruptBatch as error:
             self._partitions.damaged.note(replica, fetch.fetch_offset, error, "replica")
             return PartitionAnswer(asked.partition, ErrorCode.CORRUPT_MESSAGE), None
@@ -299,6 +300,17 @@ class ReplicaFetches:
             records,
         )
         return answer, fetch
+
+    def _records(self, replica: HostedReplica, offset: Offset, max_bytes: int) -> bytes:
+        shared = self._shared
+        wanted = (replica, offset, max_bytes)
+        if shared is not None and (found := shared.get(wanted)) is not None:
+            return found
+        log = replica.log
+        records = log.read(offset, max_bytes=max_bytes, end_offset=log.log_end_offset)
+        if shared is not None:
+            shared[wanted] = records
+        return records
 
     def _not_leading(
         self, key: Key, asked: FetchPartition, replica: HostedReplica | None

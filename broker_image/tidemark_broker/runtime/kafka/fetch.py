@@ -1,7 +1,5 @@
 """Fetch: a replica's goes to `ReplicaFetches`, a consumer's by its session to `ConsumerFetch`."""
 
-from dataclasses import replace
-
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId
 
@@ -146,7 +144,7 @@ class ConsumerFetches:
         )
         request.throttle_ms = max(request.throttle_ms, throttle_ms)
         if request.throttle_ms:
-            response = replace(response, throttle_ms=request.throttle_ms)
+            response = response._replace(throttle_ms=request.throttle_ms)
         request.answer(encode_consumer_fetch_response(response, request.version))
 
 

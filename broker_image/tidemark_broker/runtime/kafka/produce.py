@@ -5,7 +5,6 @@ record format before v2, more than one batch, zstd before the version that broug
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -58,7 +57,7 @@ class Producing:
     ) -> None:
         self._partitions = partitions
         self._request = request
-        self._produce = replace(produce, partitions=())
+        self._produce = produce._replace(partitions=())
         self._places = tuple((asked.topic, asked.partition) for asked in produce.partitions)
         self._left = len(self._places)
         self._answers: list[ProduceAnswer | None] = [None] * self._left
