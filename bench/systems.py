@@ -21,12 +21,13 @@ from typing import Any, Protocol
 
 import msgspec
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 HOST = "127.0.0.1"
 BROKERS = 3
 START_LIMIT_SECONDS = 90.0
 STOP_LIMIT_SECONDS = 30.0
+CREATE_LIMIT_SECONDS = 120.0
 LOOK_SECONDS = 0.02
 
 
@@ -208,6 +209,7 @@ class TidemarkSystem:
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self._controller_url = ""
+        self._former_epochs: dict[int, int] = {}  # of brokers that got a signal
         self.bootstrap = ""
 
     def start(self) -> None:
@@ -236,16 +238,7 @@ class TidemarkSystem:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def create_topics(self, topics: dict[str, int]) -> None:
-        manifest = "\n---\n".join(
-            f"apiVersion: tidemark.dev/v1alpha1\nkind: Topic\nmetadata: {{name: {name}}}\n"
-            f"spec: {{partitions: {partitions}, replicationFactor: {BROKERS}}}"
-            for name, partitions in topics.items()
-        )
-        path = self._directory / "topics.yaml"
-        path.write_text(manifest)
-        self.command("apply", "-f", str(path))
-        for topic in topics:
-            wait_for(f"{topic} in sync", lambda t=topic: self.is_in_sync(t), seconds=30)  # type: ignore[misc]
+        create_topics(self, topics)
 
     def command(self, *arguments: str) -> str:
         """The output of a `tidemark` command against this cluster."""
@@ -269,11 +262,19 @@ class TidemarkSystem:
         return [self._process.pid, *self.broker_pids()]
 
     def signal_broker(self, broker_id: int, number: int) -> None:
-        found = next(b for b in self._pool()["brokers"] if b["brokerId"] == broker_id)
+        found = self._broker(broker_id)
+        self._former_epochs[broker_id] = int(found["brokerEpoch"])
         os.kill(int(found["pid"]), number)
 
     def bring_back(self, broker_id: int) -> None:
-        """Local mode does, 0.2 s after the end: that counts."""
+        """Local mode starts it, 0.2 s after the end: that counts. Returns when it has registered,
+        as what is known of its former life would look in sync."""
+        former = self._former_epochs[broker_id]
+        wait_for(
+            f"another life of broker {broker_id}",
+            lambda: int(self._broker(broker_id)["brokerEpoch"]) > former,
+            seconds=START_LIMIT_SECONDS,
+        )
 
     def is_in_sync(self, topic: str) -> bool:
         pool = self._pool()
@@ -286,6 +287,9 @@ class TidemarkSystem:
             for partition in found[0]["partitions"]
         )
 
+    def _broker(self, broker_id: int) -> Any:
+        return next(b for b in self._pool()["brokers"] if b["brokerId"] == broker_id)
+
     def _pool(self) -> Any:
         with urllib.request.urlopen(f"{self._controller_url}/v1/status", timeout=5) as answer:
             pools = msgspec.json.decode(answer.read())["pools"]
@@ -293,15 +297,19 @@ class TidemarkSystem:
 
 
 def create_topics(system: System, topics: dict[str, int]) -> None:
-    """By the Kafka protocol."""
     client = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
     asked = client.create_topics(
-        [NewTopic(name, partitions, BROKERS) for name, partitions in topics.items()]
+        [NewTopic(name, partitions, BROKERS) for name, partitions in topics.items()],
+        request_timeout=CREATE_LIMIT_SECONDS,
+        operation_timeout=CREATE_LIMIT_SECONDS,
     )
     for future in asked.values():
-        future.result(30)
-    for topic in topics:
-        wait_for(f"{topic} in sync", lambda t=topic: _is_in_sync(system, t), seconds=30)  # type: ignore[misc]
+        future.result(CREATE_LIMIT_SECONDS)
+    wait_for(
+        "new topics in sync",
+        lambda: all(system.is_in_sync(topic) for topic in topics),
+        seconds=CREATE_LIMIT_SECONDS,
+    )
 
 
 def _is_in_sync(system: System, topic: str) -> bool:

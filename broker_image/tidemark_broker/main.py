@@ -23,10 +23,10 @@ from tidemark_broker.runtime.environment import BrokerEnvironment
 from tidemark_broker.runtime.settings import BrokerSettings, parse_settings
 from tidemark_broker.storage.disk import OsDisk
 
-GC_OBJECTS = 50_000
+GC_OBJECTS = 10_000
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
-MAPPED_FROM_BYTES = 4 * 1024 * 1024  # smaller buffers come from the heap
-KEPT_FREE_BYTES = 16 * 1024 * 1024  # at its end, before it is given back
+MAPPED_FROM_BYTES = 1 * 1024 * 1024  # smaller buffers come from the heap
+KEPT_FREE_BYTES = 8 * 1024 * 1024  # at its end, before it is given back
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -110,8 +110,8 @@ class _Http:
 def _tune_memory() -> None:
     """For many short-lived objects and buffers of 128 KiB and more (measured: docs/performance.md).
     glibc would map and unmap each such buffer, a page fault for every 4 KiB of it; Python would
-    look for cycles after each 700 objects, which a few requests make, and there are none."""
-    gc.set_threshold(GC_OBJECTS, 20, 20)
+    look for circles after each 700 objects, which a few requests make, and there are hardly any."""
+    gc.set_threshold(GC_OBJECTS)
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)

@@ -336,6 +336,7 @@ class KafkaConnection(asyncio.Protocol):
         assert work.request is not None
         work.buffers = buffers
         work.throttle_ms = work.request.throttle_ms
+        work.request.end()
         work.request = None
         self._release(work)
         while self._in_work and (ready := self._in_work[0].buffers) is not None:

@@ -45,6 +45,11 @@ class KafkaRequest:
     def version(self) -> int:
         return self.header.api_version
 
+    def end(self) -> None:
+        """Answered. Whoever was to be told of its end knows it too: such a circle would hold the
+        answer's records until Python looks for circles."""
+        self.hurry = self.cancel = _nothing
+
 
 @dataclass(frozen=True, slots=True)
 class ApiHandler:
