@@ -4,7 +4,7 @@ SHELL := /bin/bash
 ON ?=
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test test-local check format cluster cluster-down images deploy sim sim-replay sim-mutants sim-exhaustive e2e-long bench lock
+.PHONY: help setup demo test test-local check format cluster cluster-down images deploy sim sim-replay sim-mutants sim-exhaustive e2e-long bench bench-scale lock
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
