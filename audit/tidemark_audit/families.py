@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from tidemark_audit.kafka_names import kafka_names
+
 PREFIX = "tidemark_"
 
 
@@ -73,6 +75,9 @@ FAMILIES: Mapping[str, Family] = {
     PREFIX + family.name: family for family in (*_BROKERS, *_OPERATOR)
 }
 
+# What sources look for: ours, and what Kafka calls some of them.
+READ_NAMES = frozenset(FAMILIES) | frozenset(kafka_names().families)
+
 # Labels by which two Prometheus servers, or two targets for one broker, tell their series apart.
 _SCRAPE_LABELS = (
     "prometheus_replica", "__replica__", "replica", "prometheus", "job", "instance", "pod",
@@ -102,8 +107,13 @@ def series_key(labels: Mapping[str, str]) -> SeriesKey | None:
     """None for a family that the audit does not read. Raises BadLabels."""
     name = labels.get("__name__", "")
     family = FAMILIES.get(name)
+    broker = labels.get("broker", "")
     if family is None:
-        return None
+        ours = kafka_names().families.get(name)
+        if ours is None:
+            return None
+        family = FAMILIES[PREFIX + ours]
+        broker = kafka_names().broker_of(labels)
     partition = labels.get("partition") or "-1"  # an empty label is none
     if not partition.removeprefix("-").isdecimal():
         raise BadLabels(f"{as_text(labels)}: expected a number as partition, found {partition!r}")
@@ -114,7 +124,7 @@ def series_key(labels: Mapping[str, str]) -> SeriesKey | None:
         topic=labels.get("topic", ""),
         topic_id=labels.get("topic_id", ""),
         partition=int(partition),
-        broker=labels.get("broker", ""),
+        broker=broker,
         follower=labels.get("follower", ""),
         detail=labels.get(family.detail, "") if family.detail else "",
         scrape="|".join(labels.get(label, "") for label in _SCRAPE_LABELS).strip("|"),

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from tidemark_audit.engines.kafka_followers import without_followers
 from tidemark_audit.facts.context import Intervals
 from tidemark_audit.families import FAMILIES, PREFIX, Exporter
 from tidemark_audit.kernel.samples import SampleBatch, within
@@ -60,7 +61,7 @@ def summarize_slice(
             yield from part.summaries()
             return
         for batch in part.read():
-            cut = within(batch, window.start_ms, window.end_ms)
+            cut = without_followers(within(batch, window.start_ms, window.end_ms))
             if len(cut):
                 yield summarize(cut, settings)
     except SourceError:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidemark_audit.families import FAMILIES, BadLabels, SeriesKey, series_key
+from tidemark_audit.families import READ_NAMES, BadLabels, SeriesKey, series_key
 from tidemark_audit.kernel.samples import Longs, SampleBatch
 from tidemark_audit.sources.batches import BATCH_SAMPLES
 from tidemark_audit.sources.source import Slice, SourceError, Window
@@ -157,7 +157,7 @@ def _batch(table: pa.Table, columns: _Columns) -> SampleBatch:
 
 def _is_read(names: pa.ChunkedArray) -> pa.Array:
     encoded = _encoded(names)
-    known = np.array([word in FAMILIES for word in encoded.dictionary.to_pylist()], dtype=bool)
+    known = np.array([word in READ_NAMES for word in encoded.dictionary.to_pylist()], dtype=bool)
     return pa.array(known[encoded.indices.to_numpy()] if len(known) else [], type=pa.bool_())
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from tidemark_audit.families import FAMILIES, BadLabels
+from tidemark_audit.families import READ_NAMES, BadLabels
 from tidemark_audit.kernel.samples import SampleBatch
 from tidemark_audit.sources import remote_read
 from tidemark_audit.sources.batches import BATCH_SAMPLES, BatchBuilder
@@ -29,7 +29,7 @@ TIMEOUT_SECONDS = 120.0
 PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
 SHORTEST_SLICE_MS = 60_000
 LOOK_MS = 600_000  # by which the scrape interval is guessed
-NAMES = "|".join(sorted(FAMILIES))
+NAMES = "|".join(sorted(READ_NAMES))
 SELECTOR = f'{{__name__=~"{NAMES}"}}'
 BUSY = (429, 500, 502, 503, 504)
 TOO_LARGE = (422, 413)

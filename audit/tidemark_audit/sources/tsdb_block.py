@@ -13,7 +13,7 @@ from pathlib import Path
 import crc32c
 import numpy as np
 
-from tidemark_audit.families import FAMILIES, SeriesKey, series_key
+from tidemark_audit.families import READ_NAMES, SeriesKey, series_key
 from tidemark_audit.kernel.samples import SampleBatch, within
 from tidemark_audit.sources.batches import BATCH_SAMPLES
 from tidemark_audit.sources.protobuf import BadMessage, varint
@@ -151,7 +151,7 @@ def chunk_refs(index: bytes, start_ms: int, end_ms: int) -> Iterator[_Ref]:
     if not symbols_at <= series_at <= labels_at <= len(data):
         raise BadBlock("sections in an impossible order")
     symbols = _symbols(data, symbols_at)
-    wanted = {number for number, text in enumerate(symbols) if text in FAMILIES}
+    wanted = {number for number, text in enumerate(symbols) if text in READ_NAMES}
     place = series_at
     while place < labels_at:
         place = (place + 15) // 16 * 16  # entries begin at multiples of 16
