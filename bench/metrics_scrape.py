@@ -22,6 +22,7 @@ import uvloop
 from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.server import serve
+from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, GroupConsumer
 from tidemark_broker.runtime.metrics import MetricsProfile
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.storage.disk import OsDisk
@@ -133,6 +134,7 @@ async def measure(partition_count: int, scrapes: int, profile: MetricsProfile, p
         pool="bench/default",
         incarnation="bench",
         is_ready=lambda: (True, ""),
+        new_consumer=_no_consumer,
         metrics_profile=profile,
     )
     app = create_app(view)
@@ -163,6 +165,10 @@ async def measure(partition_count: int, scrapes: int, profile: MetricsProfile, p
     print(f"  scrape   median {ordered[len(ordered) // 2]:.3f} s, longest {ordered[-1]:.3f} s")
     print(f"  loop held without scrapes  {quiet.told}")
     print(f"  loop held during scrapes   {busy.told}")
+
+
+def _no_consumer(settings: ConsumerSettings) -> GroupConsumer:
+    raise AssertionError(f"nobody asks for a consumer here: {settings}")
 
 
 async def scrape(url: str, count: int, body: Path) -> tuple[list[float], int]:

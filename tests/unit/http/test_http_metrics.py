@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tidemark_broker.runtime.partition_snapshot import FollowerSnapshot, Partiti
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from tidemark_protocol.partition_state import Member, PartitionState
 
+from bench import metrics_scrape
 from tests.metric_docs import documented_families
 from tests.promtool import faults_of_metrics
 from tests.unit.http.fake_broker import HANG_LIMIT_S, ORDERS_ID, FakeBroker, fake_broker
@@ -249,3 +251,10 @@ def test_a_scraper_that_takes_gzip_gets_the_same_text_packed() -> None:
         line for line in plain.splitlines() if b"{topic=" in line
     ]
     assert len(body) < len(plain) / 10
+
+
+def test_the_bench_of_a_scrape_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(metrics_scrape.measure(40, 1, MetricsProfile.AUDIT, tmp_path))
+    told = capfd.readouterr().out
+    assert "40 led partitions, profile audit: " in told
+    assert "loop held during scrapes" in told
