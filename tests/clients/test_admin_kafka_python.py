@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import (
@@ -68,14 +69,24 @@ def configs_of(admin: Any, topic: str) -> dict[str, str]:
     return {name: entry["value"] for name, entry in found.items()}
 
 
+def known_everywhere(cluster: LocalCluster, topic: str) -> bool:
+    """Of each broker's own metadata: a client that knows one broker asks that one."""
+    return all(
+        topic in AdminClient({"bootstrap.servers": address}).list_topics(timeout=30).topics
+        for address in bootstrap(cluster)
+    )
+
+
 @pytest.mark.parametrize("incremental", [True, False], ids=["incremental", "all at once"])
-def test_configs_are_altered(admin: Any, incremental: bool) -> None:
+def test_configs_are_altered(cluster: LocalCluster, admin: Any, incremental: bool) -> None:
     topic = f"configured-{incremental}".lower()
     admin.create_topics({topic: {"configs": {"segment.ms": "60000"}}}, timeout_ms=30_000)
+    # The client asks one broker after another, and they hear of a change one after another.
+    wait_for("every broker to know it", lambda: known_everywhere(cluster, topic))
     resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"retention.ms": "12345"})
     admin.alter_configs([resource], incremental=incremental)
-    found = configs_of(admin, topic)
-    assert (found["retention.ms"], found["segment.ms"]) == ("12345", "60000")
+    wait_for("the change", lambda: configs_of(admin, topic)["retention.ms"] == "12345")
+    assert configs_of(admin, topic)["segment.ms"] == "60000"
     resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"flush.ms": "1"})
     assert "spec.flush" in str(admin.alter_configs([resource], incremental=incremental))
     assert configs_of(admin, topic)["flush.ms"] == str(2**63 - 1)

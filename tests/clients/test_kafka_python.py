@@ -35,7 +35,7 @@ def test_a_consumer_at_the_end_gets_what_comes_then(cluster: LocalCluster) -> No
 
 
 def test_offsets_by_time(cluster: LocalCluster) -> None:
-    stamp_ms = int(time.time() * 1000) + 5_000_000
+    stamp_ms = int(time.time() * 1000) + 2_000_000
     producer = KafkaProducer(bootstrap_servers=bootstrap(cluster))
     sent = producer.send("orders", b"later", partition=0, timestamp_ms=stamp_ms)
     offset = sent.get(LIMIT_SECONDS).offset
