@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+NAMED_PLACES = 3
+
+
 def no_progress(done: int, total: int) -> None:
     """For who does not want to know."""
 
@@ -78,13 +81,25 @@ def audit_what_if(
             observed,
             asked.slo,
             engine=engine.name,
-            sources=[SourceInfo(source.place, source.kind, 0, 0) for source in sources],
+            sources=[_all_sources(sources, observed)],
             wall_seconds=time.monotonic() - started,
         )
 
     if what_if is None:
         return assembled(observed), None
     return assembled(observed), assembled(replace(observed, partitions=observed.partitions_what_if))
+
+
+def _all_sources(sources: Sequence[Source], observed: Observed) -> SourceInfo:
+    """As one, for summaries of several are merged before anybody could count."""
+    places = [source.place for source in sources]
+    more = len(places) - NAMED_PLACES
+    return SourceInfo(
+        ", ".join(places[:NAMED_PLACES]) + (f" and {more} more" if more > 0 else ""),
+        ", ".join(sorted({source.kind for source in sources})),
+        observed.samples,
+        observed.series,
+    )
 
 
 def run(

@@ -269,7 +269,7 @@ class RuleResult:
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
-    """One of the things that were read."""
+    """What was read; several places of one audit are told as one."""
 
     place: str
     kind: str

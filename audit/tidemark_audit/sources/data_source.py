@@ -23,7 +23,6 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import ReadLimit
 
 from tidemark_audit.families import PREFIX, SeriesKey
 from tidemark_audit.kernel.samples import SampleBatch, within
@@ -102,10 +101,11 @@ class PrometheusStreamReader(DataSourceStreamReader):
         assert self._start_ms is not None
         return {"ms": self._start_ms}
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        del limit  # a settled moment is no number of rows
+    # The form without a read limit, which Spark still asks for: a settled moment is no number
+    # of rows, and a limit would make `availableNow` chase the clock.
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]
         settled = int(time.time() * 1000) - self._settle_ms
-        return {"ms": max(settled, start["ms"])}
+        return {"ms": max(settled, self.initialOffset()["ms"])}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         if start["ms"] >= end["ms"]:

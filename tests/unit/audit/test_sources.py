@@ -37,7 +37,10 @@ def test_every_kind_of_file_gives_the_same_audit(tmp_path: Path) -> None:
     tall = tall_parquet(export, tmp_path / "tall")
     kinds = [sources_at([str(path)])[0].kind for path in (lines, text, tall)]
     assert kinds == ["API JSON lines", "OpenMetrics text", "tall Parquet"]
-    expected = comparable(run(None, [str(lines)]))
+    whole = run(None, [str(lines)])
+    counted = sum(len(samples) for samples in export.series.values())
+    assert [(s.samples, s.series) for s in whole.sources] == [(counted, len(export.series))]
+    expected = comparable(whole)
     assert comparable(run(None, [str(text)])) == expected
     assert comparable(run(None, [str(tall)])) == expected
 
