@@ -6,6 +6,7 @@ named test is run with and without the mutant. Exit code 1 when nothing notices 
 """
 
 import argparse
+import gc
 import json
 import os
 import subprocess
@@ -13,8 +14,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from tests.exhaustive.planted import PLANTED
@@ -105,14 +108,21 @@ def tests_pass(nodes: Sequence[str]) -> bool:
 
 def fails_test(mutant: Mutant) -> bool:
     """In a process of its own: the test's modules are imported with the mutant planted."""
-    command = [sys.executable, "-m", "tests.simulator.mutant_hunt", "--under", mutant.name]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
-    return ended.returncode == TESTS_FAILED
+    child = get_context("fork").Process(target=_run_test_silently, args=(mutant.name,))
+    child.start()
+    child.join()
+    return child.exitcode == TESTS_FAILED
+
+
+def _run_test_silently(name: str) -> None:
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        os.dup2(nowhere.fileno(), sys.stderr.fileno())
+    gc.enable()  # a search may have turned it off
+    sys.exit(run_test_under(name))
 
 
 def run_test_under(name: str) -> int:
-    import pytest
-
     mutant = mutant_of(name)
     with planted(mutant):
         return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", mutant.test]))

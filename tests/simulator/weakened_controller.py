@@ -98,7 +98,8 @@ MUTANTS = (
                patch(SLICES + "_replace", _without_compare),
                patch("tests.simulator.store:SimulatedStore._compare", _does_nothing)),
            "tests/scenarios/test_i16_lease_lost_in_a_write.py::"
-           "test_it_is_one_legal_step_or_none[before]", "writers freeze"),
+           "test_it_is_one_legal_step_or_none[before]",
+           search="a write that asks not what is stored"),
     Mutant("an unknown outcome is taken for done",
            "unknown write outcome settled by a quorum read",
            (patch(SLICES + "_replace", _takes_unknown_for_done),),
@@ -114,10 +115,16 @@ MUTANTS = (
            (patch(REGISTRATION + "is_clean_start", always(True)),),
            "tests/unit/controller/test_control_safety.py::"
            "test_s2_a_registration_whose_answer_was_lost_gets_the_same_epoch_again", "joiners die"),
+    Mutant("a lost write is forgotten, and its stamp stays (a pair)", "S8", (
+               patch(REGISTRATION + "is_storage_failed", always(False)),
+               patch("storage.start_proofs:StartProofs.remove_stamp", _does_nothing)),
+           "tests/scenarios/test_s8_lost_write_back.py::"
+           "test_the_process_ends_once_the_controller_recorded_the_failure", "syncs lie"),
     Mutant("a failed disk is forgotten at the next start", "S8",
            (patch(REGISTRATION + "is_storage_failed", always(False)),),
            "tests/scenarios/test_s8_lost_write_back.py::"
-           "test_the_process_ends_once_the_controller_recorded_the_failure", "syncs lie"),
+           "test_the_process_ends_once_the_controller_recorded_the_failure",
+           pair="a lost write is forgotten, and its stamp stays (a pair)"),
     Mutant("any volume will do", "empty disk never rejoins as ISR",
            (patch(REGISTRATION + "is_same_volume", always(True)),),
            "tests/unit/controller/test_control_safety.py::"
@@ -198,7 +205,8 @@ MUTANTS = (
            (patch(CONTROLLER + "last_resorts:has_valid_entry", always(False)),),
            "tests/scenarios/test_s2_void_entries.py::"
            "test_stripping_cut_short_after_the_first_of_nine_slices_lets_nobody_"
-           "lead_the_rest", "the last one leaves"),
+           "lead_the_rest",
+           why_no_seed="who has reported lives, and leads by its entry before any last resort"),
     Mutant("an unclean election without being asked", "B4: by choice only",
            (patch(CONTROLLER + "last_resorts:allows_unclean_election", always(True)),),
            "tests/unit/controller/test_control_elections.py::"

@@ -90,7 +90,7 @@ MUTANTS = (
            (patch(LEADER + "_leader_epoch_error", always(ErrorCode.NONE)),),
            "tests/transcripts/test_transcripts.py::"
            "test_a_transcript_is_what_the_cores_do[kip320-a-fetch-of-an-older-"
-           "epoch]", "leaders die",
+           "epoch]",
            search="no leader epoch is looked at when a fetch comes"),
     Mutant("a fetch of a former life is served",
            "fetch carries and checks broker epoch",
@@ -163,7 +163,8 @@ MUTANTS = (
            "watermark only from a non-diverging answer",
            (patch(FOLLOWER + "on_answer", _watermark_from_divergence),),
            "tests/unit/replication/test_follower.py::"
-           "test_a_diverging_answer_touches_no_watermark", "leaders die"),
+           "test_a_diverging_answer_touches_no_watermark",
+           why_no_seed="the cut comes in the same step and takes it down again"),
     Mutant("acks=all admitted and acknowledged below min ISR",
            "acks=all refused below min ISR before the append",
            (patch(LEADER + "has_enough_in_sync_replicas", always_property(True)),),
@@ -173,33 +174,29 @@ MUTANTS = (
            (patch(LEADER + "_is_next_epoch_of", always(True)),),
            "tests/scenarios/test_s27_skipped_epoch.py::"
            "test_progress_from_before_an_epoch_that_the_leader_missed_"
-           "acknowledges_nothing", "leaders die",
+           "acknowledges_nothing",
            search="progress kept over an epoch that was missed (S27)"),
     Mutant("older states are applied (leader's half)", "I14",
            (patch(LEADER + "_is_newer", always(True)),),
            "tests/transcripts/test_transcripts.py::"
            "test_a_transcript_is_what_the_cores_do[commit-waits-for-who-just-"
            "caught-up]",
-           pair="older states are applied, and known (a pair)"),
+           why_no_seed="metadata, replica and leader each compare epochs: any one is enough"),
     Mutant("whatever state comes is known (metadata's half)", "I14, S17",
            (patch("runtime.metadata:MetadataCache.apply_partition", _applies_whatever_comes),),
            "tests/unit/runtime/test_metadata_cache.py::"
            "test_the_same_push_again_changes_nothing",
-           pair="older states are applied, and known (a pair)"),
-    Mutant("older states are applied, and known (a pair)", "I14", (
-               patch(LEADER + "_is_newer", always(True)),
-               patch("runtime.metadata:MetadataCache.apply_partition", _applies_whatever_comes)),
-           "tests/unit/runtime/test_metadata_cache.py::"
-           "test_the_same_push_again_changes_nothing", "late words"),
+           why_no_seed="metadata, replica and leader each compare epochs: any one is enough"),
     Mutant("a member below the watermark stays", "S7",
            (patch(LEADER + "_is_below_watermark", always(False)),),
            "tests/scenarios/test_s7_another_mount.py::"
            "test_a_member_that_fetches_below_the_high_watermark_is_expelled_at_"
-           "once", "joiners die"),
+           "once",
+           why_no_seed="only behind a proof that lied: volumes are restored by mistakes"),
     Mutant("an answer to another question counts", "I7, KAFKA-13266",
            (patch(FOLLOWER + "_is_for_this_moment", always(True)),),
            "tests/transcripts/test_transcripts.py::"
-           "test_a_transcript_is_what_the_cores_do[an-answer-of-an-older-epoch]", "leaders die",
+           "test_a_transcript_is_what_the_cores_do[an-answer-of-an-older-epoch]",
            search="an answer to a question of before counts"),
     Mutant("a refusal raises no epoch, and is taken for the end (a pair)",
            "refused expand raises the partition epoch", (
@@ -207,7 +204,7 @@ MUTANTS = (
                patch(LEADER + "on_answer", _forgets_members_on_refusal)),
            "tests/scenarios/test_s3_refused_expand.py::"
            "test_what_was_acknowledged_after_a_refusal_is_in_the_log_of_whoever_"
-           "can_still_lead", "late words",
+           "can_still_lead",
            search="a refused expand that raises no partition epoch, and is dropped (a pair)"),
     Mutant("a leader's own stall makes followers late", "S21",
            (patch(LEADER + "on_stall", _restarts_lag_clock_never),),
@@ -226,7 +223,7 @@ MUTANTS = (
            (patch(PRODUCERS + "_is_fenced", always(False)),),
            "tests/unit/replication/test_producer_state.py::"
            "test_a_lower_epoch_is_fenced",
-           weather="producers give up"),
+           why_no_seed="no fault holds up a client's own link, so nothing of it comes late"),
     Mutant("an unknown producer begins anywhere", "B8",
            (patch(PRODUCERS + "_may_begin", always(True)),),
            "tests/unit/replication/test_producer_state.py::"

@@ -55,11 +55,13 @@ MUTANTS = (
     Mutant("proofs stay on the volume while logs are read", "stamp removed before logs are read",
            (patch(PROOFS + "take", _reads_and_leaves),),
            "tests/scenarios/test_s1_unclean_start_forgotten.py::"
-           "test_a_store_that_does_not_answer_gives_no_stamp", "joiners die"),
+           "test_a_store_that_does_not_answer_gives_no_stamp",
+           why_no_seed="each proof names its broker epoch, which the controller compares"),
     Mutant("a boot stamp counts whatever recovery cut off", "S8",
            (patch(PROOFS + "boot_stamp", _stamp_whatever_was_cut),),
            "tests/scenarios/test_s8_lost_write_back.py::"
-           "test_damage_is_not_what_a_kill_leaves[last batch]", "bad disks"),
+           "test_damage_is_not_what_a_kill_leaves[last batch]",
+           why_no_seed="the sync before the claim hears of what the disk lost"),
     Mutant("a stop proof counts whatever recovery cut off", "S8",
            (patch(PROOFS + "clean_stop_epoch", _stop_whatever_was_cut),),
            "tests/scenarios/test_s8_lost_write_back.py::"
@@ -74,11 +76,12 @@ MUTANTS = (
            (patch(PROOFS + "remove_stamp", _does_nothing),),
            "tests/scenarios/test_s8_lost_write_back.py::"
            "test_without_a_controller_it_ends_once_the_stamp_is_off_the_volume",
-           "syncs lie unheard"),
+           pair="a lost write is forgotten, and its stamp stays (a pair)"),
     Mutant("a failed append is left behind", "failed append rolled back",
            (patch(LOG + "_take_back", _does_nothing),),
            "tests/scenarios/test_s10_failed_append.py::"
-           "test_a_retry_after_a_full_disk_is_written_and_readable", "bad disks"),
+           "test_a_retry_after_a_full_disk_is_written_and_readable",
+           why_no_seed="the next write goes over it, and the recovery of a restart cuts it off"),
     Mutant("an empty epoch is forgotten", "I5, KAFKA-7415",
            (patch(LOG + "assign_epoch", _does_nothing),),
            "tests/unit/storage/test_log_producers.py::"
@@ -120,5 +123,6 @@ MUTANTS = (
     Mutant("older pushes are applied", "S25",
            (patch("runtime.metadata:MetadataCache._is_older", always(False)),),
            "tests/scenarios/test_s25_stale_pushes.py::"
-           "test_a_stale_push_does_not_make_a_former_life_count_for_the_watermark", "late words"),
+           "test_a_stale_push_does_not_make_a_former_life_count_for_the_watermark",
+           why_no_seed="a broker waits for one answer at a time and hangs up on the one before"),
 )  # fmt: skip
