@@ -96,7 +96,7 @@ def searched(mutant: Mutant) -> str:
     for bug in PLANTED:
         if bug.name == mutant.search:
             with bug.planted():
-                return explored(begun_in(bug.situation), bug.bounds).broken.partition(" ")[0]
+                return explored(begun_in(bug.situation), bug.bounds).broken.partition(":")[0]
     return ""
 
 

@@ -115,16 +115,11 @@ MUTANTS = (
            (patch(REGISTRATION + "is_clean_start", always(True)),),
            "tests/unit/controller/test_control_safety.py::"
            "test_s2_a_registration_whose_answer_was_lost_gets_the_same_epoch_again", "joiners die"),
-    Mutant("a lost write is forgotten, and its stamp stays (a pair)", "S8", (
-               patch(REGISTRATION + "is_storage_failed", always(False)),
-               patch("storage.start_proofs:StartProofs.remove_stamp", _does_nothing)),
-           "tests/scenarios/test_s8_lost_write_back.py::"
-           "test_the_process_ends_once_the_controller_recorded_the_failure", "syncs lie"),
     Mutant("a failed disk is forgotten at the next start", "S8",
            (patch(REGISTRATION + "is_storage_failed", always(False)),),
            "tests/scenarios/test_s8_lost_write_back.py::"
            "test_the_process_ends_once_the_controller_recorded_the_failure",
-           pair="a lost write is forgotten, and its stamp stays (a pair)"),
+           why_no_seed="what is recorded with it voids the entries at once"),
     Mutant("any volume will do", "empty disk never rejoins as ISR",
            (patch(REGISTRATION + "is_same_volume", always(True)),),
            "tests/unit/controller/test_control_safety.py::"

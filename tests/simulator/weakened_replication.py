@@ -158,7 +158,8 @@ MUTANTS = (
            (patch(LEADER + "_has_reached_epoch_start", always(True)),),
            "tests/transcripts/test_transcripts.py::"
            "test_a_transcript_is_what_the_cores_do[joins-only-from-the-epochs-"
-           "start]", "leaders die"),
+           "start]", "leaders die",
+           search="expand without the check of the epoch's start"),
     Mutant("the watermark follows a diverging answer",
            "watermark only from a non-diverging answer",
            (patch(FOLLOWER + "on_answer", _watermark_from_divergence),),

@@ -76,7 +76,7 @@ MUTANTS = (
            (patch(PROOFS + "remove_stamp", _does_nothing),),
            "tests/scenarios/test_s8_lost_write_back.py::"
            "test_without_a_controller_it_ends_once_the_stamp_is_off_the_volume",
-           pair="a lost write is forgotten, and its stamp stays (a pair)"),
+           "syncs lie unheard"),
     Mutant("a failed append is left behind", "failed append rolled back",
            (patch(LOG + "_take_back", _does_nothing),),
            "tests/scenarios/test_s10_failed_append.py::"
