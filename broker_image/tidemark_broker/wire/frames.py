@@ -71,7 +71,9 @@ class FrameSplitter:
     @property
     def claimed_bytes(self) -> int:
         """How large that frame is to be; 0 while its length is not whole either."""
-        return self._frame_size(self._partial, 0) if len(self._partial) >= 4 else 0
+        if len(self._partial) < 4:
+            return 0
+        return self._frame_size(self._partial, 0)
 
     def feed(self, data: bytes) -> list[Frame]:
         """Frames cut from `data` alone are views of it, unless they are far smaller: one that waits

@@ -206,19 +206,24 @@ class KafkaConnection(asyncio.Protocol):
 
     def _count(self, frames: list[Frame]) -> None:
         """What has arrived, in the pool that it belongs to."""
+        memory, splitter = self._memory, self._splitter
         former, self._partial_counted = self._partial_counted, 0
-        whole_bytes = 0
+        counted_bytes = 0
         for frame in frames:
-            waiting = _Waiting(frame, self._memory.keep_reserved(self))
-            self._waiting.append(waiting)
-            self._waiting_bytes += len(frame)
-            whole_bytes += waiting.counted_bytes
-        claimed = self._splitter.claimed_bytes
-        is_large = claimed > LARGE_FRAME_BYTES
-        if not (is_large and self._memory.reserve(self, claimed)):
-            self._partial_counted = self._splitter.partial_bytes
-        self._memory.requests.take(whole_bytes + self._partial_counted)
-        self._memory.requests.give_back(former)
+            size_bytes = len(frame)
+            large_bytes = memory.keep_reserved(self) if size_bytes > LARGE_FRAME_BYTES else 0
+            self._waiting.append(_Waiting(frame, large_bytes))
+            self._waiting_bytes += size_bytes
+            counted_bytes += 0 if large_bytes else size_bytes
+        if splitter.partial_bytes:
+            claimed = splitter.claimed_bytes
+            is_large = claimed > LARGE_FRAME_BYTES
+            if not (is_large and memory.reserve(self, claimed)):
+                self._partial_counted = splitter.partial_bytes
+                counted_bytes += self._partial_counted
+        memory.requests.take(counted_bytes)
+        if former:
+            memory.requests.give_back(former)
 
     def _work(self) -> None:
         while self._waiting and self._transport is not None and self._may_begin():
@@ -255,10 +260,10 @@ class KafkaConnection(asyncio.Protocol):
         )
         if is_full or self._throttle_timer is not None:
             return False
-        if self.is_peer or self._memory.is_reserved(self):
+        is_small = self._splitter.claimed_bytes <= LARGE_FRAME_BYTES
+        if is_small and not self._memory.requests.is_full:
             return True
-        waits_for_room = self._splitter.claimed_bytes > LARGE_FRAME_BYTES
-        return not waits_for_room and not self._memory.requests.is_full
+        return self.is_peer or self._memory.is_reserved(self)
 
     def _may_begin(self) -> bool:
         if self._is_write_paused or self._throttle_timer is not None:
@@ -293,8 +298,9 @@ class KafkaConnection(asyncio.Protocol):
                 f" {supported.max_version}, found {header.api_version}"
             )
         work.overlaps = handler.overlaps
-        if not handler.overlaps and not self.is_peer:
-            more_bytes = _decoded_bytes(len(waiting.frame))
+        frame_bytes = len(waiting.frame)
+        if frame_bytes > SMALL_FRAME_BYTES and not handler.overlaps and not self.is_peer:
+            more_bytes = min(DECODED_FACTOR * frame_bytes, MAX_DECODED_BYTES)
             work.counted_bytes += more_bytes
             self._memory.requests.take(more_bytes)
         request = work.request = KafkaRequest(
@@ -414,12 +420,6 @@ class KafkaConnection(asyncio.Protocol):
     def _abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-
-
-def _decoded_bytes(frame_bytes: int) -> int:
-    if frame_bytes <= SMALL_FRAME_BYTES:
-        return 0
-    return min(DECODED_FACTOR * frame_bytes, MAX_DECODED_BYTES)
 
 
 def _api_key(frame: Frame) -> int:

@@ -62,11 +62,15 @@ class ClientQuotas:
     @property
     def limits_time(self) -> bool:
         """Whether anybody's time has to be measured."""
+        if not self._current():
+            return False
         self._look()
         return self._limits_time
 
     def throttle_ms(self, client_id: str | None, used: Used, amount: float) -> int:
         """Notes the amount; how long the client has to wait now."""
+        if not self._current():
+            return 0
         rate = self.rate(client_id, used)
         if rate is None:
             return 0
