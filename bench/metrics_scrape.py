@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import uvloop
@@ -81,11 +82,12 @@ class LoopTurns:
         self._is_watching = False
 
     def _turn(self) -> None:
+        if not self._is_watching:
+            return
         now = time.thread_time()
         self.seconds.append(now - self._last)
         self._last = now
-        if self._is_watching:
-            asyncio.get_running_loop().call_soon(self._turn)
+        asyncio.get_running_loop().call_soon(self._turn)
 
     @property
     def told(self) -> str:
@@ -152,8 +154,7 @@ async def measure(partition_count: int, scrapes: int, profile: MetricsProfile, p
     quiet.begin()
     await asyncio.sleep(2)
     quiet.end()
-    busy.begin()
-    seconds, packed_bytes = await scrape(url, scrapes, body)
+    seconds, packed_bytes = await scrape(url, scrapes, body, watch=busy.begin)
     busy.end()
     stop.set()
     await serving
@@ -171,10 +172,14 @@ def _no_consumer(settings: ConsumerSettings) -> GroupConsumer:
     raise AssertionError(f"nobody asks for a consumer here: {settings}")
 
 
-async def scrape(url: str, count: int, body: Path) -> tuple[list[float], int]:
+async def scrape(
+    url: str, count: int, body: Path, watch: Callable[[], None] = lambda: None
+) -> tuple[list[float], int]:
+    """`watch` is called once the other process runs: its start is not the broker's."""
     scraper = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", SCRAPER, url, str(count), str(body)), stdout=subprocess.PIPE
     )
+    watch()
     answer, _ = await scraper.communicate()
     lines = [line.split() for line in answer.decode().splitlines()]
     return [float(seconds) for seconds, _ in lines], int(lines[-1][1])

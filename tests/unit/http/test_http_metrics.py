@@ -258,3 +258,4 @@ def test_the_bench_of_a_scrape_runs(tmp_path: Path, capfd: pytest.CaptureFixture
     told = capfd.readouterr().out
     assert "40 led partitions, profile audit: " in told
     assert "loop held during scrapes" in told
+    assert "of 0 turns" not in told
