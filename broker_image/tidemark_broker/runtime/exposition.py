@@ -9,6 +9,7 @@ of Prometheus servers) wait for one another.
 import asyncio
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from tidemark_broker.runtime.metrics import BrokerFacts, render_broker, render_process
 from tidemark_broker.runtime.partition_metrics import PartitionExposition
@@ -44,7 +45,9 @@ class Exposition:
                     await asyncio.sleep(0)
             packer = zlib.compressobj(GZIP_LEVEL, wbits=GZIP_FORMAT) if is_gzipped else None
             body = []
-            for piece in self._pieces(exposition, facts):
+            # Counting thousands of open files takes milliseconds.
+            process = await asyncio.to_thread(lambda: "".join(render_process()))
+            for piece in chain(self._pieces(exposition, facts), (process,)):
                 data = piece.encode()
                 body.append(data if packer is None else await _packed(packer, data))
                 await asyncio.sleep(0)
@@ -55,7 +58,6 @@ class Exposition:
     def _pieces(self, exposition: PartitionExposition, facts: BrokerFacts) -> Iterator[str]:
         yield from exposition.pieces()
         yield from render_broker(facts)
-        yield from render_process()
         for part in self._others():
             yield from part
 
