@@ -58,7 +58,7 @@ def connections(cluster: LocalCluster, data: bytes, *, receive_bytes: int) -> It
 @pytest.mark.parametrize("kind", ["slow-readers", "half-sent"])
 def test_memory_is_bounded_under_a_thousand_slow_connections(tmp_path: Path, kind: str) -> None:
     with running(tmp_path, brokers=1, manifest=ONE_BROKER) as cluster:
-        cluster.wait_until_in_sync()
+        cluster.wait_until_in_sync(seconds=60)
         pid = int(cluster.broker(0)["pid"])
         sending = Sending(cluster)
         sending.send((bytes(500_000) for _ in range(120)), partition=0)

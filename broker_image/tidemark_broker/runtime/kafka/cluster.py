@@ -30,11 +30,9 @@ MAX_PARTITIONS_OF_A_PAGE = 2000  # as Kafka's max.request.partition.size.limit
 def cluster_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
     view = ClusterView(services)
     return (
-        table_handler(METADATA_API, view.metadata, has_large_answer=True),
+        table_handler(METADATA_API, view.metadata),
         table_handler(DESCRIBE_CLUSTER_API, view.describe_cluster),
-        table_handler(
-            DESCRIBE_TOPIC_PARTITIONS_API, view.describe_topic_partitions, has_large_answer=True
-        ),
+        table_handler(DESCRIBE_TOPIC_PARTITIONS_API, view.describe_topic_partitions),
     )
 
 

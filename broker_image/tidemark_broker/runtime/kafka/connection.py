@@ -273,11 +273,18 @@ class KafkaConnection(asyncio.Protocol):
         handler = self._owner.handlers.get(_api_key(self._waiting[0].frame))
         if handler is None:
             return not self._in_work  # refused in its turn
-        if handler.has_large_answer and self._memory.answers.is_full and not self.is_peer:
+        if self._memory.answers.is_full and not self.is_peer and not self._may_answer(handler):
             return False
         if not self._in_work:
             return True
         return handler.overlaps and all(work.overlaps for work in self._in_work)
+
+    def _may_answer(self, handler: ApiHandler) -> bool:
+        """While clients leave too much unread: no more records, and of all else what a half more
+        holds, so that who wants to write finds leaders and coordinators."""
+        answers = self._memory.answers
+        is_within = answers.used_bytes * 2 < answers.limit_bytes * 3
+        return handler.overlaps or (is_within and not handler.has_large_answer)
 
     def _begin(self, waiting: _Waiting) -> None:
         work = _InWork(waiting, overlaps=False)

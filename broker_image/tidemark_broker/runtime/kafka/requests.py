@@ -67,15 +67,14 @@ Respond = Callable[[KafkaRequest, Values], Values]
 RespondLater = Callable[[KafkaRequest, Values], Awaitable[Values]]
 
 
-def table_handler(api: Api, respond: Respond, *, has_large_answer: bool = False) -> ApiHandler:
+def table_handler(api: Api, respond: Respond) -> ApiHandler:
     """Decodes, answers with what `respond` gives, encodes."""
 
     def handle(request: KafkaRequest) -> None:
         values = api.decode_request(request.reader, request.version)
         _answer(api, request, respond(request, values))
 
-    supported = SupportedApi(api.api_key, api.min_version, api.max_version)
-    return ApiHandler(supported, handle, has_large_answer=has_large_answer)
+    return ApiHandler(SupportedApi(api.api_key, api.min_version, api.max_version), handle)
 
 
 class Answering:
