@@ -188,7 +188,13 @@ class _Monitor:
             return
         cut = times >= again[0].start_ms
         yield name, ~cut, end, mark, start
-        base = float(end[cut][0]) if cut.any() else 0.0
+        # One base for all replicas, whenever each is scraped.
+        begun = next(
+            truth
+            for truth in reversed(self.story.histories[place])
+            if truth.at_ms <= again[0].start_ms
+        )
+        base = float(begun.end_at(again[0].start_ms))
         yield (
             f"{name}-again", cut, np.maximum(end - base, 0), np.maximum(mark - base, 0),
             np.maximum(start - base, 0),
