@@ -264,6 +264,7 @@ def test_the_offsets_topic_is_internal_and_closed_to_writers(cluster: LocalClust
     assert len(topic["partitions"]) == 50
 
 
+@pytest.mark.long  # a minute is the shortest retention; the core's test has a clock of its own
 def test_offsets_expire_when_nobody_uses_the_group_any_more(cluster: LocalCluster) -> None:
     with members_of(cluster, "forgotten", 1) as [member]:
         wait_for("commits", lambda: len(member.committed) == 3, seconds=LIMIT_SECONDS)

@@ -78,6 +78,7 @@ class LinkedEnvironment(ProcessesEnvironment):
     default_kinds = tuple(sorted(CUTS))
     possible_kinds = ProcessFaults.kinds | CUTS
     ports = PORTS
+    is_audited = False  # what is cut is not what an audit is about; the demo's own tests have one
 
     def __init__(self, *, events: Path, interval_ms: float = 10.0) -> None:
         super().__init__(manifest=MANIFEST, events=events, interval_ms=interval_ms)

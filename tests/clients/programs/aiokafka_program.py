@@ -66,6 +66,9 @@ def record_data(record: Any) -> None:
 
 def consumer_of(asked: argparse.Namespace, **more: Any) -> AIOKafkaConsumer:
     chosen = {"enable_auto_commit": False, "auto_offset_reset": "earliest", **more}
+    # It does not look for another leader when a reset of its position is answered with
+    # NOT_LEADER_OR_FOLLOWER; at the default age it would ask the former one for 5 minutes.
+    chosen["metadata_max_age_ms"] = 1000
     return AIOKafkaConsumer(bootstrap_servers=asked.bootstrap, **chosen)
 
 
