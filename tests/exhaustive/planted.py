@@ -14,7 +14,7 @@ from unittest import mock
 import tidemark_operator.controller.in_sync_replicas as in_sync_replicas
 import tidemark_operator.controller.registration as registration
 from tidemark_broker.replication.effects import LeaderEffect, TruncateLog
-from tidemark_broker.replication.follower import PartitionFollower
+from tidemark_broker.replication.follower import FollowerFetch, PartitionFollower
 from tidemark_broker.replication.leader import PartitionLeader
 from tidemark_operator.controller.standing import Standings
 from tidemark_protocol.controller_messages import InSyncProposal
@@ -58,6 +58,10 @@ def _drops_what_was_refused(
 def _writes_whatever_is_stored(self: SmallStore, _expected: object, wanted: Any) -> bool:
     self.partition = wanted
     return True
+
+
+def _looks_at_the_offset_only(self: PartitionFollower, fetch: FollowerFetch, log: Any) -> bool:
+    return fetch.leader_epoch == self.leader_epoch and fetch.fetch_offset == log.log_end_offset
 
 
 def _accepts_any_epoch(_self: PartitionLeader, _epoch: int) -> ErrorCode:
@@ -201,5 +205,21 @@ fetch 1""",
         "world\nappend 0 a\nfetch 1 answer\nfetch 1",
         Bounds(records=1, faults=0),
         "I7",
+    ),
+    Planted(
+        "an answer counts whose question was asked before the log was cut and filled again",
+        ((PartitionFollower, "_is_for_this_moment", _looks_at_the_offset_only),),
+        """world leader=1
+append 1 old
+balance
+push 0
+append 0 new
+push 1
+push 2
+fetch 2
+fetch 2
+fetch 1 request""",
+        Bounds(records=0, faults=0),
+        "I2",
     ),
 )

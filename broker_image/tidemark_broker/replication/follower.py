@@ -137,7 +137,13 @@ class PartitionFollower:
         return confirmed_at_ms is not None and now_ms - confirmed_at_ms <= lag_max_ms
 
     def _is_for_this_moment(self, fetch: FollowerFetch, log: LogView) -> bool:
-        return fetch.leader_epoch == self.leader_epoch and fetch.fetch_offset == log.log_end_offset
+        """Also the last epoch: cut and filled again, a log may end where it ended, with others'
+        records."""
+        return (
+            fetch.leader_epoch == self.leader_epoch
+            and fetch.fetch_offset == log.log_end_offset
+            and fetch.last_fetched_epoch == log.latest_epoch
+        )
 
     def on_appended(
         self, leader_high_watermark: Offset, log_end_offset: Offset
