@@ -95,6 +95,10 @@ MUTANTS = (
                patch("storage.durability:Durability.note_truncated", _counts_what_came_meanwhile)),
            "tests/unit/storage/test_storage_partition_log.py::"
            "test_truncation_into_an_older_segment_drops_the_later_ones", "slow syncs"),
+    Mutant("a truncation is owed no sync", "S29",
+           (patch("storage.durability:Durability.owes_truncation", always(False)),),
+           "tests/scenarios/test_s29_cut_given_back.py::"
+           "test_what_was_cut_is_never_below_the_watermark_again[one segment-0]", "powers fail"),
     Mutant("new files' names are not synced", "S11",
            (patch("storage.durability:Durability.note_files_created", _does_nothing),),
            "tests/unit/storage/test_storage_disk_faults.py::"

@@ -2,7 +2,8 @@
 
 The loop appends and truncates, workers sync. A sync counts what was there when it began, nothing
 if a truncation came in between. A new segment's directory entry and the leader epochs are synced
-before the recovery point passes them (S11).
+before the recovery point passes them (S11). A truncation is owed a sync like what is appended:
+until then a lost kernel gives back what was cut (S29).
 """
 
 import threading
@@ -24,11 +25,16 @@ class Durability:
         self._syncing = threading.Lock()  # one at a time: one must not skip what another still does
         self._state = threading.Lock()  # of the four below and the recovery point
         self._truncations = 0
+        # None of a former life's truncations is known to be synced. And what lay past the recovery
+        # point may be gone without a trace: only a sync of the very file hears that its write-back
+        # failed (S8).
+        self._synced_truncations = -1
         self._owes_directory = True
         self._owes_epochs = True
-        # What lay past the recovery point may be gone without a trace: only a sync of the very file
-        # hears that its write-back failed (S8).
-        self._owes_last_file = True
+
+    def owes_truncation(self) -> bool:
+        """True until the first sync too: a former life may have cut."""
+        return self._synced_truncations != self._truncations
 
     def note_files_created(self) -> None:
         with self._state:
@@ -47,6 +53,7 @@ class Durability:
         """After it: nor must one that began in between."""
         with self._state:
             self._truncations += 1
+            self._owes_directory = True  # whole segments may have gone
             self.recovery_point = min(self.recovery_point, end_offset)
 
     def sync(
@@ -61,8 +68,7 @@ class Durability:
                 truncations = self._truncations
                 covered, segments = what_is_there()
                 unsynced = [s for s in segments if s.next_offset > self.recovery_point]
-                owes_last_file, self._owes_last_file = self._owes_last_file, False
-                if owes_last_file and not unsynced:
+                if self.owes_truncation() and not unsynced:
                     unsynced = [segments[-1]]
                 owes_directory, self._owes_directory = self._owes_directory, False
                 owes_epochs, self._owes_epochs = self._owes_epochs, False
@@ -75,3 +81,4 @@ class Durability:
             with self._state:
                 if self._truncations == truncations:
                     self.recovery_point = max(self.recovery_point, covered)
+                    self._synced_truncations = truncations

@@ -398,7 +398,14 @@ class LogDirectory:
     # Checkpoints
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[LogKey, Offset]) -> None:
-        """Of logs that exist; others are dropped. Durable. In a worker."""
+        """Of logs that exist; others are dropped. Durable. In a worker.
+
+        S29: truncations are synced first. A watermark that outlives the kernel must not have below
+        it what was cut off. Raises DiskFull, StorageFailed: the older checkpoint stays.
+        """
+        for log in list(self.logs.values()):
+            if log.owes_truncation:
+                log.flush()
         with self._files_lock:
             offsets = {
                 (log.topic, log.partition): high_watermarks[key]

@@ -127,6 +127,11 @@ class PartitionLog:
         return self._durability.recovery_point
 
     @property
+    def owes_truncation(self) -> bool:
+        """Records past the recovery point were cut off, which a lost kernel may give back."""
+        return self._durability.owes_truncation()
+
+    @property
     def latest_epoch(self) -> LeaderEpoch:
         return self._checkpoint.epochs.latest_epoch
 

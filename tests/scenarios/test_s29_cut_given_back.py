@@ -1,0 +1,95 @@
+"""S29: a lost kernel gives back what was cut off, below a watermark that was kept.
+
+A follower cuts records 1 and 2, which its new leader does not have, and fetches others in their
+place. They are committed, so its checkpoint says. The power fails. What was never synced is gone:
+the new records, and the cut itself. The old records lie there again, and below the watermark.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from tidemark_broker.storage.log_directory import LogDirectory
+from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
+from tidemark_protocol.ids import BrokerId, Offset
+
+from tests.simulator.disk import SimulatedDisk, Volume
+from tests.unit.storage.small_logs import TOPIC_ID, append, values_of
+
+PATH = Path("/data")
+KEY = (TOPIC_ID, 0)
+SEEDS = range(20)  # each another fate of what was not synced
+SMALL = LogSettings(segment_bytes=100)  # one record each
+
+
+class Process:
+    is_alive = True
+    process_id = 7
+
+    def spend(self, microseconds: int) -> None: ...
+    def kill(self) -> None: ...
+
+
+class Node:
+    def __init__(self, seed: int, settings: LogSettings) -> None:
+        self._volume = Volume(Random(seed), lambda: 0, lambda: 0)
+        self._settings = settings
+
+    def boots(self) -> LogDirectory:
+        process = Process()
+        directory = LogDirectory.open(
+            PATH,
+            SimulatedDisk(self._volume, process),
+            broker_id=BrokerId(1),
+            settings=self._settings,
+        )
+        directory.secure_logs()
+        return directory
+
+    def loses_power(self) -> None:
+        self._volume.holders.clear()
+        self._volume.lose_power()
+
+
+def cut_and_fill(log: PartitionLog) -> None:
+    log.truncate_to(Offset(1))
+    append(log, b"new", epoch=2)
+
+
+@pytest.fixture(params=[LogSettings(), SMALL], ids=["one segment", "segments"])
+def settings(request: pytest.FixtureRequest) -> Iterator[LogSettings]:
+    yield request.param
+
+
+def with_three_durable_records(node: Node) -> tuple[LogDirectory, PartitionLog]:
+    directory = node.boots()
+    log = directory.create_log("orders", TOPIC_ID, 0)
+    for value in (b"a", b"old", b"older"):
+        append(log, value, epoch=1)
+    directory.checkpoint_recovery_points()
+    return directory, log
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_was_cut_is_never_below_the_watermark_again(seed: int, settings: LogSettings) -> None:
+    node = Node(seed, settings)
+    directory, log = with_three_durable_records(node)
+    cut_and_fill(log)
+    directory.checkpoint_high_watermarks({KEY: Offset(2)})
+    node.loses_power()
+    again = node.boots()
+    committed = values_of(again.logs[KEY])[: again.high_watermarks[KEY]]
+    assert committed == [(0, b"a"), (1, b"new")]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_cut_with_nothing_after_it_is_synced_too(seed: int, settings: LogSettings) -> None:
+    node = Node(seed, settings)
+    directory, log = with_three_durable_records(node)
+    log.truncate_to(Offset(1))
+    directory.checkpoint_recovery_points()
+    append(log, b"new", epoch=2)
+    node.loses_power()
+    found = values_of(node.boots().logs[KEY])
+    assert found in ([(0, b"a")], [(0, b"a"), (1, b"new")])
