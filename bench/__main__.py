@@ -10,6 +10,7 @@ import platform
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from bench import report
@@ -43,14 +44,9 @@ def main() -> int:
         found: dict[str, Figures] = {}
         rounds.append(found)
         for system in systems:
-
-            def say(text: str, name: str = system.name) -> None:
-                minutes, seconds = divmod(int(time.monotonic() - started), 60)
-                place = f"round {number + 1}/{arguments.rounds}"  # noqa: B023
-                print(f"{minutes:02}:{seconds:02} {place} {name}: {text}", flush=True)
-
+            place = f"round {number + 1}/{arguments.rounds} {system.name}"
             try:
-                found[system.name] = measure(system, tools, scale, say)
+                found[system.name] = measure(system, tools, scale, partial(_say, started, place))
             except BenchFailed as error:
                 print(f"bench: {error}", file=sys.stderr)
                 return 1
@@ -59,6 +55,11 @@ def main() -> int:
     report.print_table(compare(rounds))
     print(f"{(time.monotonic() - started) / 60:.1f} min; build/bench.json, build/bench.svg")
     return 0
+
+
+def _say(started: float, place: str, text: str) -> None:
+    minutes, seconds = divmod(int(time.monotonic() - started), 60)
+    print(f"{minutes:02}:{seconds:02} {place}: {text}", flush=True)
 
 
 def _arguments() -> argparse.Namespace:

@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -33,6 +34,7 @@ from bench.systems import (
 
 ROOT = Path(__file__).parent.parent
 TOPICS = 30
+SETTLE_SECONDS = 3.0  # what a change of the load has set off is over
 IDLE_SECONDS = 20.0
 IN_SYNC_LIMIT_SECONDS = 300.0
 GROUPS_LIMIT_SECONDS = 180.0
@@ -86,7 +88,7 @@ def _partitions(system: TidemarkSystem, partitions: int, note: Note) -> None:
 
 def _weigh(system: TidemarkSystem, note: Note, with_what: str) -> None:
     """Memory, and the processor time of brokers that nobody asks anything."""
-    time.sleep(3)
+    time.sleep(SETTLE_SECONDS)
     brokers, everybody = system.broker_pids(), system.all_pids()
     note(f"memory of a broker, {with_what}", mean(resident_mb(pid) for pid in brokers), "MB")
     before = cpu_seconds(brokers), cpu_seconds(everybody)
@@ -177,7 +179,7 @@ def _failover(system: TidemarkSystem, note: Note) -> None:
     for topic in [f"wide-{number}" for number in range(TOPICS)]:
         wait_for(
             f"{topic} in sync",
-            lambda topic=topic: system.is_in_sync(topic),  # type: ignore[misc]
+            partial(system.is_in_sync, topic),
             seconds=IN_SYNC_LIMIT_SECONDS,
         )
     note("then all in sync again", time.monotonic() - before, "s")

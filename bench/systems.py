@@ -21,7 +21,8 @@ from typing import Any, Protocol
 
 import msgspec
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 HOST = "127.0.0.1"
 BROKERS = 3

@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any, NoReturn
 
 from tidemark_cli.commands import (
     apply,
@@ -48,14 +49,33 @@ COMMANDS: dict[str, ModuleType] = {
 WITHOUT_TARGET = frozenset({"dev", "demo", "audit"})
 
 
+class CommandParser(argparse.ArgumentParser):
+    """Ends with `bad_use_exit_code` where the command line cannot be understood."""
+
+    def __init__(self, *, bad_use_exit_code: int = EXIT_USAGE, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._bad_use_exit_code = bad_use_exit_code
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(self._bad_use_exit_code, f"{self.prog}: error: {message}\n")
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="tidemark", description="Replicated, append-only logs on Kubernetes."
     )
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = top.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=CommandParser
+    )
     for name, module in COMMANDS.items():
         sentence = module.HELP
-        command = commands.add_parser(name, help=sentence, description=sentence)
+        command = commands.add_parser(
+            name,
+            help=sentence,
+            description=sentence,
+            bad_use_exit_code=getattr(module, "EXIT_BAD_USE", EXIT_USAGE),
+        )
         command.add_argument(
             "-o",
             "--output",
@@ -66,8 +86,6 @@ def parser() -> argparse.ArgumentParser:
         if name not in WITHOUT_TARGET:
             add_target_arguments(command)
         module.add_arguments(command)
-        if hasattr(module, "usage_error"):
-            command.error = module.usage_error  # type: ignore[method-assign]
     return top
 
 

@@ -6,11 +6,13 @@ there, not from here.
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 import aiohttp
 import msgspec
 import yaml
+from rich.console import Console
 
 from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_cli.kubernetes_objects import Applied, KubernetesObjects, Manifest
@@ -53,13 +55,12 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
             exit_code=EXIT_USAGE,
         )
     for entry in applied:
-        output.result(
-            entry,
-            lambda console, entry=entry: console.print(  # type: ignore[misc]
-                f"{entry.kind.lower()}/{entry.name} {entry.action}"
-            ),
-        )
+        output.result(entry, partial(_draw, entry))
     return EXIT_OK
+
+
+def _draw(applied: Applied, console: Console) -> None:
+    console.print(f"{applied.kind.lower()}/{applied.name} {applied.action}")
 
 
 def read_manifests(text: str) -> list[Manifest]:

@@ -5,11 +5,11 @@ line cannot be understood. What it computes lives in `tidemark_audit`, an extra 
 """
 
 import argparse
+import importlib
 import os
-import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from tidemark_protocol.audit_summary import encode_summary
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 HELP = "judge replication from Prometheus samples: verdict, findings, loss evidence"
 EXIT_NO_SOURCE = 4
+EXIT_BAD_USE = EXIT_NO_SOURCE  # 2, which argparse would end with, says here: records are lost
 BAR_WIDTH = 30
 
 
@@ -107,12 +108,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the made-up clusters (default 1)")
 
 
-def usage_error(message: str) -> NoReturn:
-    """Instead of argparse's exit code 2, which here says that records are lost."""
-    sys.stderr.write(f"tidemark audit: {message}; see tidemark audit --help\n")
-    raise SystemExit(EXIT_NO_SOURCE)
-
-
 def run(arguments: argparse.Namespace, output: Output) -> int:
     _require_extra()
     if arguments.self_test is not None:
@@ -147,7 +142,7 @@ def _self_test(arguments: argparse.Namespace, output: Output) -> int:
 
 def _require_extra() -> None:
     try:
-        import tidemark_audit  # noqa: F401
+        importlib.import_module("tidemark_audit")
     except ImportError as error:
         raise CommandFailed(
             expected="the packages of the audit",

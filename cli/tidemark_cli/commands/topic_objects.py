@@ -5,7 +5,6 @@ is kept; their sentences are told as they come.
 """
 
 import argparse
-import asyncio
 from typing import Any
 
 from tidemark_protocol.topic_names import object_names, topic_name_fault
@@ -23,8 +22,10 @@ from tidemark_cli.objects import (
     read_object,
 )
 from tidemark_cli.output import Output, table
+from tidemark_cli.waiting import until
 
 SEEN_SECONDS = 30.0
+SEEN_POLL_SECONDS = 0.2
 
 
 async def create(arguments: argparse.Namespace, output: Output) -> int:
@@ -129,19 +130,19 @@ async def delete(arguments: argparse.Namespace, output: Output) -> int:
 
 async def _until_seen(arguments: argparse.Namespace, name: str, generation: int) -> None:
     """What becomes of the data goes by what the operator has seen when the object goes."""
-    loop = asyncio.get_running_loop()
-    limit = loop.time() + SEEN_SECONDS
-    while True:
+
+    async def is_seen() -> bool:
         item = await read_object(arguments, "Topic", name)
-        if item.get("status", {}).get("observedGeneration", 0) >= generation:
-            return
-        if loop.time() > limit:
-            raise CommandFailed(
-                expected=f"the operator to see deletionPolicy Delete within {SEEN_SECONDS:g} s",
-                found="it has not yet; nothing was deleted",
-                to_do="look at `tidemark status` and at the operator, then delete it again",
-            )
-        await asyncio.sleep(0.2)
+        return bool(item.get("status", {}).get("observedGeneration", 0) >= generation)
+
+    await until(
+        is_seen,
+        "the operator to see deletionPolicy Delete",
+        within_seconds=SEEN_SECONDS,
+        every_seconds=SEEN_POLL_SECONDS,
+        to_do="look at `tidemark status` and at the operator, then delete it again:"
+        " nothing was deleted",
+    )
 
 
 async def _find(arguments: argparse.Namespace) -> Manifest:

@@ -21,11 +21,11 @@ from tidemark_cli.environments.kubectl import Kubectl
 from tidemark_cli.environments.process_faults import SHORT_FREEZE_SECONDS
 from tidemark_cli.environments.processes import ENOUGH_RECORDS, RECORD_TIMEOUT_MS, read_report
 from tidemark_cli.environments.scraper import AuditAnswer
-from tidemark_cli.environments.waiting import until
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.load_events import LoadLedger, read_ledger
 from tidemark_cli.metadata import NO_LEADER, PartitionView, TopicView
 from tidemark_cli.verify import VerifyReport
+from tidemark_cli.waiting import until
 
 IMAGE = "tidemark/broker:dev"
 POOL = "default"

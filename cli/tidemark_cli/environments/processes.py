@@ -22,12 +22,12 @@ from tidemark_cli.environments import child_processes
 from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind, Tell
 from tidemark_cli.environments.process_faults import ProcessFaults
 from tidemark_cli.environments.scraper import AuditAnswer, Scraper
-from tidemark_cli.environments.waiting import until
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.load_events import LoadLedger, add_to_ledger
 from tidemark_cli.metadata import PartitionView, TopicView
 from tidemark_cli.targets import controller_status
 from tidemark_cli.verify import VerifyReport
+from tidemark_cli.waiting import until
 
 BROKERS = 3
 START_SECONDS = 60.0

@@ -10,9 +10,9 @@ import pytest
 from tidemark_cli.cluster_status import BrokerRow, ClusterStatus
 from tidemark_cli.environments.environment import TOPIC, RoundKind
 from tidemark_cli.environments.process_faults import ProcessFaults
-from tidemark_cli.environments.waiting import until
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.metadata import PartitionView, TopicView
+from tidemark_cli.waiting import until
 
 IN_SYNC = PartitionView(0, 0, 1, (0, 1, 2), (0, 1, 2))
 
