@@ -1,5 +1,7 @@
 """What an I/O error means for one log: a full disk refuses, any other ends all writing (S8)."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
@@ -32,3 +34,11 @@ class LogFailure:
         """To be raised; nothing is written any more, also after a full disk."""
         self.note(f"could not {action}: {error}")
         return StorageFailed(f"cannot {action} in {self._directory}: {error}")
+
+    @contextlib.contextmanager
+    def breaking(self, action: str) -> Iterator[None]:
+        """What fails in it breaks the log. Raises StorageFailed."""
+        try:
+            yield
+        except OSError as error:
+            raise self.broken_by(error, action) from error

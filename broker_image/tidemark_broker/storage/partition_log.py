@@ -386,13 +386,11 @@ class PartitionLog:
         if offset < self.log_start_offset:
             return self.truncate_fully_and_start_at(offset)
         old_end_offset = self.log_end_offset
-        try:
+        with self._failing.breaking("truncate"):
             if offset < old_end_offset:
                 self._cut_segments(offset)
             self._checkpoint.truncate_from_end(min(offset, self.log_end_offset))
             self._write_epochs_if_possible()
-        except OSError as error:
-            raise self._failing.broken_by(error, "truncate") from error
         return old_end_offset - self.log_end_offset
 
     def truncate_before_damage(self, offset: Offset) -> int:
@@ -400,7 +398,7 @@ class PartitionLog:
         removed. Raises StorageFailed."""
         self._failing.ensure_writable()
         old_end_offset = self.log_end_offset
-        try:
+        with self._failing.breaking("truncate"):
             segment = self._segments.holding(offset)
             position, sound_end = segment.sound_part(offset)
             if sound_end < self.log_start_offset:
@@ -408,8 +406,6 @@ class PartitionLog:
             self._cut(segment, position, sound_end)
             self._checkpoint.truncate_from_end(sound_end)
             self._write_epochs_if_possible()
-        except OSError as error:
-            raise self._failing.broken_by(error, "truncate") from error
         return old_end_offset - self.log_end_offset
 
     def _cut_segments(self, offset: Offset) -> None:
@@ -434,7 +430,7 @@ class PartitionLog:
         """Drops everything; the log is empty and begins at `offset`. Records removed."""
         self._failing.ensure_writable()
         removed = self.log_end_offset - self.log_start_offset
-        try:
+        with self._failing.breaking("truncate"):
             self._forget_from(_FIRST_OFFSET)
             self._segments.restart_at(
                 offset, index_interval_bytes=self.settings.index_interval_bytes
@@ -443,8 +439,6 @@ class PartitionLog:
             self._checkpoint.truncate_from_end(_FIRST_OFFSET)
             self._write_epochs_if_possible()
             self._producers.forget_all()
-        except OSError as error:
-            raise self._failing.broken_by(error, "truncate") from error
         self.log_start_offset = self.log_end_offset = offset
         self._durability.note_truncated(offset)
         return removed
