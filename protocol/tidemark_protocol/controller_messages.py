@@ -125,6 +125,21 @@ class HeldEpoch:
 
 
 @dataclass(frozen=True, slots=True)
+class CommittedCut:
+    """A follower cut its log below its own high watermark, to follow `leader_epoch`'s leader: what
+    an election by a last resort cost. The positions are of the log before the first cut in that
+    leader epoch, so a second report of it says no less."""
+
+    topic_id: TopicId
+    partition: int
+    leader_epoch: LeaderEpoch
+    to_offset: Offset
+    last_epoch: LeaderEpoch
+    log_end_offset: Offset
+    high_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
     pool: str
     broker_id: BrokerId
@@ -141,6 +156,7 @@ class HeartbeatRequest:
     held_epochs: tuple[HeldEpoch, ...] = ()
     failed_replicas: tuple[ReplicaReport, ...] = ()
     sent_at_ms: int = 0  # the broker's wall clock: how far it is from the controller's; 0: unsaid
+    committed_cuts: tuple[CommittedCut, ...] = ()  # until an answer says that they are recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +228,7 @@ class HeartbeatResponse:
     is_fenced: bool = True
     may_stop: bool = False
     is_storage_failure_recorded: bool = False  # stored: the next start is unclean (S8)
+    are_cuts_recorded: bool = False  # what this heartbeat's `committed_cuts` cost is stored
     push: MetadataPush | None = None
 
 

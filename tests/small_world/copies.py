@@ -22,6 +22,7 @@ _NO_STATE = frozenset(
         "truncated_records",
         "leader_high_watermark",
         "committed_truncated_records",
+        "uncut",
         "_confirmed_at_ms",
     }
 )

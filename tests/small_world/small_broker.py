@@ -287,11 +287,13 @@ class Running:
                         broker.log = broker.log.appended(record)
                     follower.on_appended(leader_high_watermark, broker.log.log_end_offset)
                 case TruncateLog(to_offset):
-                    before = broker.log.log_end_offset
+                    before, last_epoch = broker.log.log_end_offset, broker.log.latest_epoch
                     broker.log = broker.log.truncated(to_offset)
                     end = broker.log.log_end_offset
                     broker.durable_end = min(broker.durable_end, end)
-                    follower.on_truncated(removed_records=before - end, log_end_offset=end)
+                    follower.on_truncated(
+                        removed_records=before - end, log_end_offset=end, last_epoch=last_epoch
+                    )
                 case RestartLogAt(offset):
                     broker.log = SmallLog((), (), offset)
                     broker.durable_end = offset

@@ -59,6 +59,14 @@ class FollowerFetch(NamedTuple):
     last_fetched_epoch: LeaderEpoch
 
 
+class UncutLog(NamedTuple):
+    """A follower's log as it was before the first cut that its leader asked for."""
+
+    last_epoch: LeaderEpoch
+    log_end_offset: Offset
+    high_watermark: Offset
+
+
 class PartitionFollower:
     """One leader epoch of one partition, as a follower lives it."""
 
@@ -71,6 +79,7 @@ class PartitionFollower:
         self.leader_high_watermark = UNHEARD  # as its last accepted answer said
         self.truncated_records = 0
         self.committed_truncated_records = 0
+        self.uncut: UncutLog | None = None  # nothing was cut in this epoch
         self.wake_at_ms = 0  # not fetched before
         self._failures = 0
         # When the leader last answered in this epoch that our log is a prefix of its own.
@@ -158,8 +167,14 @@ class PartitionFollower:
         """Asked after the append: a log starts at or below its own high watermark (I1)."""
         return min(leader_start_offset, self.high_watermark)
 
-    def on_truncated(self, *, removed_records: int, log_end_offset: Offset) -> None:
-        """Below the own watermark only an unclean election leads; what it cost is counted."""
+    def on_truncated(
+        self, *, removed_records: int, log_end_offset: Offset, last_epoch: LeaderEpoch
+    ) -> None:
+        """Below the own watermark only an unclean election leads; what it cost is counted.
+        `last_epoch`: the log's before the cut."""
+        if self.uncut is None:
+            end = Offset(log_end_offset + removed_records)
+            self.uncut = UncutLog(last_epoch, end, self.high_watermark)
         self.truncated_records += removed_records
         self._confirmed_at_ms = self._contact = None
         if log_end_offset < self.high_watermark:

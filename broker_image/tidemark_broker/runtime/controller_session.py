@@ -113,6 +113,7 @@ class ControllerSession:
         self._has_news = asyncio.Event()
         self._applying = asyncio.Lock()
         self._registering = asyncio.Lock()
+        partitions.committed_cuts.on_news = self._has_news.set
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
@@ -296,6 +297,7 @@ class ControllerSession:
                 for key in self._partitions.failed_replicas
             ),
             sent_at_ms=int(self._callbacks.wall_clock_s() * 1000),
+            committed_cuts=self._partitions.committed_cuts.unrecorded(),
         )
 
     async def _on_heartbeat(self, request: HeartbeatRequest, response: HeartbeatResponse) -> None:
@@ -305,6 +307,8 @@ class ControllerSession:
             return  # only makes room for the newer poll
         if not await self._note_controller_epoch(response.controller_epoch):
             return
+        if response.are_cuts_recorded:
+            self._partitions.committed_cuts.note_recorded(request.committed_cuts)
         self.problem = ""
         if self.is_fenced != response.is_fenced:
             self.is_fenced = response.is_fenced

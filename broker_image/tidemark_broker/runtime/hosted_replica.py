@@ -9,7 +9,12 @@ reports it. Appends are inline: a hop to a thread costs more than the write (ref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tidemark_protocol.controller_messages import BrokerState, InSyncAnswer, InSyncProposal
+from tidemark_protocol.controller_messages import (
+    BrokerState,
+    CommittedCut,
+    InSyncAnswer,
+    InSyncProposal,
+)
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import PartitionState, TopicState
@@ -57,6 +62,7 @@ class ReplicaEvents:
     role_changed: Callable[["HostedReplica"], None]
     flush_needed: Callable[["HostedReplica"], None]
     truncated: Callable[["HostedReplica"], None]  # its checkpointed recovery point is too high
+    committed_cut: Callable[[CommittedCut], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +371,7 @@ class HostedReplica:
                     self.log.raise_log_start(follower.log_start_at(leader_start_offset))
                 case TruncateLog(to_offset):
                     removed = self.log.truncate_to(to_offset)
-                    self._note_truncated(follower, removed)
+                    self._note_truncated(follower, removed, fetch.last_fetched_epoch)
                     self._durable_end_offset = Offset(-1)
                     self._events.truncated(self)
                 case RestartLogAt(offset):
@@ -374,14 +380,21 @@ class HostedReplica:
                     self._durable_end_offset = Offset(-1)
                     self._events.truncated(self)
 
-    def _note_truncated(self, follower: PartitionFollower, removed_records: int) -> None:
-        counted = follower.committed_truncated_records
+    def _note_truncated(
+        self, follower: PartitionFollower, removed_records: int, last_epoch: LeaderEpoch
+    ) -> None:
+        counted, end = follower.committed_truncated_records, self.log.log_end_offset
         follower.on_truncated(
-            removed_records=removed_records, log_end_offset=self.log.log_end_offset
+            removed_records=removed_records, log_end_offset=end, last_epoch=last_epoch
         )
-        if follower.committed_truncated_records > counted:
+        if follower.uncut is not None and follower.committed_truncated_records > counted:
             # That loss is counted: it is not the gap of a later election too.
             self._heard_high_watermark = follower.high_watermark
+            self._events.committed_cut(
+                CommittedCut(
+                    self.topic_id, self.partition, follower.leader_epoch, end, *follower.uncut
+                )
+            )
 
     def on_nothing_new(
         self, fetch: FollowerFetch, now_ms: int, contact: LeaderContact | None = None

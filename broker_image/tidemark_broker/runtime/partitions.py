@@ -19,6 +19,7 @@ from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
 from tidemark_broker.replication.join_throttle import JoinThrottle
+from tidemark_broker.runtime.committed_cuts import CommittedCuts
 from tidemark_broker.runtime.consumer_reads import ConsumerRead, ReadRequest
 from tidemark_broker.runtime.damaged_replicas import DamagedReplicas
 from tidemark_broker.runtime.hosted_replica import (
@@ -110,6 +111,7 @@ class Partitions:
         self.damaged = DamagedReplicas(
             broker_id, failed_replicas=self.failed_replicas, recreate=self._recreate
         )
+        self.committed_cuts = CommittedCuts()
         self.join_throttle = JoinThrottle()
         self.shortage = ""  # of disk space: why nothing is taken
         self.broker_id = broker_id
@@ -405,6 +407,7 @@ class Partitions:
             role_changed=lambda replica: listeners.role_changed(replica),
             flush_needed=lambda replica: listeners.flush_needed(replica),
             truncated=lambda replica: listeners.truncated(replica),
+            committed_cut=self.committed_cuts.note,
         )
 
     def _host(self, replica: HostedReplica) -> None:

@@ -23,6 +23,7 @@ class OpenPoll:
     wants_to_stop: bool
     deadline_ms: int
     answer: asyncio.Future[HeartbeatResponse]
+    are_cuts_recorded: bool = False
 
 
 class Polls:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from tidemark_protocol.controller_messages import (
+    CommittedCut,
     HeartbeatRequest,
     HeldEpoch,
     RegisterRequest,
@@ -179,6 +180,19 @@ class PoolController:
             if notes.failed_replicas != failed:
                 notes.failed_replicas = failed
                 await self.settle()
+
+    async def record_cuts(self, cuts: tuple[CommittedCut, ...]) -> bool:
+        """What an election by a last resort cost, as a follower that takes up its history says:
+        stored with it. False: not now. Nothing to store when a later recovery replaced it."""
+        async with self.lock:
+            ids = {cut.topic_id for cut in cuts}
+            return await self._write(
+                {
+                    name: lambda stored: stored.with_cuts(cuts)
+                    for name, value in self.state.slices.items()
+                    if value.topic.topic_id in ids
+                }
+            )
 
     async def settle_again(self) -> None:
         """What an earlier decision could not finish; writes nothing when all is as it should be."""

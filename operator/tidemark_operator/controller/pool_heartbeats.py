@@ -164,6 +164,7 @@ class PoolHeartbeats:
         for suspected in request.suspects[: len(self.decisions.state.brokers)]:
             self.suspect(suspected, f"reported by broker {broker_id}")
         try:
+            await self._record_cuts(request, poll)
             await self._grant_wishes(request)
             self.answer_ready()
             return await poll.answer
@@ -244,6 +245,16 @@ class PoolHeartbeats:
             )
         return None
 
+    async def _record_cuts(self, request: HeartbeatRequest, poll: OpenPoll) -> None:
+        """Put off: the broker reports them again, as the poll's answer does not say otherwise."""
+
+        async def record() -> None:
+            cuts = request.committed_cuts
+            poll.are_cuts_recorded = await self.decisions.record_cuts(cuts)
+
+        if request.committed_cuts:
+            await self._tasks.decide(record())
+
     async def _grant_wishes(self, request: HeartbeatRequest) -> None:
         """State changes that the heartbeat asks for. One that cannot be stored now is tried again
         by the next heartbeat."""
@@ -297,6 +308,7 @@ class PoolHeartbeats:
             is_fenced=not record.is_live,
             may_stop=poll.wants_to_stop and self._may_stop(record),
             is_storage_failure_recorded=is_storage_failed(record),
+            are_cuts_recorded=poll.are_cuts_recorded,
             push=push,
         )
 

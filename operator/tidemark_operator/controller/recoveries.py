@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from tidemark_protocol.controller_messages import ReplicaReport
+from tidemark_protocol.controller_messages import CommittedCut, ReplicaReport
 from tidemark_protocol.ids import NO_BROKER, BrokerId, LeaderEpoch, Offset
 
 
@@ -30,7 +30,7 @@ class Recovery:
     leader: BrokerId = NO_BROKER
     start_offset: Offset = Offset(-1)
     unheard: tuple[BrokerId, ...] = ()  # replicas whose logs nobody knew
-    lost_records: int = 0  # in logs of former epochs at or past `start_offset`, as reported so far
+    lost_records: int = 0  # in logs of former epochs past where they part, as reported so far
     lost_committed: int = 0  # those below a high watermark: acknowledged or read, maybe
 
     def led_by(
@@ -48,6 +48,20 @@ class Recovery:
                 continue
             lost = max(lost, report.log_end_offset - self.start_offset)
             committed = max(committed, report.high_watermark - self.start_offset)
+        if (lost, committed) == (self.lost_records, self.lost_committed):
+            return self
+        return replace(self, lost_records=lost, lost_committed=committed)
+
+    def with_cuts(self, cuts: Iterable[CommittedCut]) -> "Recovery":
+        """With what followers cut off to take up the history that began here: exact, as they part
+        from it there. The same cut again changes nothing."""
+        if self.leader == NO_BROKER:
+            return self
+        lost, committed = self.lost_records, self.lost_committed
+        for cut in cuts:
+            if cut.last_epoch < self.leader_epoch <= cut.leader_epoch:
+                lost = max(lost, cut.log_end_offset - cut.to_offset)
+                committed = max(committed, cut.high_watermark - cut.to_offset)
         if (lost, committed) == (self.lost_records, self.lost_committed):
             return self
         return replace(self, lost_records=lost, lost_committed=committed)

@@ -4,10 +4,11 @@ Pure. Reading is strict about what decides (epochs, members) and raises Malforme
 place; fields that others wrote into an object are kept when it is written again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidemark_protocol.controller_messages import Endpoints, StorageIdentity
+from tidemark_protocol.controller_messages import CommittedCut, Endpoints, StorageIdentity
 from tidemark_protocol.ids import (
     NO_EPOCH,
     BrokerEpoch,
@@ -72,6 +73,16 @@ class PartitionSlice:
 
     def with_recoveries(self, recoveries: tuple[Recovery, ...]) -> "PartitionSlice":
         return self if recoveries == self.recoveries else replace(self, recoveries=recoveries)
+
+    def with_cuts(self, cuts: Sequence[CommittedCut]) -> "PartitionSlice":
+        """Of this topic or others."""
+        mine = [cut for cut in cuts if cut.topic_id == self.topic.topic_id]
+        return self.with_recoveries(
+            tuple(
+                each.with_cuts(cut for cut in mine if cut.partition == each.partition)
+                for each in self.recoveries
+            )
+        )
 
     def recovery_of(self, partition: int) -> Recovery | None:
         return next((each for each in self.recoveries if each.partition == partition), None)
