@@ -64,7 +64,7 @@ def audit_what_if(
 ) -> tuple[AuditResult, AuditResult | None]:
     """The audit, and the same summaries judged under other settings. Raises as `audit`."""
     started = time.monotonic()
-    settings = kernel_settings(sources, asked.interval_ms)
+    settings = kernel_settings(sources, asked.window, asked.interval_ms)
     window, slices = asked.window, list[Slice]()
     if asked.checkpoint is None:
         slices = [part for source in sources for part in source.slices(window)]

@@ -19,7 +19,9 @@ BAND_MS = 60_000
 LOOKED_AT = 200  # series by which an interval is guessed
 
 
-def kernel_settings(sources: Sequence[Source], interval_ms: int | None) -> KernelSettings:
+def kernel_settings(
+    sources: Sequence[Source], window: Window, interval_ms: int | None
+) -> KernelSettings:
     """Runs break at gaps that are long for the target that is scraped most often.
 
     For one that is scraped less often they break more than they need to, which costs rows and
@@ -29,7 +31,7 @@ def kernel_settings(sources: Sequence[Source], interval_ms: int | None) -> Kerne
         guesses = [
             guess
             for source in sources
-            if (batch := source.first_batch()) is not None
+            if (batch := source.first_batch(window)) is not None
             and (guess := typical_step_ms(batch)) is not None
         ]
         interval_ms = min(guesses, default=DEFAULT_INTERVAL_MS)

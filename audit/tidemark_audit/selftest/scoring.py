@@ -105,7 +105,7 @@ def _observed(engine: Engine, directory: str) -> Observed:
     sources = sources_at([directory])
     window = Window(BASE_MS, BASE_MS + LENGTH_MS)
     slices = [part for source in sources for part in source.slices(window)]
-    settings = kernel_settings(sources, INTERVAL_MS)
+    settings = kernel_settings(sources, window, INTERVAL_MS)
     return engine.observe(Request(slices, window, settings, INTERVAL_MS), lambda done, total: None)
 
 

@@ -34,6 +34,7 @@ class _Answer(msgspec.Struct):
     status: str
     data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: str = ""
+    warnings: list[str] = []
 
 
 class _Matrix(msgspec.Struct):
@@ -98,7 +99,8 @@ class JsonLines:
             for begin in range(0, size, SLICE_BYTES)
         ]
 
-    def first_batch(self) -> SampleBatch | None:
+    def first_batch(self, window: Window) -> SampleBatch | None:
+        del window
         builder = BatchBuilder()
         with self.path.open("rb") as file:
             for _ in range(FIRST_LINES):
@@ -140,6 +142,14 @@ def _of_answer(line: bytes, place: str) -> list[_Line]:
             expected="an answer with status success",
             found=f"status {answer.status!r} {answer.error}",
             to_do="export it again: Prometheus refused this query",
+        )
+    if answer.warnings:
+        # A selector has nothing to warn of but stores that did not answer (Thanos, remote storage).
+        raise SourceError(
+            place,
+            expected="a whole answer",
+            found=f"a part of one: {'; '.join(answer.warnings)}",
+            to_do="ask again when every store answers; without them the audit would be of half",
         )
     matrix = _MATRIX.decode(answer.data)
     if matrix.result_type not in ("matrix", ""):

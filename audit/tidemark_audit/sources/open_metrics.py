@@ -79,7 +79,8 @@ class OpenMetrics:
             for begin in range(0, size, SLICE_BYTES)
         ]
 
-    def first_batch(self) -> SampleBatch | None:
+    def first_batch(self, window: Window) -> SampleBatch | None:
+        del window
         reader = _Reader(self.path)
         with self.path.open("rb") as file:
             for _ in range(FIRST_LINES):

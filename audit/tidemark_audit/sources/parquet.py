@@ -92,8 +92,8 @@ class Parquet:
             slices.append(ParquetSlice(self.path, tuple(pending)))
         return slices
 
-    def first_batch(self) -> SampleBatch | None:
-        slices = self.slices(Window())
+    def first_batch(self, window: Window) -> SampleBatch | None:
+        slices = self.slices(window)
         return next(iter(slices[0].read())) if slices else None
 
 

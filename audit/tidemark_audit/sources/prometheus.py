@@ -1,93 +1,95 @@
 """A running Prometheus: remote read where it is spoken, else range selectors of its HTTP API.
 
 Samples are raw either way (a range query would re-sample them). The window is cut into slices of
-about two million samples; a server that finds one too large (422) is asked for its halves, one
-that is busy (429, 503, a timeout) again after a pause, five times at most.
+about two million samples; a server that finds one too large is asked for its halves. What is asked
+again and what is not: `http_server`.
 """
 
-import http.client
 import itertools
-import json
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from pathlib import Path
-from typing import BinaryIO, cast
+
+import msgspec
 
 from tidemark_audit.families import READ_NAMES, BadLabels
 from tidemark_audit.kernel.samples import SampleBatch
-from tidemark_audit.sources import remote_read
+from tidemark_audit.sources import remote_read, remote_read_samples
 from tidemark_audit.sources.batches import BATCH_SAMPLES, BatchBuilder
+from tidemark_audit.sources.http_server import Answer, NotAnswered, Patience, Server, TooLarge
 from tidemark_audit.sources.json_lines import series_of
-from tidemark_audit.sources.remote_read import Damaged, NotSpoken
+from tidemark_audit.sources.protobuf import BadMessage
+from tidemark_audit.sources.remote_read import SAMPLES, STREAMED_XOR_CHUNKS, Damaged, NotSpoken
 from tidemark_audit.sources.source import Slice, SourceError, Window
 
-TIMEOUT_SECONDS = 120.0
-PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
 SHORTEST_SLICE_MS = 60_000
 LOOK_MS = 600_000  # by which the scrape interval is guessed
 NAMES = "|".join(sorted(READ_NAMES))
 SELECTOR = f'{{__name__=~"{NAMES}"}}'
-BUSY = (429, 500, 502, 503, 504)
-TOO_LARGE = (422, 413)
+READ_PATH, QUERY_PATH = "/api/v1/read", "/api/v1/query"
+GUESSED_SERIES = 1000  # where the server knows none at the window's end
+REFUSED = (0, 401, 403)  # that no other way to ask would mend; 0: nothing was said in HTTP
 
 
-class _TooLarge(Exception):
-    """The server would rather answer for less."""
+class Form(Enum):
+    """In which a server gives samples, the best first."""
+
+    STREAMED = auto()
+    SAMPLES = auto()
+    API = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class PrometheusSlice:
-    url: str
-    token: str
+    server: Server
     start_ms: int
     end_ms: int
-    speaks_remote_read: bool
+    form: Form
 
     @property
     def place(self) -> str:
-        return f"{self.url} from {self.start_ms} to {self.end_ms} ms"
+        return f"{self.server.url} from {self.start_ms} to {self.end_ms} ms"
 
     def read(self) -> Iterator[SampleBatch]:
+        """Every answer is whole before any of it is handed on."""
         try:
-            # Whole before it is handed on: an answer that breaks off may be asked for in halves.
-            yield from list(self._read_once())
-        except _TooLarge as error:
+            yield from self._read_once()
+        except NotSpoken:
+            yield from replace(self, form=Form.SAMPLES).read()
+        except TooLarge as error:
             middle = (self.start_ms + self.end_ms) // 2
             if middle - self.start_ms < SHORTEST_SLICE_MS:
                 raise self._failed("answers of this size", str(error)) from error
             yield from replace(self, end_ms=middle).read()
             yield from replace(self, start_ms=middle).read()
 
-    def _read_once(self) -> Iterator[SampleBatch]:
+    def _read_once(self) -> list[SampleBatch]:
         try:
-            if self.speaks_remote_read:
-                yield from self._by_remote_read()
-            else:
-                yield from self._by_api()
-        except (Damaged, BadLabels, NotSpoken) as error:
+            if self.form is Form.API:
+                return [self._of_document(self.server.ask(QUERY_PATH, self._query(), {}, _whole))]
+            accepted: tuple[int, ...] = (SAMPLES,)
+            if self.form is Form.STREAMED:
+                accepted = (STREAMED_XOR_CHUNKS, SAMPLES)
+            body = remote_read.request_body(self.start_ms, self.end_ms - 1, NAMES, accepted)
+            return self.server.ask(READ_PATH, body, read_headers(), _batches)
+        except (BadMessage, Damaged, BadLabels) as error:
             raise self._failed("an answer of Prometheus, whole", str(error)) from error
 
-    def _by_remote_read(self) -> Iterator[SampleBatch]:
-        body = remote_read.request_body(self.start_ms, self.end_ms - 1, NAMES)
-        with _open(self, "/api/v1/read", body, remote_read_headers()) as answer:
-            yield from remote_read.batches(cast(BinaryIO, answer))
-
-    def _by_api(self) -> Iterator[SampleBatch]:
+    def _query(self) -> bytes:
         # Closed ranges (2.x) and left-open ones (3.x) both hold [start, end) of this; we cut again.
         length = self.end_ms - self.start_ms + 1
         asked = {"query": f"{SELECTOR}[{length}ms]", "time": f"{(self.end_ms - 1) / 1000:.3f}"}
-        body = urllib.parse.urlencode(asked).encode()
-        with _open(self, "/api/v1/query", body, {}) as answer:
-            document = answer.read()
+        return urllib.parse.urlencode(asked).encode()
+
+    def _of_document(self, document: bytes) -> SampleBatch:
         builder = BatchBuilder()
         for key, at_ms, values in series_of(document, self.place):
             inside = (at_ms >= self.start_ms) & (at_ms < self.end_ms)
             builder.add(key, at_ms[inside], values[inside])
-        yield builder.take()
+        return builder.take()
 
     def _failed(self, expected: str, found: str) -> SourceError:
         return SourceError(
@@ -104,6 +106,7 @@ class Prometheus:
     url: str
     token: str = ""
     is_live: bool = True
+    patience: Patience = Patience()
 
     @property
     def place(self) -> str:
@@ -121,55 +124,106 @@ class Prometheus:
                 found="none",
                 to_do="say --window, or --start and --end",
             )
-        whole = PrometheusSlice(
-            self.url, self.token, window.start_ms, window.end_ms, self._speaks_remote_read()
-        )
+        whole = self._whole(window.start_ms, window.end_ms)
         length = window.end_ms - window.start_ms
-        samples = self._series(window.end_ms) * length / max(1, self._interval_ms(window.end_ms))
+        samples = _series(whole) * length / _interval_ms(whole)
         count = max(1, min(-(-int(samples) // BATCH_SAMPLES), length // SHORTEST_SLICE_MS or 1))
         borders = [window.start_ms + length * number // count for number in range(count + 1)]
         return [
             replace(whole, start_ms=start, end_ms=end) for start, end in itertools.pairwise(borders)
         ]
 
-    def first_batch(self) -> SampleBatch | None:
-        end_ms = int(time.time() * 1000)
-        return self._look(end_ms)
+    def first_batch(self, window: Window) -> SampleBatch | None:
+        end_ms = int(time.time() * 1000) if window.end_ms is None else window.end_ms
+        start_ms = end_ms - LOOK_MS if window.start_ms is None else window.start_ms
+        return _look(self._whole(start_ms, end_ms))
 
-    def _look(self, end_ms: int) -> SampleBatch | None:
-        part = PrometheusSlice(
-            self.url, self.token, end_ms - LOOK_MS, end_ms, self._speaks_remote_read()
-        )
-        return next(iter(part.read()), None)
-
-    def _interval_ms(self, end_ms: int) -> int:
-        from tidemark_audit.engines.planning import DEFAULT_INTERVAL_MS, typical_step_ms
-
-        batch = self._look(end_ms)
-        return (typical_step_ms(batch) if batch else None) or DEFAULT_INTERVAL_MS
-
-    def _series(self, end_ms: int) -> int:
-        asked = {"query": f"count({SELECTOR})", "time": f"{end_ms / 1000:.3f}"}
-        part = PrometheusSlice(self.url, self.token, 0, 0, False)
-        with _open(part, "/api/v1/query", urllib.parse.urlencode(asked).encode(), {}) as answer:
-            document = json.loads(answer.read())
-        result = document.get("data", {}).get("result", [])
-        return int(float(result[0]["value"][1])) if result else 1000
-
-    def _speaks_remote_read(self) -> bool:
-        """Asked with a moment of which there is nothing; anything but frames is a no."""
-        part = PrometheusSlice(self.url, self.token, 0, 1, True)
+    def _whole(self, start_ms: int, end_ms: int) -> PrometheusSlice:
+        """The window in one, by the best form that the server knows. Raises SourceError."""
+        server = Server(self.url, self.token, self.patience)
+        # Of a moment of which there is nothing.
+        body = remote_read.request_body(0, 1, NAMES, (STREAMED_XOR_CHUNKS, SAMPLES))
+        form = Form.API
         try:
-            body = remote_read.request_body(0, 1, NAMES)
-            with _open(part, "/api/v1/read", body, remote_read_headers()) as answer:
-                return str(answer.headers.get("Content-Type", "")).startswith(
-                    remote_read.CONTENT_TYPE
-                )
-        except (SourceError, _TooLarge):
-            return False
+            said = server.ask(READ_PATH, body, read_headers(), lambda answer: answer.content_type)
+        except NotAnswered as error:
+            if error.status in REFUSED:
+                raise
+        except TooLarge:
+            pass
+        else:
+            form = _FORMS.get(said, Form.API)
+        return PrometheusSlice(replace(server, has_answered=True), start_ms, end_ms, form)
 
 
-def remote_read_headers() -> Mapping[str, str]:
+_FORMS = {
+    remote_read.CONTENT_TYPE: Form.STREAMED,
+    remote_read_samples.CONTENT_TYPE: Form.SAMPLES,
+}
+
+
+def _whole(answer: Answer) -> bytes:
+    return answer.whole()
+
+
+def _batches(answer: Answer) -> list[SampleBatch]:
+    """Raises BadMessage, Damaged, BadLabels, NotSpoken, TooLarge; as `Answer.read`."""
+    form = _FORMS.get(answer.content_type)
+    if form is Form.STREAMED:
+        return list(remote_read.batches(answer))
+    if form is Form.SAMPLES:
+        return [remote_read_samples.batch_of(answer.whole())]
+    raise Damaged(f"an answer of type {answer.content_type!r}")
+
+
+def _look(whole: PrometheusSlice) -> SampleBatch | None:
+    """Some of the window's samples, from its end, or else from its beginning."""
+    length = min(LOOK_MS, whole.end_ms - whole.start_ms)
+    for start_ms in (whole.end_ms - length, whole.start_ms):
+        for batch in replace(whole, start_ms=start_ms, end_ms=start_ms + length).read():
+            if len(batch):
+                return batch
+    return None
+
+
+def _interval_ms(whole: PrometheusSlice) -> int:
+    from tidemark_audit.engines.planning import DEFAULT_INTERVAL_MS, typical_step_ms
+
+    batch = _look(whole)
+    return (typical_step_ms(batch) if batch else None) or DEFAULT_INTERVAL_MS
+
+
+class _Count(msgspec.Struct):
+    value: tuple[float, str]
+
+
+class _Vector(msgspec.Struct):
+    result: list[_Count]
+
+
+class _Counted(msgspec.Struct):
+    data: _Vector
+
+
+def _series(whole: PrometheusSlice) -> int:
+    """How many there are at the window's end, by which slices are cut; a guess if it says none."""
+    asked = {"query": f"count({SELECTOR})", "time": f"{whole.end_ms / 1000:.3f}"}
+    try:
+        document = whole.server.ask(QUERY_PATH, urllib.parse.urlencode(asked).encode(), {}, _whole)
+        result = msgspec.json.decode(document, type=_Counted).data.result
+        return max(1, int(float(result[0].value[1]))) if result else GUESSED_SERIES
+    except TooLarge:
+        return GUESSED_SERIES  # slices that are too large are asked for in halves
+    except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+        raise SourceError(
+            whole.server.url + QUERY_PATH,
+            expected="a count of series",
+            found=f"{document[:100]!r} ({error})",
+            to_do="check that the address is Prometheus's own, without a page in front of it",
+        ) from error
+
+
+def read_headers() -> Mapping[str, str]:
     return {
         "Content-Type": "application/x-protobuf",
         "Content-Encoding": "snappy",
@@ -181,41 +235,11 @@ def prometheus_at(url: str, token_file: Path | None) -> Prometheus:
     """Raises SourceError."""
     try:
         token = "" if token_file is None else token_file.read_text().strip()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise SourceError(
             str(token_file),
             expected="a file with a bearer token",
-            found=str(error.strerror or error),
+            found=str(error),
             to_do="check --token-file",
         ) from error
     return Prometheus(url.rstrip("/"), token)
-
-
-def _open(
-    part: PrometheusSlice, path: str, body: bytes, headers: Mapping[str, str]
-) -> http.client.HTTPResponse:
-    """Raises SourceError; _TooLarge for who can ask for less."""
-    said = ""
-    for pause in (*PAUSES_SECONDS, None):
-        request = urllib.request.Request(part.url + path, data=body, headers=dict(headers))
-        if part.token:
-            request.add_header("Authorization", f"Bearer {part.token}")
-        try:
-            answer = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
-            return cast(http.client.HTTPResponse, answer)
-        except urllib.error.HTTPError as error:
-            said = f"{error.code} {error.reason}: {error.read(300).decode(errors='replace')}"
-            if error.code in TOO_LARGE:
-                raise _TooLarge(said) from error
-            if error.code not in BUSY:
-                break
-        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
-            said = str(getattr(error, "reason", error))
-        if pause is not None:
-            time.sleep(pause)
-    raise SourceError(
-        part.url + path,
-        expected="Prometheus to answer",
-        found=said,
-        to_do="check the address and the token, and that it is not overloaded",
-    )

@@ -1,6 +1,6 @@
 """As much of the protocol buffers' wire format as remote read needs, bounds-checked."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
@@ -42,6 +42,22 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
             place += 8 if kind == FIXED64 else 4
         else:
             raise BadMessage(f"a field of unknown kind {kind}")
+
+
+def labels_of(pairs: Iterable[memoryview]) -> dict[str, str]:
+    """Of messages with a name and a value. Raises BadMessage."""
+    labels = {}
+    for pair in pairs:
+        texts = {number: _text(part) for number, part in fields(pair) if not isinstance(part, int)}
+        labels[texts.get(1, "")] = texts.get(2, "")
+    return labels
+
+
+def _text(data: memoryview) -> str:
+    try:
+        return bytes(data).decode()
+    except UnicodeDecodeError as error:
+        raise BadMessage(f"a label that is no UTF-8: {bytes(data)!r}") from error
 
 
 def signed(value: int) -> int:

@@ -1,12 +1,11 @@
 """Prometheus's remote read with streamed XOR chunks: raw samples, stale markers among them.
 
 Frames are a length, a CRC-32C and a ChunkedReadResponse (prompb/remote.proto). Of a server that
-answers otherwise, or with chunks of another encoding, nothing is guessed: `NotSpoken`, and the
-caller asks the HTTP API.
+answers with chunks of another encoding nothing is guessed: `NotSpoken`, and the caller asks for
+plain samples (`remote_read_samples`).
 """
 
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterator, Sequence
 
 import crc32c
 import numpy as np
@@ -14,9 +13,11 @@ import numpy as np
 from tidemark_audit.families import SeriesKey, series_key
 from tidemark_audit.kernel.samples import SampleBatch
 from tidemark_audit.sources.batches import BATCH_SAMPLES
+from tidemark_audit.sources.http_server import Answer, BrokenOff
 from tidemark_audit.sources.protobuf import (
     BadMessage,
     fields,
+    labels_of,
     signed,
     snappy_literals,
     varint,
@@ -26,7 +27,7 @@ from tidemark_audit.sources.protobuf import (
 from tidemark_audit.sources.xor_chunks import BadChunk, decode
 
 CONTENT_TYPE = "application/x-streamed-protobuf"
-STREAMED_XOR_CHUNKS = 1
+SAMPLES, STREAMED_XOR_CHUNKS = 0, 1
 REGEX_MATCH = 2
 XOR = 1
 MOST_FRAME_BYTES = 64 << 20
@@ -34,24 +35,30 @@ CHUNKS_AT_ONCE = BATCH_SAMPLES // 120
 
 
 class NotSpoken(Exception):
-    """The server does not answer remote reads in a form that is decoded here."""
+    """The server streams chunks of an encoding that is not decoded here."""
 
 
 class Damaged(ValueError):
-    """A frame that is cut short or does not match its checksum."""
+    """A frame that does not match its checksum, or holds no chunks."""
 
 
-def request_body(start_ms: int, end_ms: int, names: str) -> bytes:
-    """A ReadRequest for [start, end] of the families whose names match the expression."""
+def request_body(start_ms: int, end_ms: int, names: str, accepted: Sequence[int]) -> bytes:
+    """A ReadRequest for [start, end] of the families whose names match the expression.
+
+    `accepted` are answers' types, the best first; a server takes the first that it knows.
+    """
     matcher = (
         write_number(1, REGEX_MATCH) + write_bytes(2, b"__name__") + write_bytes(3, names.encode())
     )
     query = write_number(1, start_ms) + write_number(2, end_ms) + write_bytes(3, matcher)
-    return snappy_literals(write_bytes(1, query) + write_number(2, STREAMED_XOR_CHUNKS))
+    types = b"".join(write_number(2, number) for number in accepted)
+    return snappy_literals(write_bytes(1, query) + types)
 
 
-def batches(stream: BinaryIO) -> Iterator[SampleBatch]:
-    """Raises Damaged, BadLabels, NotSpoken."""
+def batches(stream: Answer) -> Iterator[SampleBatch]:
+    """Raises Damaged, BadLabels, NotSpoken, BrokenOff."""
+    if not stream.says_its_length:
+        raise Damaged("frames without a length of all: where they end cannot be known")
     pending = _Pending()
     try:
         for frame in _frames(stream):
@@ -63,7 +70,7 @@ def batches(stream: BinaryIO) -> Iterator[SampleBatch]:
         raise Damaged(str(error)) from error
 
 
-def _frames(stream: BinaryIO) -> Iterator[memoryview]:
+def _frames(stream: Answer) -> Iterator[memoryview]:
     while True:
         length = _stream_varint(stream)
         if length is None:
@@ -77,14 +84,14 @@ def _frames(stream: BinaryIO) -> Iterator[memoryview]:
         yield memoryview(data)
 
 
-def _stream_varint(stream: BinaryIO) -> int | None:
+def _stream_varint(stream: Answer) -> int | None:
     """None at the end of the stream."""
     data = b""
     while len(data) < 10:
         byte = stream.read(1)
         if not byte:
             if data:
-                raise Damaged("an answer that ends within a frame's length")
+                raise BrokenOff("it ends within a frame's length")
             return None
         data += byte
         if byte[0] < 0x80:
@@ -92,12 +99,12 @@ def _stream_varint(stream: BinaryIO) -> int | None:
     raise Damaged("a frame without a length")
 
 
-def _exactly(stream: BinaryIO, length: int) -> bytes:
+def _exactly(stream: Answer, length: int) -> bytes:
     data = b""
     while len(data) < length:
         piece = stream.read(length - len(data))
         if not piece:
-            raise Damaged(f"an answer that ends {length - len(data)} bytes before its frame does")
+            raise BrokenOff(f"it ends {length - len(data)} bytes before its frame does")
         data += piece
     return data
 
@@ -116,15 +123,14 @@ class _Pending:
                 self._add_series(value)
 
     def _add_series(self, message: memoryview) -> None:
-        labels: dict[str, str] = {}
+        pairs: list[memoryview] = []
         chunks: list[bytes] = []
         for number, value in fields(message):
             if number == 1 and isinstance(value, memoryview):
-                pair = {n: bytes(v).decode() for n, v in fields(value) if isinstance(v, memoryview)}
-                labels[pair.get(1, "")] = pair.get(2, "")
+                pairs.append(value)
             elif number == 2 and isinstance(value, memoryview):
                 chunks.append(_chunk(value))
-        key = series_key(labels)
+        key = series_key(labels_of(pairs))
         if key is None:
             return
         self.chunks += chunks

@@ -65,8 +65,10 @@ class Source(Protocol):
     def slices(self, window: Window) -> Sequence[Slice]:
         """Slices that together hold every sample of the window, each once. Raises SourceError."""
 
-    def first_batch(self) -> SampleBatch | None:
-        """A few of its series, by which the scrape interval is guessed. Raises SourceError."""
+    def first_batch(self, window: Window) -> SampleBatch | None:
+        """A few of its series, by which the scrape interval is guessed: of the window where it
+        matters, for an interval may have been another one since. Raises SourceError.
+        """
 
 
 def last_sample_ms(sources: Sequence[Source]) -> int | None:

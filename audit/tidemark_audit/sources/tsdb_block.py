@@ -107,8 +107,8 @@ class TsdbBlock:
             raise BadBlock("deletions that are not carried out yet (clean_tombstones does it)")
         return int(meta["minTime"]), int(meta["maxTime"])
 
-    def first_batch(self) -> SampleBatch | None:
-        slices = self.slices(Window())
+    def first_batch(self, window: Window) -> SampleBatch | None:
+        slices = self.slices(window)
         return next(iter(slices[0].read())) if slices else None
 
 

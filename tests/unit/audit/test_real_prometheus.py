@@ -8,13 +8,14 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tidemark_audit.audit import audit, run
 from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.sources.detect import sources_at
-from tidemark_audit.sources.prometheus import Prometheus, PrometheusSlice
+from tidemark_audit.sources.prometheus import Form, Prometheus, PrometheusSlice
 from tidemark_audit.sources.source import SourceError, Window
 
 from tests.promtool import prometheus_binaries
@@ -83,9 +84,9 @@ def test_files_of_the_database_remote_read_and_api_give_one_audit(blocks: Path, 
     assert comparable(by_remote_read) == comparable(of_text)
     (part,) = source.slices(window)
     assert isinstance(part, PrometheusSlice)
-    assert part.speaks_remote_read
-    by_api = PrometheusSlice(url, "", BASE_MS, BASE_MS + 119_000, speaks_remote_read=False)
-    assert samples(by_api) == samples(part)
+    assert part.form is Form.STREAMED
+    for form in (Form.API, Form.SAMPLES):
+        assert samples(replace(part, form=form)) == samples(part)
 
 
 def samples(part: PrometheusSlice) -> list[tuple[object, int, float]]:

@@ -38,7 +38,7 @@ def test_a_fault_alone_is_found_and_a_trap_alone_is_none(name: str, tmp_path: Pa
     sources = sources_at([str(tmp_path)])
     window = Window(BASE_MS, BASE_MS + LENGTH_MS)
     slices = [part for source in sources for part in source.slices(window)]
-    request = Request(slices, window, kernel_settings(sources, INTERVAL_MS), INTERVAL_MS)
+    request = Request(slices, window, kernel_settings(sources, window, INTERVAL_MS), INTERVAL_MS)
     (result,) = by_scenario(LocalEngine().observe(request, no_progress), [story])
     assert mistakes_of(story, expected(story), result) == []
 

@@ -1,0 +1,200 @@
+"""An HTTP server that is asked for samples: what is asked again, and what is an error at once.
+
+- 429, 500, 502, 503, 504, or a connection that breaks, before the answer or within it: asked again
+  after each pause of its `Patience`; `Retry-After` is respected.
+- Silence, or an answer that is not whole in time: asked once more.
+- 413, 422, and what says that there are too many samples, or that it took too long: `TooLarge`,
+  the caller asks for less.
+- A refused connection, an unknown host: of a server that never answered a mistyped address, so an
+  error at once; of another a restart, so asked again.
+- All else (400, 401, 404, a certificate that is not trusted, no HTTP): an error at once.
+
+An answer that breaks off is never taken for a short one: nothing of it is handed on.
+"""
+
+import http.client
+import re
+import socket
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tidemark_audit.sources.source import SourceError
+
+BUSY = (429, 500, 502, 503, 504)
+TOO_LARGE = (413, 422)
+# Prometheus says so with 400, 422, 500 or 503, by version and by interface.
+_SAYS_TOO_LARGE = re.compile(
+    r"too many samples|exceeded sample limit|query timed out|\"errorType\":\s*\"timeout\""
+)
+MOST_WAIT_SECONDS = 30.0  # that a `Retry-After` is given
+MOST_ANSWER_BYTES = 1 << 30
+MANY = 1 << 20  # as often as there are pauses
+_PIECE_BYTES = 1 << 20
+_SAID_BYTES = 300
+
+Read = TypeVar("Read")
+
+
+class TooLarge(Exception):
+    """The server would rather answer for less."""
+
+
+class BrokenOff(Exception):
+    """An answer that ended before it was whole."""
+
+
+class NotAnswered(SourceError):
+    """The server said no. `status` is its HTTP status; 0 if it said nothing in HTTP."""
+
+    status: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a server is waited for."""
+
+    silence_seconds: float = 120.0  # without one byte: Prometheus's own limit of a query
+    answer_seconds: float = 600.0  # until an answer is whole, however it trickles
+    pauses_seconds: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    url: str
+    token: str = ""
+    patience: Patience = Patience()
+    has_answered: bool = False  # so that a refused connection means a restart
+
+    def ask(
+        self, path: str, body: bytes, headers: Mapping[str, str], read: "Callable[[Answer], Read]"
+    ) -> Read:
+        """What `read` makes of the whole answer. Raises SourceError, TooLarge, what `read` does."""
+        asked = 0
+        while True:
+            try:
+                return self._asked_once(path, body, headers, read)
+            except _Trouble as trouble:
+                asked += 1
+                if asked >= min(trouble.most_times, 1 + len(self.patience.pauses_seconds)):
+                    raise self._error(path, trouble) from trouble
+                pause = max(self.patience.pauses_seconds[asked - 1], trouble.wait_seconds)
+            time.sleep(pause)
+
+    def _asked_once(
+        self, path: str, body: bytes, headers: Mapping[str, str], read: "Callable[[Answer], Read]"
+    ) -> Read:
+        started = time.monotonic()
+        try:
+            request = urllib.request.Request(self.url + path, data=body, headers=dict(headers))
+            if self.token:
+                request.add_header("Authorization", f"Bearer {self.token}")
+            with urllib.request.urlopen(request, timeout=self.patience.silence_seconds) as answer:
+                return read(Answer(answer, started + self.patience.answer_seconds))
+        except urllib.error.HTTPError as error:
+            raise _of_status(error) from error
+        except urllib.error.URLError as error:
+            raise self._of_connection(error.reason) from error
+        except (OSError, http.client.HTTPException, BrokenOff, UnicodeError) as error:
+            raise self._of_connection(error) from error
+
+    def _of_connection(self, error: object) -> "_Trouble":
+        text = str(error) or type(error).__name__
+        match error:
+            case TimeoutError():
+                return _Trouble(f"no whole answer in time ({text})", most_times=2)
+            case http.client.IncompleteRead() | BrokenOff():
+                return _Trouble(f"an answer that broke off ({text})")
+            case ConnectionRefusedError() | socket.gaierror():
+                return _Trouble(text, most_times=MANY if self.has_answered else 1)
+            case ConnectionError():
+                return _Trouble(f"a connection that broke ({text})")
+            case ssl.SSLError():
+                return _Trouble(text, most_times=1)
+            case OSError():
+                return _Trouble(text, most_times=MANY if self.has_answered else 1)
+            case _:  # no address, or no HTTP
+                return _Trouble(f"{type(error).__name__}: {text}", most_times=1)
+
+    def _error(self, path: str, trouble: "_Trouble") -> NotAnswered:
+        error = NotAnswered(
+            self.url + path,
+            expected="Prometheus to answer",
+            found=trouble.said,
+            to_do="check the address and the token, and that it is not overloaded",
+        )
+        error.status = trouble.status
+        return error
+
+
+class Answer:
+    """The bytes of an answer; that its connection broke is an exception, not its end."""
+
+    def __init__(self, response: http.client.HTTPResponse, give_up_at: float) -> None:
+        self._response = response
+        self._give_up_at = give_up_at
+        self._missing = response.length
+
+    @property
+    def content_type(self) -> str:
+        return str(self._response.headers.get("Content-Type", "")).split(";")[0].strip()
+
+    @property
+    def says_its_length(self) -> bool:
+        """Else the end of the connection is the end of the answer, whatever ended it."""
+        return self._response.chunked or self._missing is not None
+
+    def read(self, size: int) -> bytes:
+        """What is there, at most `size` bytes; none at the end. Raises TimeoutError, BrokenOff,
+        HTTPException.
+        """
+        if time.monotonic() > self._give_up_at:
+            raise TimeoutError("it trickles")
+        if self._missing is None:
+            return self._response.read1(size)
+        data = self._response.read1(min(size, self._missing)) if self._missing else b""
+        self._missing -= len(data)
+        if not data and self._missing:
+            raise BrokenOff(f"{self._missing} bytes missing")
+        return data
+
+    def whole(self) -> bytes:
+        """Raises as `read`, and TooLarge."""
+        pieces = []
+        size = 0
+        while piece := self.read(_PIECE_BYTES):
+            pieces.append(piece)
+            size += len(piece)
+            if size > MOST_ANSWER_BYTES:
+                raise TooLarge(f"an answer of more than {MOST_ANSWER_BYTES} bytes")
+        return b"".join(pieces)
+
+
+class _Trouble(Exception):
+    def __init__(
+        self, said: str, *, most_times: int = MANY, wait_seconds: float = 0.0, status: int = 0
+    ) -> None:
+        super().__init__(said)
+        self.said = said
+        self.most_times = most_times
+        self.wait_seconds = wait_seconds
+        self.status = status
+
+
+def _of_status(error: urllib.error.HTTPError) -> Exception:
+    try:
+        body = error.read(_SAID_BYTES).decode(errors="replace")
+    except (OSError, http.client.HTTPException):
+        body = ""  # the status is enough
+    said = f"{error.code} {error.reason}: {body}"
+    if error.code in TOO_LARGE or _SAYS_TOO_LARGE.search(body):
+        return TooLarge(said)
+    if error.code not in BUSY:
+        return _Trouble(said, most_times=1, status=error.code)
+    after = error.headers.get("Retry-After", "")
+    wait = min(float(after), MOST_WAIT_SECONDS) if after.isdecimal() else 0.0
+    return _Trouble(said, wait_seconds=wait, status=error.code)
