@@ -46,6 +46,7 @@ TOPIC = "bench"
 TOPIC_ID = TopicId("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
 PARTITIONS = 8  # the first is written to, the others are idle
 LEADER, FOLLOWERS = 1, (2, 3)
+WARM_SECONDS = 0.05  # the first fetches are answered and wait for records
 
 
 class Meter:
@@ -228,7 +229,7 @@ async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> di
         served.connection_made(cast(asyncio.BaseTransport, to_follower))
         following.connection_made(cast(asyncio.BaseTransport, to_leader))
         following.follow(list(follower.replicas))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(WARM_SECONDS)
     served = KafkaConnection(listener)
     to_leader, to_producer = MemoryTransport(meter, "leader"), MemoryTransport(meter, "producer")
     producer = Producer(

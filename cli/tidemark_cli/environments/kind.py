@@ -34,6 +34,7 @@ BROKERS = f"app.kubernetes.io/component=broker,app.kubernetes.io/instance={POOL}
 EVENTS = "/tmp/load.ndjson"  # in the load pod
 STOP_FILE = "/tmp/stop"
 READY_SECONDS = 120
+WATCH_AGAIN_SECONDS = 0.2
 SLICES = "/apis/tidemark.dev/v1alpha1/namespaces/{namespace}/partitionslices?watch=1"
 TO_DO = "look at: KUBECONFIG=build/kubeconfig kubectl -n {namespace} get topics,bkr,pslice,pods"
 
@@ -232,7 +233,7 @@ class KindEnvironment:
             async for line in self._kubectl.lines("get", "--raw", path):
                 with contextlib.suppress(msgspec.DecodeError):
                     self._on_watch_event(msgspec.json.decode(line))
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(WATCH_AGAIN_SECONDS)
 
     def _on_watch_event(self, event: Mapping[str, Any]) -> None:
         found = event.get("object", {})
