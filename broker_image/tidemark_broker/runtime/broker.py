@@ -216,7 +216,13 @@ class Broker:
         self._start_background(self._probe.run(), "disk-probe")
         self._start_background(self._flusher.run(), "flusher")
         self._start_background(run_ticks(partitions, self._probe), "tick")
-        space = SpaceWatch(self._environment.disk, settings.data_directory, partitions)
+        assert self.session is not None
+        space = SpaceWatch(
+            self._environment.disk,
+            settings.data_directory,
+            partitions,
+            take_roles=self.session.take_roles_again,
+        )
         self._start_background(space.run(), "space-watch")
         cleaner = LogCleaner(partitions, self._environment.disk, self._environment.wall_clock_s)
         self._start_background(cleaner.run(), "log-cleaner")

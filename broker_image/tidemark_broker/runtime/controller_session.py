@@ -327,6 +327,19 @@ class ControllerSession:
                 await asyncio.to_thread(self._create_logs, missing)
             self._partitions.apply_push(push)
 
+    async def take_roles_again(self) -> None:
+        """Those that a full disk kept from being taken; there is space now."""
+        if not self._partitions.untaken.keys:
+            return
+        async with self._applying:
+            missing = self._partitions.untaken_logs()
+            if missing:
+                await asyncio.to_thread(self._create_logs, missing)
+            if self._partitions.is_stopped:
+                return
+            self._partitions.untaken.take_again()
+            self._partitions.listeners.metadata_applied()
+
     def _create_logs(self, missing: tuple[tuple[str, TopicId, int], ...]) -> None:
         for topic, topic_id, partition in missing:
             try:

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tidemark_protocol.controller_messages import InSyncAnswer, InSyncProposal, MetadataPush
 from tidemark_protocol.error_codes import ErrorCode
@@ -27,6 +27,7 @@ from tidemark_broker.runtime.hosted_replica import (
     HostedReplica,
     ReplicaEvents,
 )
+from tidemark_broker.runtime.hosted_replicas import HostedReplicas
 from tidemark_broker.runtime.log_starts import DeleteRecordsResult, delete_records
 from tidemark_broker.runtime.metadata import MetadataCache, MetadataChanges, TopicPartition
 from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot
@@ -45,6 +46,7 @@ from tidemark_broker.runtime.results import (
 )
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, monotonic_ms
 from tidemark_broker.runtime.topic_changes import TopicChanges
+from tidemark_broker.runtime.untaken_roles import UntakenRoles
 from tidemark_broker.storage.errors import DiskFull, StorageError
 from tidemark_broker.storage.log_directory import LogDirectory
 from tidemark_broker.storage.record_batch import read_header
@@ -83,14 +85,6 @@ class PartitionListeners:
     storage_failed: Callable[[Exception], None] = _nothing
 
 
-@dataclass(slots=True)
-class _Hosted:
-    """Replicas by both names; the same objects."""
-
-    by_id: dict[TopicPartition, HostedReplica] = field(default_factory=dict)
-    by_name: dict[tuple[str, int], HostedReplica] = field(default_factory=dict)
-
-
 class Partitions:
     """The seam: `done` callbacks are called exactly once, maybe before the call returns."""
 
@@ -111,6 +105,9 @@ class Partitions:
         self.damaged = DamagedReplicas(
             broker_id, failed_replicas=self.failed_replicas, recreate=self._recreate
         )
+        self.untaken = UntakenRoles(
+            self.failed_replicas, take=lambda key: self._apply_partition(key, self._clock())
+        )
         self.committed_cuts = CommittedCuts()
         self.join_throttle = JoinThrottle()
         self.shortage = ""  # of disk space: why nothing is taken
@@ -121,7 +118,7 @@ class Partitions:
         self._scheduler = scheduler
         self._clock = clock
         self._directory: LogDirectory | None = None
-        self._hosted = _Hosted()
+        self._hosted = HostedReplicas()
         self.produces = ProducePath(
             find_leading=self.find_leading,
             replicas=lambda: self.replicas,
@@ -282,7 +279,7 @@ class Partitions:
         self._directory = directory
         for (topic_id, partition), log in directory.logs.items():
             watermark = directory.high_watermarks.get((topic_id, partition), Offset(0))
-            self._host(HostedReplica(log, high_watermark=watermark, events=self._events()))
+            self._hosted.add(HostedReplica(log, high_watermark=watermark, events=self._events()))
 
     def start_life(self, broker_epoch: BrokerEpoch) -> None:
         """Registered: from now on grants that name this epoch are ours (S2)."""
@@ -290,16 +287,16 @@ class Partitions:
 
     def missing_logs(self, push: MetadataPush) -> tuple[tuple[str, TopicId, int], ...]:
         """(topic, topic id, partition) of logs that the push will need: making them syncs, so
-        the caller has it done in a worker first. Not one whose name another topic id still has
-        here: making it sets that log aside, under the hands of whoever leads or follows it."""
+        the caller has it done in a worker first."""
+        return self._hosted.missing_logs(self.broker_id, push)
+
+    def untaken_logs(self) -> tuple[tuple[str, TopicId, int], ...]:
+        """The same, of roles that could not be taken."""
+        topics = self.metadata.topics_by_id
         return tuple(
-            (entry.topic.topic, entry.topic.topic_id, state.partition)
-            for entry in push.topics
-            if not entry.is_deleted
-            for state in entry.partitions
-            if self.broker_id in state.replicas
-            and (entry.topic.topic_id, state.partition) not in self._hosted.by_id
-            and (entry.topic.topic, state.partition) not in self._hosted.by_name
+            (topics[topic_id].topic, topic_id, partition)
+            for topic_id, partition in self.untaken.keys
+            if topic_id in topics and self._hosted.may_make(topics[topic_id], partition)
         )
 
     def apply_push(self, push: MetadataPush) -> MetadataChanges:
@@ -381,7 +378,7 @@ class Partitions:
             former.log, high_watermark=former.high_watermark, events=self._events()
         )
         replica.damage = damage
-        self._host(replica)
+        self._hosted.add(replica)
         self.listeners.truncated(replica)
         self._apply_partition((replica.topic_id, replica.partition), self._clock())
         self.listeners.metadata_applied()  # there is something to fetch again
@@ -410,13 +407,11 @@ class Partitions:
             committed_cut=self.committed_cuts.note,
         )
 
-    def _host(self, replica: HostedReplica) -> None:
-        self._hosted.by_id[replica.topic_id, replica.partition] = replica
-        self._hosted.by_name[replica.topic, replica.partition] = replica
-
     def _apply_partition(self, key: TopicPartition, now_ms: int) -> None:
         state = self.metadata.partitions.get(key)
         topic = self.metadata.topics_by_id.get(key[0])
+        if state is None or topic is None or self.broker_id not in state.replicas:
+            self.untaken.forget(key)
         if state is None or topic is None:
             return
         if self.broker_id not in state.replicas:
@@ -428,13 +423,12 @@ class Partitions:
             life = BrokerLife(self.broker_id, self._broker_epoch, self.metadata.brokers)
             replica.apply_state(state, life, now_ms)
         except (DiskFull, ValueError) as error:
-            # Nothing was written and nothing is led here: the controller has to choose another.
-            self.failed_replicas[key] = str(error)
-            _log.error("role not taken", extra={"partition": key[1], "error": str(error)})
+            self.untaken.note(key, error)
             return
         except (StorageError, OSError) as error:
             self.fail_storage(error)
             return
+        self.untaken.forget(key)
         if replica.damage is None:
             self.failed_replicas.pop(key, None)
         self.damaged.settle(replica)
@@ -448,7 +442,7 @@ class Partitions:
             self._hosted.by_id.pop((former.topic_id, former.partition), None)
         log = self._directory.create_log(topic, key[0], key[1])
         replica = HostedReplica(log, high_watermark=Offset(0), events=self._events())
-        self._host(replica)
+        self._hosted.add(replica)
         return replica
 
     def _remove(self, key: TopicPartition, reason: str) -> None:

@@ -7,6 +7,7 @@ so that it does not flap. (In Kafka a full disk ends the broker, and its restart
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tidemark_broker.runtime.partitions import Partitions
@@ -21,10 +22,19 @@ _log = logging.getLogger(__name__)
 
 
 class SpaceWatch:
-    def __init__(self, disk: Disk, directory: Path, partitions: Partitions) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        partitions: Partitions,
+        *,
+        take_roles: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`take_roles`: those that could not be taken for want of space."""
         self._disk = disk
         self._directory = directory
         self._partitions = partitions
+        self._take_roles = take_roles
 
     async def run(self) -> None:
         """Until cancelled, or until the disk failed."""
@@ -34,6 +44,8 @@ class SpaceWatch:
             except OSError as error:
                 self._partitions.fail_storage(error)
                 return
+            if not self._partitions.shortage:
+                await self._take_roles()
             await asyncio.sleep(INTERVAL_SECONDS)
 
     def note(self, space: DiskSpace) -> None:

@@ -15,7 +15,6 @@ from tidemark_broker.runtime.controller_session import (
 )
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.registration import replica_reports
-from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.log_directory import LogDirectory
 from tidemark_broker.storage.partition_log import LogSettings
 from tidemark_protocol.controller_messages import (
@@ -31,14 +30,25 @@ from tidemark_protocol.controller_messages import (
     RegisterRequest,
     RegisterResponse,
     StorageIdentity,
+    TopicPush,
     decode,
     encode,
 )
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
+from tidemark_protocol.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
 from tests.unit.runtime.eventually import eventually
+from tests.unit.storage.faulty_disk import FaultyDisk
 
+ORDERS = TopicId("00000000-0000-0000-0000-000000000001")
 REGISTERED = RegisterResponse(
     ErrorCode.NONE,
     controller_epoch=ControllerEpoch(5),
@@ -91,8 +101,9 @@ class FakeController:
 
 class Bench:
     def __init__(self, path: Path, controllers: tuple[str, ...]) -> None:
+        self.disk = FaultyDisk()
         self.directory = LogDirectory.open(
-            path, OsDisk(), broker_id=BrokerId(1), settings=LogSettings()
+            path, self.disk, broker_id=BrokerId(1), settings=LogSettings()
         )
         self.partitions = Partitions(
             BrokerId(1), scheduler=asyncio.get_running_loop(), wall_clock_s=time.time
@@ -257,6 +268,45 @@ def test_a_push_is_applied_and_its_version_reported(tmp_path: Path) -> None:
             await eventually(lambda: len(controller.polls) == 2)
             request = controller.polls[1][0]
             assert (request.applied_controller_epoch, request.applied_image_version) == (5, 12)
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
+def test_a_role_that_a_full_disk_kept_from_being_taken_is_taken_later(tmp_path: Path) -> None:
+    """No push names the partition again: seed 3000901 followed nobody for ever."""
+
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            bench.disk.space_bytes = 0
+            leader = Member(BrokerId(2), BrokerEpoch(3))
+            partition = PartitionState(
+                partition=0,
+                replicas=(BrokerId(1), leader.broker_id),
+                leader=leader.broker_id,
+                leader_broker_epoch=leader.broker_epoch,
+                leader_epoch=LeaderEpoch(0),
+                in_sync_replicas=(leader,),
+                eligible_leaders=(),
+                partition_epoch=PartitionEpoch(0),
+                min_insync_replicas=1,
+            )
+            topic = TopicPush(TopicState("orders", ORDERS, 1, 2), (partition,))
+            push = MetadataPush(ControllerEpoch(5), 12, True, (), (topic,))
+            controller.answer(
+                0, HeartbeatResponse(ErrorCode.NONE, controller_epoch=ControllerEpoch(5), push=push)
+            )
+            await eventually(lambda: len(controller.polls) == 2)
+            (failed,) = controller.polls[1][0].failed_replicas
+            assert (failed.topic_id, failed.partition) == (ORDERS, 0)
+            await bench.session.take_roles_again()
+            assert not bench.partitions.replicas
+            bench.disk.space_bytes = None
+            await bench.session.take_roles_again()
+            (replica,) = bench.partitions.replicas
+            assert replica.role == "follower"
+            assert bench.partitions.failed_replicas == {}
 
         await polling(controller, bench, steps)
 

@@ -1,5 +1,6 @@
 """Short of disk space a broker takes no records, and does everything else."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from tidemark_broker.runtime.space_watch import LEAST_FREE_BYTES, SpaceWatch, le
 from tidemark_broker.storage.disk import DiskSpace, OsDisk
 from tidemark_protocol.error_codes import ErrorCode
 
+from tests.unit.runtime.eventually import eventually
 from tests.unit.runtime.in_process_pool import InProcessPool
 from tests.unit.storage.faulty_disk import FaultyDisk
 
@@ -24,8 +26,18 @@ def pool(tmp_path: Path) -> Iterator[InProcessPool]:
         pool.kill(number)
 
 
+class Roles:
+    def __init__(self) -> None:
+        self.were_taken = asyncio.Event()
+
+    async def take(self) -> None:
+        self.were_taken.set()
+
+
 def note_free(pool: InProcessPool, free_mebibytes: float, number: int = 1) -> None:
-    watch = SpaceWatch(OsDisk(), pool.path, pool.brokers[number].partitions)
+    watch = SpaceWatch(
+        OsDisk(), pool.path, pool.brokers[number].partitions, take_roles=Roles().take
+    )
     watch.note(SMALL._replace(free_bytes=int(free_mebibytes * MEBIBYTE)))
 
 
@@ -77,3 +89,22 @@ def test_a_full_disk_is_told_the_same_way(pool: InProcessPool) -> None:  # S10
 def test_the_space_is_asked_of_the_filesystem(tmp_path: Path) -> None:
     space = OsDisk().space(tmp_path)
     assert 0 < space.free_bytes < space.total_bytes
+
+
+@pytest.mark.parametrize("has_space", [True, False])
+def test_roles_are_taken_again_while_there_is_space(pool: InProcessPool, has_space: bool) -> None:
+    async def scenario() -> None:
+        disk, roles = FaultyDisk(), Roles()
+        disk.space_bytes = None if has_space else 0
+        partitions = pool.brokers[1].partitions
+        watching = asyncio.create_task(
+            SpaceWatch(disk, pool.path, partitions, take_roles=roles.take).run()
+        )
+        if has_space:
+            await asyncio.wait_for(roles.were_taken.wait(), 10)
+        else:
+            await eventually(lambda: bool(partitions.shortage))
+        watching.cancel()
+        assert roles.were_taken.is_set() == has_space
+
+    asyncio.run(scenario())

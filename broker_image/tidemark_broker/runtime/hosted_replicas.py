@@ -1,0 +1,40 @@
+"""The replicas that this broker hosts, by both names, and whose logs are still to be made."""
+
+from dataclasses import dataclass, field
+
+from tidemark_protocol.controller_messages import MetadataPush
+from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.partition_state import TopicState
+
+from tidemark_broker.runtime.hosted_replica import HostedReplica
+
+
+@dataclass(slots=True)
+class HostedReplicas:
+    """The same objects by (topic id, partition) and by (topic, partition)."""
+
+    by_id: dict[tuple[TopicId, int], HostedReplica] = field(default_factory=dict)
+    by_name: dict[tuple[str, int], HostedReplica] = field(default_factory=dict)
+
+    def add(self, replica: HostedReplica) -> None:
+        self.by_id[replica.topic_id, replica.partition] = replica
+        self.by_name[replica.topic, replica.partition] = replica
+
+    def may_make(self, topic: TopicState, partition: int) -> bool:
+        """Its log is missing, and nobody's is in its place: while another topic id still has the
+        name here, making it sets that log aside, under the hands of whoever leads or follows it."""
+        return (topic.topic_id, partition) not in self.by_id and (
+            (topic.topic, partition) not in self.by_name
+        )
+
+    def missing_logs(
+        self, broker_id: BrokerId, push: MetadataPush
+    ) -> tuple[tuple[str, TopicId, int], ...]:
+        """(topic, topic id, partition) of logs that `broker_id` needs by this push."""
+        return tuple(
+            (entry.topic.topic, entry.topic.topic_id, state.partition)
+            for entry in push.topics
+            if not entry.is_deleted
+            for state in entry.partitions
+            if broker_id in state.replicas and self.may_make(entry.topic, state.partition)
+        )
