@@ -4,7 +4,7 @@ SHELL := /bin/bash
 ON ?=
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test test-local check format cluster cluster-down images deploy sim sim-replay sim-mutants sim-exhaustive e2e-long bench bench-scale lock
+.PHONY: help setup demo test test-local check format cluster cluster-down images deploy sim sim-replay sim-mutants sim-exhaustive e2e-long bench bench-scale bench-audit lock
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,6 +53,15 @@ sim-exhaustive: setup ## every interleaving of a small world, as large as 10 min
 
 e2e-long: setup ## long rounds of kills, freezes, cuts, clients and hostile bytes with figures (about 100 min)
 	@hack/e2e-long
+
+bench: setup ## beside Apache Kafka on this machine, in turns: ROUNDS=n, else 3 (about 5 min each)
+	@$(PYTHON) -m bench --rounds $(or $(ROUNDS),3)
+
+bench-scale: setup ## 3,000 partitions, 1,000 connections and 200 consumers: memory, processor, a kill
+	@$(PYTHON) -m bench.scale
+
+bench-audit: setup ## the audit beside DuckDB, 10^6 to 10^8 samples: ROUNDS=n, ARGUMENTS="--samples 1000000 --huge"
+	@$(PYTHON) -m bench.audit --rounds $(or $(ROUNDS),3) $(ARGUMENTS)
 
 lock: setup ## resolve the lock files anew from pyproject.toml
 	.venv/bin/uv pip compile --quiet --upgrade --no-header --generate-hashes --no-emit-index-url \
