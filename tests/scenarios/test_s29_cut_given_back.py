@@ -20,7 +20,9 @@ from tests.unit.storage.small_logs import TOPIC_ID, append, values_of
 PATH = Path("/data")
 KEY = (TOPIC_ID, 0)
 SEEDS = range(20)  # each another fate of what was not synced
+NEW = b"n" * 400
 SMALL = LogSettings(segment_bytes=100)  # one record each
+MIDDLE = LogSettings(segment_bytes=400)  # the old records in one, the new one in the next
 
 
 class Process:
@@ -54,10 +56,13 @@ class Node:
 
 def cut_and_fill(log: PartitionLog) -> None:
     log.truncate_to(Offset(1))
-    append(log, b"new", epoch=2)
+    append(log, NEW, epoch=2)
 
 
-@pytest.fixture(params=[LogSettings(), SMALL], ids=["one segment", "segments"])
+@pytest.fixture(
+    params=[LogSettings(), SMALL, MIDDLE],
+    ids=["one segment", "segments", "the next segment"],
+)
 def settings(request: pytest.FixtureRequest) -> Iterator[LogSettings]:
     yield request.param
 
@@ -80,7 +85,7 @@ def test_what_was_cut_is_never_below_the_watermark_again(seed: int, settings: Lo
     node.loses_power()
     again = node.boots()
     committed = values_of(again.logs[KEY])[: again.high_watermarks[KEY]]
-    assert committed == [(0, b"a"), (1, b"new")]
+    assert committed == [(0, b"a"), (1, NEW)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -89,7 +94,7 @@ def test_a_cut_with_nothing_after_it_is_synced_too(seed: int, settings: LogSetti
     directory, log = with_three_durable_records(node)
     log.truncate_to(Offset(1))
     directory.checkpoint_recovery_points()
-    append(log, b"new", epoch=2)
+    append(log, NEW, epoch=2)
     node.loses_power()
     found = values_of(node.boots().logs[KEY])
-    assert found in ([(0, b"a")], [(0, b"a"), (1, b"new")])
+    assert found in ([(0, b"a")], [(0, b"a"), (1, NEW)])

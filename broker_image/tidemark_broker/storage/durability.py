@@ -67,9 +67,10 @@ class Durability:
             with self._state:
                 truncations = self._truncations
                 covered, segments = what_is_there()
-                unsynced = [s for s in segments if s.next_offset > self.recovery_point]
-                if self.owes_truncation() and not unsynced:
-                    unsynced = [segments[-1]]
+                # What was cut ends at the recovery point or past it, also where another segment
+                # was begun behind it since.
+                least = self.recovery_point + (0 if self.owes_truncation() else 1)
+                unsynced = [s for s in segments if s.next_offset >= least]
                 owes_directory, self._owes_directory = self._owes_directory, False
                 owes_epochs, self._owes_epochs = self._owes_epochs, False
             for segment in unsynced:
