@@ -33,7 +33,6 @@ def examine(operation: schemathesis.schemas.APIOperation, base_url: str) -> None
     @seed(1)
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
     )

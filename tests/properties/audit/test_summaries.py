@@ -49,7 +49,7 @@ def as_rows(summaries: pa.Table) -> list[str]:
 
 
 @given(batches(), st.lists(st.integers(0, 900), max_size=6), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_cut_and_any_tree_of_merges_is_the_uncut_summary(
     batch: SampleBatch, cuts: list[int], data: st.DataObject
 ) -> None:
@@ -63,7 +63,7 @@ def test_any_cut_and_any_tree_of_merges_is_the_uncut_summary(
 
 
 @given(batches(), st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_order_of_samples_makes_no_difference(batch: SampleBatch, random: object) -> None:
     order = np.arange(len(batch))
     random.shuffle(order)  # type: ignore[attr-defined]

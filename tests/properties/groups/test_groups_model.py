@@ -228,6 +228,6 @@ class GroupsMachine(RuleBasedStateMachine):
 
 
 GroupsMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=60, stateful_step_count=40, derandomize=True
 )
 TestGroups = GroupsMachine.TestCase

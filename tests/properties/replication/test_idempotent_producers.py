@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tidemark_broker.runtime.partitions import ProduceResult
@@ -171,6 +171,4 @@ TestRetriesAndFailovers = RetriesAndFailovers.TestCase
 TestRetriesAndFailovers.settings = settings(
     max_examples=25,
     stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
 )

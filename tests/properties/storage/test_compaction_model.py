@@ -204,7 +204,6 @@ class CompactedLogs(RuleBasedStateMachine):
 CompactedLogs.TestCase.settings = settings(
     max_examples=60,
     stateful_step_count=30,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 TestCompactedLogs = CompactedLogs.TestCase

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tidemark_broker.storage.errors import DiskFull
@@ -152,6 +152,4 @@ TestProducersAgainstAList = ProducersAgainstAList.TestCase
 TestProducersAgainstAList.settings = settings(
     max_examples=60,
     stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
 )

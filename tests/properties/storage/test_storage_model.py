@@ -162,7 +162,6 @@ class LogAgainstAList(RuleBasedStateMachine):
 LogAgainstAList.TestCase.settings = settings(
     max_examples=30,
     stateful_step_count=25,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 TestLogAgainstAList = LogAgainstAList.TestCase

@@ -19,7 +19,7 @@ from tidemark_broker.storage.record_batch import (
 
 from tests.unit.storage.small_logs import append, headers_of, open_log, read_all
 
-FAST = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+FAST = settings(max_examples=100, suppress_health_check=list(HealthCheck))
 fields = st.none() | st.binary(max_size=300)
 records = st.builds(
     NewRecord, fields, fields, st.lists(st.tuples(st.text(max_size=9), fields), max_size=3)

@@ -80,7 +80,7 @@ SAMPLES = st.lists(
 
 
 @given(st.lists(SAMPLES, min_size=1, max_size=8), st.integers(-(1 << 40), 1 << 40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_chunks_of_any_shape_are_decoded_bit_by_bit(
     many: list[list[tuple[int, float]]], base: int
 ) -> None:
@@ -96,7 +96,7 @@ def test_chunks_of_any_shape_are_decoded_bit_by_bit(
 
 
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=5))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_foreign_bytes_are_refused_or_decoded_and_never_read_out_of_bounds(
     chunks: list[bytes],
 ) -> None:

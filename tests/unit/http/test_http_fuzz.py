@@ -51,7 +51,7 @@ def send(body: bytes, content_type: str) -> tuple[Response, list[Any]]:
     return response, broker.partitions.logs.get(0, [])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(odd_bodies, st.sampled_from([BINARY, JSON]))
 def test_any_body_is_stored_whole_or_refused_whole(body: bytes, content_type: str) -> None:
     response, log = send(body, content_type)
@@ -63,7 +63,7 @@ def test_any_body_is_stored_whole_or_refused_whole(body: bytes, content_type: st
         assert log == []
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.tuples(json_values, json_values), min_size=1, max_size=5))
 def test_json_records_come_back_as_they_were_sent(pairs: list[tuple[Any, Any]]) -> None:
     body = {"records": [{"key": key, "value": value} for key, value in pairs]}
@@ -78,7 +78,7 @@ def test_json_records_come_back_as_they_were_sent(pairs: list[tuple[Any, Any]]) 
     assert [(record["key"], record["value"]) for record in fetched] == pairs
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(
         st.tuples(
@@ -126,13 +126,13 @@ def depth_of(value: Any) -> int:
     return 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(json_values, st.integers(1, 4))
 def test_depth_is_judged_as_a_parser_would(value: Any, most: int) -> None:
     assert is_deeper_than(msgspec.json.encode(value), most) is (depth_of(value) > most)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.sampled_from(["GET", "POST", "PUT", "HEAD"]),
     st.lists(

@@ -305,7 +305,7 @@ def test_log_directories_tell_the_replicas_that_were_asked_for(tmp_path: Path) -
     run(tmp_path, scenario)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(api=st.sampled_from(APIS), version=st.integers(0, 8), body=st.binary(max_size=300))
 def test_random_bytes_are_decoded_or_refused(api: Api, version: int, body: bytes) -> None:
     try:
