@@ -15,7 +15,12 @@ from typing import Any
 from tidemark_broker.wire.api_versions import decode_api_versions_request
 from tidemark_broker.wire.consumer_fetch import decode_older_fetch_request
 from tidemark_broker.wire.fetch import decode_fetch_request, decode_fetch_response
-from tidemark_broker.wire.primitives import MalformedFrame, Reader
+from tidemark_broker.wire.primitives import (
+    MAX_ELEMENTS,
+    MalformedFrame,
+    Reader,
+    unsigned_varint,
+)
 from tidemark_broker.wire.produce import decode_produce_request
 from tidemark_broker.wire.tables import Api
 
@@ -99,7 +104,7 @@ LENGTHS = (
     b"\x00\x01\x86\xa0",
     b"\xfe\xff\xff\xff\x0f",
     b"\x7f\xff",
-    b"\xa1\x8d\x06",
+    unsigned_varint(MAX_ELEMENTS + 1),
     b"\x00",
 )
 

@@ -14,7 +14,6 @@ from tidemark_broker.wire.primitives import MalformedFrame, Reader
 MIN_FETCH_VERSION_OF_CONSUMERS = 4
 _FIRST_FLEXIBLE_VERSION = 12
 _FIRST_VERSION_WITH_IDS = 13
-_MAX_PARTITIONS = 100_000
 
 _HEAD = struct.Struct(">iiiib")  # replica id, max wait, min bytes, max bytes, isolation
 _SESSION = struct.Struct(">ii")
@@ -35,12 +34,10 @@ def decode_older_fetch_request(reader: Reader, version: int) -> FetchRequest:
     if replica_id >= 0:
         raise MalformedFrame(f"Fetch v{version} of replica {replica_id}: expected v15 or later")
     session_id, session_epoch = reader.fields(_SESSION) if version >= 7 else (0, -1)
-    total = 0
     topics = []
-    for _ in range(_count(reader, total, is_flexible)):
+    for _ in range(reader.count(smallest_bytes=3, is_flexible=is_flexible)):
         topic, topic_id = _topic(reader, version)
-        count = _count(reader, total, is_flexible)
-        total += count
+        count = reader.count(smallest_bytes=_PARTITION_V4.size, is_flexible=is_flexible)
         partitions = tuple(_partition(reader, version) for _ in range(count))
         if is_flexible:
             reader.tagged_fields()
@@ -94,22 +91,10 @@ def _forgotten(
     reader: Reader, version: int, is_flexible: bool
 ) -> tuple[tuple[str, TopicId, tuple[int, ...]], ...]:
     found = []
-    total = 0
-    for _ in range(_count(reader, total, is_flexible)):
+    for _ in range(reader.count(smallest_bytes=2, is_flexible=is_flexible)):
         topic, topic_id = _topic(reader, version)
-        count = _count(reader, total, is_flexible)
-        total += count
+        count = reader.count(smallest_bytes=4, is_flexible=is_flexible)
         found.append((topic, topic_id, tuple(reader.int32() for _ in range(count))))
         if is_flexible:
             reader.tagged_fields()
     return tuple(found)
-
-
-def _count(reader: Reader, already: int, is_flexible: bool) -> int:
-    count = reader.unsigned_varint() - 1 if is_flexible else reader.int32()
-    allowed = min(reader.end - reader.position, _MAX_PARTITIONS - already)
-    if count > allowed:
-        raise MalformedFrame(
-            f"at byte {reader.position}: {count} elements, expected at most {allowed}"
-        )
-    return count

@@ -17,6 +17,7 @@ from tidemark_protocol.ids import TopicId
 from tidemark_broker.wire.frames import FETCH, Buffers, framed, request_header
 from tidemark_broker.wire.primitives import (
     INT32,
+    MAX_ELEMENTS_OF_PEERS,
     MalformedFrame,
     Reader,
     compact_string,
@@ -24,6 +25,7 @@ from tidemark_broker.wire.primitives import (
     topic_id_to_bytes,
     unsigned_varint,
 )
+from tidemark_broker.wire.steps import Steps, all_steps
 
 MIN_FETCH_VERSION = 15
 MAX_FETCH_VERSION = 17
@@ -145,6 +147,11 @@ def encode_fetch_request(
 
 
 def decode_fetch_request(reader: Reader, version: int) -> FetchRequest:
+    """As `fetch_request_steps`, without a pause."""
+    return all_steps(fetch_request_steps(reader, version))
+
+
+def fetch_request_steps(reader: Reader, version: int) -> Steps[FetchRequest]:
     """From after the client id of the header. Raises MalformedFrame."""
     if not MIN_FETCH_VERSION <= version <= MAX_FETCH_VERSION:
         raise MalformedFrame(
@@ -152,11 +159,14 @@ def decode_fetch_request(reader: Reader, version: int) -> FetchRequest:
         )
     reader.tagged_fields()  # the header's
     max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = reader.fields(_LIMITS)
-    topics = tuple(
-        FetchTopic(reader.topic_id(), _read_partitions(reader))
-        for _ in range(reader.count(smallest_bytes=18))
-    )
-    forgotten = tuple(_read_forgotten(reader) for _ in range(reader.count(smallest_bytes=18)))
+    topics = []
+    for _ in range(reader.count(smallest_bytes=18)):
+        topic_id = reader.topic_id()
+        topics.append(FetchTopic(topic_id, (yield from _partition_steps(reader))))
+    forgotten = []
+    for _ in range(reader.count(smallest_bytes=18)):
+        forgotten.append(_read_forgotten(reader))
+        yield
     rack = reader.compact_string()
     cluster_id: str | None = None
     replica_id, replica_epoch = _CONSUMER, -1
@@ -171,7 +181,7 @@ def decode_fetch_request(reader: Reader, version: int) -> FetchRequest:
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
-        topics=topics,
+        topics=tuple(topics),
         replica_id=replica_id,
         replica_epoch=replica_epoch,
         cluster_id=cluster_id,
@@ -179,7 +189,7 @@ def decode_fetch_request(reader: Reader, version: int) -> FetchRequest:
         session_id=session_id,
         session_epoch=session_epoch,
         rack=rack or "",
-        forgotten=forgotten,
+        forgotten=tuple(forgotten),
     )
 
 
@@ -190,11 +200,12 @@ def _read_forgotten(reader: Reader) -> tuple[str, TopicId, tuple[int, ...]]:
     return "", topic_id, partitions
 
 
-def _read_partitions(reader: Reader) -> tuple[FetchPartition, ...]:
+def _partition_steps(reader: Reader) -> Steps[tuple[FetchPartition, ...]]:
     partitions = []
     for _ in range(reader.count(smallest_bytes=_PARTITION.size + 1)):
         partitions.append(FetchPartition(*reader.fields(_PARTITION)))
         reader.tagged_fields()  # 17: the replica's directory id
+        yield
     reader.tagged_fields()
     return tuple(partitions)
 
@@ -243,7 +254,7 @@ def _answer_tags(answer: PartitionAnswer) -> bytes:
 
 def decode_fetch_response(frame: bytes | bytearray | memoryview) -> FetchResponse:
     """Records are views of `frame`. Raises MalformedFrame."""
-    reader = Reader(frame)
+    reader = Reader(frame, most_elements=MAX_ELEMENTS_OF_PEERS)
     correlation_id = reader.int32()
     reader.tagged_fields()
     _, error, session_id = reader.fields(_ANSWER_HEAD)

@@ -16,8 +16,10 @@ INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
 
 _MAX_VARINT_BYTES = 5
-# A byte or two of a frame become an object of a hundred and more.
-MAX_ELEMENTS = 100_000  # of all arrays of one frame together
+# Of all arrays of one frame together: a byte or two of it become an object of a hundred and more,
+# and microseconds of the broker's loop. Brokers of the pool ask each other for more at once.
+MAX_ELEMENTS = 16_000
+MAX_ELEMENTS_OF_PEERS = 100_000
 MAX_TAGGED_FIELDS = 100  # of one struct
 
 
@@ -40,11 +42,13 @@ class Reader:
 
     __slots__ = ("data", "elements_left", "end", "position")
 
-    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+    def __init__(
+        self, data: bytes | bytearray | memoryview, *, most_elements: int = MAX_ELEMENTS
+    ) -> None:
         self.data = data
         self.position = 0
         self.end = len(data)
-        self.elements_left = MAX_ELEMENTS
+        self.elements_left = most_elements
 
     def take(self, size: int) -> int:
         """Reserve `size` bytes; returns where they begin."""
@@ -86,12 +90,12 @@ class Reader:
                 return value
         raise MalformedFrame(f"at byte {self.position}: expected a varint of at most 32 bits")
 
-    def count(self, *, smallest_bytes: int) -> int:
-        """The length of a compact array whose elements have at least so many bytes each."""
+    def count(self, *, smallest_bytes: int, is_flexible: bool = True) -> int:
+        """The length of an array whose elements have at least so many bytes each; -1: null."""
         position = self.position
-        number = self.unsigned_varint() - 1
+        number = self.unsigned_varint() - 1 if is_flexible else self.int32()
         if number < 0:
-            return 0  # null array: read as empty
+            return -1
         if number > self.elements_left or number * smallest_bytes > self.end - self.position:
             raise MalformedFrame(
                 f"at byte {position}: {number} elements of {smallest_bytes} or more bytes, expected"

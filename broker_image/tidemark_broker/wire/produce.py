@@ -23,7 +23,6 @@ from tidemark_broker.wire.primitives import (
 MIN_PRODUCE_VERSION = 3
 MAX_PRODUCE_VERSION = 12
 _FIRST_FLEXIBLE_VERSION = 9
-_MAX_PARTITIONS = 100_000  # of one request, however short their entries
 
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 _ANSWER = struct.Struct(">ihqq")  # partition, error, base offset, append time
@@ -69,11 +68,11 @@ def decode_produce_request(reader: Reader, version: int) -> ProduceRequest:
     transactional_id = text()
     acks, timeout_ms = reader.fields(_ACKS_AND_TIMEOUT)
     found: list[ProducePartition] = []
-    for _ in range(_count(reader, 0, is_flexible)):
+    for _ in range(reader.count(smallest_bytes=3, is_flexible=is_flexible)):
         topic = text()
         if topic is None:
             raise MalformedFrame("Produce: expected a topic, found null")
-        for _ in range(_count(reader, len(found), is_flexible)):
+        for _ in range(reader.count(smallest_bytes=5, is_flexible=is_flexible)):
             partition = reader.int32()
             found.append(ProducePartition(topic, partition, _records(reader, is_flexible)))
             if is_flexible:
@@ -84,16 +83,6 @@ def decode_produce_request(reader: Reader, version: int) -> ProduceRequest:
         reader.tagged_fields()
     reader.expect_end()
     return ProduceRequest(transactional_id, acks, timeout_ms, tuple(found))
-
-
-def _count(reader: Reader, already: int, is_flexible: bool) -> int:
-    count = reader.unsigned_varint() - 1 if is_flexible else reader.int32()
-    allowed = min(reader.end - reader.position, _MAX_PARTITIONS - already)
-    if count > allowed:
-        raise MalformedFrame(
-            f"at byte {reader.position}: {count} elements, expected at most {allowed}"
-        )
-    return count
 
 
 def _records(reader: Reader, is_flexible: bool) -> memoryview:

@@ -3,12 +3,14 @@
 A table names each field once, with the versions that carry it; values are plain dicts, tuples,
 ints, strings. Bounded on hostile bytes: every length against what is left, every count against it
 and against a budget of elements for the whole frame, as an empty string of one byte becomes an
-object of fifty. Types: Kafka protocol guide; tagged fields KIP-482; nullable structs KIP-893.
+object of fifty. The walk pauses after each element of an array, so that a large frame can be done a
+slice at a time. Types: Kafka protocol guide; tagged fields KIP-482; nullable structs KIP-893.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cache, partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from tidemark_protocol.ids import TopicId
 
@@ -18,6 +20,8 @@ from tidemark_broker.wire.primitives import (
     INT16,
     INT32,
     INT64,
+    MAX_ELEMENTS,
+    MAX_ELEMENTS_OF_PEERS,
     MalformedFrame,
     Reader,
     compact_string,
@@ -26,11 +30,29 @@ from tidemark_broker.wire.primitives import (
     topic_id_to_bytes,
     unsigned_varint,
 )
+from tidemark_broker.wire.steps import Steps, all_steps
 
 LAST = 32767
 ZERO_TOPIC_ID = TopicId("00000000-0000-0000-0000-000000000000")
 
 Values = dict[str, Any]
+Item = TypeVar("Item")
+
+
+class Each(Generic[Item]):
+    """An array of an answer whose elements are made one by one, as they are written."""
+
+    __slots__ = ("_items", "_made_of")
+
+    def __init__(self, items: Sequence[Item], made_of: Callable[[Item], Any]) -> None:
+        self._items = items
+        self._made_of = made_of
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._made_of, self._items)
 
 
 class TableReader(Reader):
@@ -39,9 +61,14 @@ class TableReader(Reader):
     __slots__ = ("is_flexible", "version")
 
     def __init__(
-        self, data: bytes | bytearray | memoryview, version: int, *, is_flexible: bool
+        self,
+        data: bytes | bytearray | memoryview,
+        version: int,
+        *,
+        is_flexible: bool,
+        most_elements: int = MAX_ELEMENTS,
     ) -> None:
-        super().__init__(data)
+        super().__init__(data, most_elements=most_elements)
         self.version = version
         self.is_flexible = is_flexible
 
@@ -143,32 +170,56 @@ class Field:
         return self.since <= version <= self.until
 
 
-@dataclass(frozen=True, slots=True)
 class ArrayOf:
     """A tuple of values."""
 
-    kind: Kind
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._stepwise = _stepwise(kind)
+        self.has_arrays = True
 
     def read(self, reader: TableReader) -> Any:
-        count = reader.unsigned_varint() - 1 if reader.is_flexible else reader.int32()
-        if count < 0:
-            return None
-        # Nothing is smaller than a byte.
-        if count > reader.end - reader.position or count > reader.elements_left:
-            raise MalformedFrame(
-                f"at byte {reader.position}: {count} elements, expected at most"
-                f" {min(reader.end - reader.position, reader.elements_left)}"
-            )
-        reader.elements_left -= count
-        read = self.kind.read
-        return tuple(read(reader) for _ in range(count))
+        return all_steps(self.read_steps(reader))
 
     def write(self, writer: TableWriter, value: Any) -> None:
+        all_steps(self.write_steps(writer, value))
+
+    def read_steps(self, reader: TableReader) -> Steps[Any]:
+        count = reader.count(smallest_bytes=1, is_flexible=reader.is_flexible)
+        if count < 0:
+            return None
+        found = []
+        read, stepwise = self._kind.read, self._stepwise
+        for _ in range(count):
+            found.append(
+                read(reader) if stepwise is None else (yield from stepwise.read_steps(reader))
+            )
+            yield
+        return tuple(found)
+
+    def write_steps(self, writer: TableWriter, value: Any) -> Steps[None]:
         count = -1 if value is None else len(value)
         writer.out += unsigned_varint(count + 1) if writer.is_flexible else INT32.pack(count)
-        if value is not None:
-            for element in value:
-                self.kind.write(writer, element)
+        if value is None:
+            return
+        write, stepwise = self._kind.write, self._stepwise
+        for element in value:
+            if stepwise is None:
+                write(writer, element)
+            else:
+                yield from stepwise.write_steps(writer, element)
+            yield
+
+
+class _Planned(NamedTuple):
+    """A field as one version has it."""
+
+    name: str
+    kind: Kind
+    stepwise: "ArrayOf | Struct | None"
+    is_there: bool
+    is_nullable: bool
+    default: Any
 
 
 class Struct:
@@ -177,20 +228,43 @@ class Struct:
     def __init__(self, *fields: Field) -> None:
         self._plain = tuple(field for field in fields if field.tag is None)
         self._tagged = {field.tag: field for field in fields if field.tag is not None}
+        self._untagged_values = {field.name: field.default for field in self._tagged.values()}
+        self._plan = cache(self._planned)
+        self.has_arrays = any(_stepwise(field.kind) is not None for field in self._plain)
+
+    def _planned(self, version: int) -> tuple[_Planned, ...]:
+        return tuple(
+            _Planned(
+                field.name,
+                field.kind,
+                _stepwise(field.kind),
+                field.is_in(version),
+                version >= field.nullable_since,
+                field.default,
+            )
+            for field in self._plain
+        )
 
     def read(self, reader: TableReader) -> Values:
-        version = reader.version
+        return all_steps(self.read_steps(reader))
+
+    def write(self, writer: TableWriter, value: Mapping[str, Any]) -> None:
+        all_steps(self.write_steps(writer, value))
+
+    def read_steps(self, reader: TableReader) -> Steps[Values]:
         found: Values = {}
-        for field in self._plain:
-            if not field.is_in(version):
-                found[field.name] = field.default
+        for name, kind, stepwise, is_there, is_nullable, default in self._plan(reader.version):
+            if not is_there:
+                found[name] = default
                 continue
-            value = field.kind.read(reader)
-            if value is None and version < field.nullable_since:
-                raise MalformedFrame(f"{field.name}: expected a value, found null")
-            found[field.name] = value
-        for field in self._tagged.values():
-            found[field.name] = field.default
+            if stepwise is None:
+                value = kind.read(reader)
+            else:
+                value = yield from stepwise.read_steps(reader)
+            if value is None and not is_nullable:
+                raise MalformedFrame(f"{name}: expected a value, found null")
+            found[name] = value
+        found.update(self._untagged_values)
         if reader.is_flexible:
             self._read_tagged(reader, found)
         return found
@@ -206,13 +280,22 @@ class Struct:
             inner.expect_end()
             reader.elements_left = inner.elements_left
 
-    def write(self, writer: TableWriter, value: Mapping[str, Any]) -> None:
-        version = writer.version
-        for field in self._plain:
-            if field.is_in(version):
-                field.kind.write(writer, value.get(field.name, field.default))
-        if not writer.is_flexible:
+    def write_steps(self, writer: TableWriter, value: Mapping[str, Any]) -> Steps[None]:
+        for name, kind, stepwise, is_there, _, default in self._plan(writer.version):
+            if not is_there:
+                continue
+            if stepwise is None:
+                kind.write(writer, value.get(name, default))
+            else:
+                yield from stepwise.write_steps(writer, value.get(name, default))
+        if writer.is_flexible:
+            self._write_tagged(writer, value)
+
+    def _write_tagged(self, writer: TableWriter, value: Mapping[str, Any]) -> None:
+        if not self._tagged:
+            writer.out += b"\x00"
             return
+        version = writer.version
         tagged = []
         for tag, field in sorted(self._tagged.items()):
             content = value.get(field.name, field.default)
@@ -221,6 +304,11 @@ class Struct:
                 field.kind.write(inner, content)
                 tagged.append(tagged_field(tag, bytes(inner.out)))
         writer.out += unsigned_varint(len(tagged)) + b"".join(tagged)
+
+
+def _stepwise(kind: Kind) -> ArrayOf | Struct | None:
+    """The kind, if there may be much in it."""
+    return kind if isinstance(kind, ArrayOf | Struct) and kind.has_arrays else None
 
 
 class NullableStruct:
@@ -254,6 +342,10 @@ class Api:
         return version >= self.first_flexible_version
 
     def decode_request(self, reader: Reader, version: int) -> Values:
+        """As `request_steps`, without a pause."""
+        return all_steps(self.request_steps(reader, version))
+
+    def request_steps(self, reader: Reader, version: int) -> Steps[Values]:
         """From after the client id of the header on. Bytes after the last field are let be, as
         Kafka lets them: librdkafka leaves three where it asks for all topics. Raises
         MalformedFrame."""
@@ -266,17 +358,23 @@ class Api:
         table_reader = TableReader(rest, version, is_flexible=self.is_flexible(version))
         if table_reader.is_flexible:
             table_reader.tagged_fields()  # the header's
-        return self.request.read(table_reader)
+        return (yield from self.request.read_steps(table_reader))
 
     def encode_response(
         self, correlation_id: int, version: int, values: Mapping[str, Any]
     ) -> Buffers:
+        """As `response_steps`, without a pause."""
+        return all_steps(self.response_steps(correlation_id, version, values))
+
+    def response_steps(
+        self, correlation_id: int, version: int, values: Mapping[str, Any]
+    ) -> Steps[Buffers]:
         """A whole frame with its length."""
         writer = TableWriter(version, is_flexible=self.is_flexible(version))
         writer.out += INT32.pack(correlation_id)
         if writer.is_flexible:
             writer.out += b"\x00"  # the header's tagged fields
-        self.response.write(writer, values)
+        yield from self.response.write_steps(writer, values)
         return framed([writer.out])
 
     def encode_request(
@@ -293,7 +391,12 @@ class Api:
         self, frame: bytes | bytearray | memoryview, version: int
     ) -> tuple[int, Values]:
         """(correlation id, values) of a frame without its length. Raises MalformedFrame."""
-        reader = TableReader(frame, version, is_flexible=self.is_flexible(version))
+        reader = TableReader(
+            frame,
+            version,
+            is_flexible=self.is_flexible(version),
+            most_elements=MAX_ELEMENTS_OF_PEERS,
+        )
         correlation_id = reader.int32()
         if reader.is_flexible:
             reader.tagged_fields()
@@ -306,3 +409,13 @@ def topic_array(*partition_fields: Field) -> ArrayOf:
     """The shape of most requests: topics by name, each with `partitions` of these fields."""
     partitions = Field("partitions", ArrayOf(Struct(*partition_fields)))
     return ArrayOf(Struct(Field("topic", STRING), partitions))
+
+
+def each_partition(topics: Sequence[Values], made_of: Callable[[str, Values], Values]) -> Each[Any]:
+    """The answer of the same shape, one `made_of` (topic, what is asked) at a time."""
+
+    def answered(topic: Values) -> Values:
+        partitions: Each[Values] = Each(topic["partitions"], partial(made_of, topic["topic"]))
+        return {"topic": topic["topic"], "partitions": partitions}
+
+    return Each(topics, answered)

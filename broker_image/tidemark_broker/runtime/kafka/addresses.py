@@ -48,21 +48,10 @@ def described_brokers(
     return tuple(found)
 
 
-def without_unreachable_leaders(
-    metadata: MetadataCache, topics: list[Values], listener: str
-) -> list[Values]:
+def with_reachable_leader(metadata: MetadataCache, partition: Values, listener: str) -> Values:
     """A leader without an address is none: LISTENER_NOT_FOUND, which clients try again."""
-    if listener == INTERNAL:
-        return topics
-    for topic in topics:
-        topic["partitions"] = tuple(
-            _reachable(metadata, partition, listener) for partition in topic["partitions"]
-        )
-    return topics
-
-
-def _reachable(metadata: MetadataCache, partition: Values, listener: str) -> Values:
     leader: BrokerId = partition["leader"]
-    if leader == NO_BROKER or (listener, leader) in metadata.addresses:
+    is_reachable = listener == INTERNAL or (listener, leader) in metadata.addresses
+    if is_reachable or leader == NO_BROKER:
         return partition
     return partition | {"leader": NO_BROKER, "error": ErrorCode.LISTENER_NOT_FOUND}

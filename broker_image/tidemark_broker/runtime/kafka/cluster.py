@@ -9,30 +9,31 @@ from collections.abc import Iterable
 
 from tidemark_protocol.controller_messages import BrokerState
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import NO_BROKER, BrokerId
+from tidemark_protocol.ids import NO_BROKER, BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
 from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
 from tidemark_broker.runtime.kafka.addresses import (
     described_brokers,
-    without_unreachable_leaders,
+    with_reachable_leader,
 )
-from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest, table_handler
+from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.wire.describe_cluster import DESCRIBE_CLUSTER_API, ENDPOINTS_OF_BROKERS
 from tidemark_broker.wire.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS_API
 from tidemark_broker.wire.metadata import METADATA_API
-from tidemark_broker.wire.tables import ZERO_TOPIC_ID, Values
+from tidemark_broker.wire.tables import ZERO_TOPIC_ID, Each, Values
 
 MAX_PARTITIONS_OF_A_PAGE = 2000  # as Kafka's max.request.partition.size.limit
 
 
 def cluster_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
     view = ClusterView(services)
+    handler = services.answering.prompt_handler
     return (
-        table_handler(METADATA_API, view.metadata),
-        table_handler(DESCRIBE_CLUSTER_API, view.describe_cluster),
-        table_handler(DESCRIBE_TOPIC_PARTITIONS_API, view.describe_topic_partitions),
+        handler(METADATA_API, view.metadata),
+        handler(DESCRIBE_CLUSTER_API, view.describe_cluster),
+        handler(DESCRIBE_TOPIC_PARTITIONS_API, view.describe_topic_partitions),
     )
 
 
@@ -44,14 +45,15 @@ class ClusterView:
     def metadata(self, request: KafkaRequest, asked: Values) -> Values:
         wants_all = asked["topics"] is None or (request.version == 0 and not asked["topics"])
         if wants_all:
-            topics = [self._topic(topic) for topic in self._visible_topics()]
-        else:
-            topics = [self._asked_topic(entry) for entry in asked["topics"]]
+            wanted = [(topic.topic, ZERO_TOPIC_ID) for topic in self._visible_topics()]
+        else:  # each once, as Kafka: of one topic there may be much to tell
+            named = ((entry["topic"], entry["topic_id"]) for entry in asked["topics"])
+            wanted = list(dict.fromkeys(named))
         return {
             "brokers": described_brokers(self._metadata, self._live_brokers(), request.listener),
             "cluster_id": self._services.cluster_id,
             "controller_id": self._controller_id(),
-            "topics": without_unreachable_leaders(self._metadata, topics, request.listener),
+            "topics": Each(wanted, lambda entry: self._asked_topic(*entry, request.listener)),
         }
 
     def describe_cluster(self, request: KafkaRequest, asked: Values) -> Values:
@@ -88,8 +90,8 @@ class ClusterView:
             if room == 0:
                 next_cursor = {"topic": name, "partition": 0}
                 break
-            found = self._asked_topic({"topic": name, "topic_id": ZERO_TOPIC_ID})
-            rest = found["partitions"][first:]
+            found = self._asked_topic(name, ZERO_TOPIC_ID, request.listener)
+            rest = tuple(found["partitions"])[first:]
             found["partitions"] = rest[:room]
             found["is_internal"] = found.get("is_internal", False)
             topics.append(found)
@@ -98,8 +100,7 @@ class ClusterView:
                 break
             room -= len(rest)
             first = 0
-        reachable = without_unreachable_leaders(self._metadata, topics, request.listener)
-        return {"topics": reachable, "next_cursor": next_cursor}
+        return {"topics": topics, "next_cursor": next_cursor}
 
     # ---- inside
 
@@ -107,14 +108,15 @@ class ClusterView:
         known, retained = self._metadata.topics, self._metadata.retained
         return [known[name] for name in sorted(known) if known[name].topic_id not in retained]
 
-    def _asked_topic(self, asked: Values) -> Values:
-        name, topic_id = asked["topic"], asked["topic_id"]
+    def _asked_topic(self, name: str | None, topic_id: TopicId, listener: str) -> Values:
         by_id = name is None
         topic = (
-            self._metadata.topics_by_id.get(topic_id) if by_id else self._metadata.topics.get(name)
+            self._metadata.topics_by_id.get(topic_id)
+            if name is None
+            else self._metadata.topics.get(name)
         )
         if topic is not None and topic.topic_id not in self._metadata.retained:
-            return self._topic(topic)
+            return self._topic(topic, listener)
         return {
             "error": ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "topic": name,
@@ -122,17 +124,23 @@ class ClusterView:
             "partitions": (),
         }
 
-    def _topic(self, topic: TopicState) -> Values:
-        states = (
-            self._metadata.partitions.get((topic.topic_id, number))
+    def _topic(self, topic: TopicState, listener: str) -> Values:
+        states = [
+            state
             for number in range(topic.partition_count)
-        )
+            if (state := self._metadata.partitions.get((topic.topic_id, number))) is not None
+        ]
         return {
             "error": ErrorCode.NONE,
             "topic": topic.topic,
             "topic_id": topic.topic_id,
             "is_internal": topic.topic == OFFSETS_TOPIC,
-            "partitions": tuple(self._partition(state) for state in states if state is not None),
+            "partitions": Each(
+                states,
+                lambda state: with_reachable_leader(
+                    self._metadata, self._partition(state), listener
+                ),
+            ),
         }
 
     def _partition(self, state: PartitionState) -> Values:

@@ -6,7 +6,7 @@ it after a move of partitions).
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from tidemark_protocol.error_codes import ErrorCode
@@ -19,7 +19,7 @@ from tidemark_protocol.topic_messages import (
 )
 
 from tidemark_broker.runtime.kafka.config_words import ConfigType
-from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest, table_handler
+from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.kafka.topic_admin import by_topic
 from tidemark_broker.runtime.kafka.topic_configs import ConfigSource, topic_configs
@@ -27,7 +27,7 @@ from tidemark_broker.runtime.topic_changes import Deadline
 from tidemark_broker.wire.alter_configs import ALTER_CONFIGS_API
 from tidemark_broker.wire.describe_configs import DESCRIBE_CONFIGS_API
 from tidemark_broker.wire.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS_API
-from tidemark_broker.wire.tables import Values
+from tidemark_broker.wire.tables import Each, Values
 
 ALTER_TIMEOUT_MS = 30_000  # these requests carry none
 
@@ -40,7 +40,7 @@ class ResourceType(IntEnum):
 def config_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
     admin = ConfigAdmin(services)
     return (
-        table_handler(DESCRIBE_CONFIGS_API, admin.describe),
+        services.answering.prompt_handler(DESCRIBE_CONFIGS_API, admin.describe),
         services.answering.table_handler(INCREMENTAL_ALTER_CONFIGS_API, admin.alter),
         services.answering.table_handler(ALTER_CONFIGS_API, admin.replace),
     )
@@ -56,14 +56,22 @@ class ConfigAdmin:
     # ---- describing
 
     def describe(self, request: KafkaRequest, asked: Values) -> Values:
-        return {"resources": tuple(self._described(each, asked) for each in asked["resources"])}
+        counts = _counted(asked["resources"])
+        resources = list({_key(each): each for each in asked["resources"]}.values())
+
+        def described(resource: Values) -> Values:
+            if counts[_key(resource)] > 1:
+                return _resource(resource) | _told(_named_twice(resource["resource"]))
+            return self._described(resource, asked)
+
+        return {"resources": Each(resources, described)}
 
     def _described(self, resource: Values, asked: Values) -> Values:
         answer = _resource(resource) | {"error": ErrorCode.NONE}
         configs = self._configs(resource)
         if isinstance(configs, TopicResult):
             return answer | _told(configs)
-        names = resource["names"]
+        names = None if resource["names"] is None else frozenset(resource["names"])
         return answer | {
             "configs": tuple(
                 {
@@ -110,11 +118,11 @@ class ConfigAdmin:
 
     async def _altered(self, asked: Values, *, replaces_all: bool) -> Values:
         resources = asked["resources"]
-        counts = Counter((each["resource_type"], each["resource"]) for each in resources)
+        counts = _counted(resources)
         results: dict[tuple[int, str], TopicResult] = {}
         topics: dict[str, AlteredTopic] = {}
         for each in resources:
-            key = each["resource_type"], each["resource"]
+            key = _key(each)
             refused = self._refusal(each, is_twice=counts[key] > 1)
             if refused is not None or each["resource_type"] != ResourceType.TOPIC:
                 results[key] = refused or TopicResult(each["resource"], ErrorCode.NONE)
@@ -140,8 +148,7 @@ class ConfigAdmin:
     def _refusal(self, resource: Values, *, is_twice: bool) -> TopicResult | None:
         name = resource["resource"]
         if is_twice:
-            message = "it is named twice in the request"
-            return TopicResult(name, ErrorCode.INVALID_REQUEST, message)
+            return _named_twice(name)
         operations = {each.get("operation", ConfigOperation.SET) for each in resource["configs"]}
         match resource["resource_type"]:
             case ResourceType.TOPIC:
@@ -177,6 +184,18 @@ def _malformed_changes(resource: Values, operations: set[int]) -> TopicResult | 
 def _change(config: Values) -> ConfigChange:
     operation = ConfigOperation(config.get("operation", ConfigOperation.SET))
     return ConfigChange(config["name"], operation, config["value"] or "")
+
+
+def _key(resource: Values) -> tuple[int, str]:
+    return resource["resource_type"], resource["resource"]
+
+
+def _counted(resources: Iterable[Values]) -> Counter[tuple[int, str]]:
+    return Counter(map(_key, resources))
+
+
+def _named_twice(name: str) -> TopicResult:
+    return TopicResult(name, ErrorCode.INVALID_REQUEST, "it is named twice in the request")
 
 
 def _too_many(name: str) -> TopicResult:

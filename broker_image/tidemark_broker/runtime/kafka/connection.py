@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 from tidemark_broker.runtime.kafka.complaints import Complaints
@@ -74,8 +74,8 @@ class _InWork:
 
     __slots__ = ("buffers", "counted_bytes", "large_bytes", "overlaps", "request", "throttle_ms")
 
-    def __init__(self, waiting: _Waiting, *, overlaps: bool) -> None:
-        self.overlaps = overlaps
+    def __init__(self, waiting: _Waiting) -> None:
+        self.overlaps = False  # the next may begin
         self.counted_bytes = waiting.counted_bytes
         self.large_bytes = waiting.large_bytes
         self.buffers: Buffers | None = None
@@ -98,6 +98,7 @@ class KafkaConnection(asyncio.Protocol):
         self._in_work: deque[_InWork] = deque()
         self._link = FollowerLink()
         self._is_write_paused = False
+        self._is_beginning = False
         self._unread_counted = 0
         self._throttle_timer: Timer | None = None
         self._is_known = False  # something whole has come
@@ -229,15 +230,18 @@ class KafkaConnection(asyncio.Protocol):
         while self._waiting and self._transport is not None and self._may_begin():
             waiting = self._waiting.popleft()
             self._waiting_bytes -= len(waiting.frame)
+            self._is_beginning = True
             try:
                 self._begin(waiting)
             except MalformedFrame as error:
-                self._refuse("malformed request", str(error))
+                self._fail(error)
                 return
             except Exception as error:
                 _log.exception("a request failed")
-                self._refuse("failed request", f"{type(error).__name__}: {error}")
+                self._fail(f"{type(error).__name__}: {error}")
                 return
+            finally:
+                self._is_beginning = False
         self._set_reading()
 
     def _set_reading(self) -> None:
@@ -287,7 +291,7 @@ class KafkaConnection(asyncio.Protocol):
         return handler.overlaps or (is_within and not handler.has_large_answer)
 
     def _begin(self, waiting: _Waiting) -> None:
-        work = _InWork(waiting, overlaps=False)
+        work = _InWork(waiting)
         # From here on it is the deque that knows what has to be given back.
         self._in_work.append(work)
         reader = Reader(waiting.frame)
@@ -304,7 +308,6 @@ class KafkaConnection(asyncio.Protocol):
                 f"api key {header.api_key}: expected version {supported.min_version} to"
                 f" {supported.max_version}, found {header.api_version}"
             )
-        work.overlaps = handler.overlaps
         frame_bytes = len(waiting.frame)
         if frame_bytes > SMALL_FRAME_BYTES and not handler.overlaps and not self.is_peer:
             more_bytes = min(DECODED_FACTOR * frame_bytes, MAX_DECODED_BYTES)
@@ -315,10 +318,10 @@ class KafkaConnection(asyncio.Protocol):
             reader,
             self._link,
             lambda buffers: self._answer(work, buffers),
-            lambda reason: self._refuse("failed request", reason),
+            self._fail,
             self._client_host,
             listener=self._listener,
-            release=lambda: self._release(work),
+            release=lambda: self._release_begun(work, overlaps=handler.overlaps),
         )
         self._handle(handler, request)
         self._hurry()
@@ -339,10 +342,15 @@ class KafkaConnection(asyncio.Protocol):
         client_id = request.header.client_id
         # Of this request's time its own answer knows nothing yet, the next one does.
         request.throttle_ms = quotas.throttle_ms(client_id, Used.LOOP_SECONDS, 0)
-        began_s = self._owner.processing_clock_s()
-        handler.handle(request)
-        spent_s = self._owner.processing_clock_s() - began_s
-        quotas.throttle_ms(client_id, Used.LOOP_SECONDS, spent_s)
+        clock_s = self._owner.processing_clock_s
+
+        def measured(part: Callable[[], None]) -> None:
+            began_s = clock_s()
+            part()
+            quotas.throttle_ms(client_id, Used.LOOP_SECONDS, clock_s() - began_s)
+
+        request.measured = measured
+        measured(lambda: handler.handle(request))
 
     def _answer(self, work: _InWork, buffers: Buffers) -> None:
         assert work.buffers is None, "a request is answered once"
@@ -371,6 +379,13 @@ class KafkaConnection(asyncio.Protocol):
             size_bytes = sum(len(buffer) for buffer in buffers)
             self._unread_counted += size_bytes
             self._memory.answers.take(size_bytes)
+
+    def _release_begun(self, work: _InWork, *, overlaps: bool) -> None:
+        """All of it was begun: one that may overlap it keeps its order from here on."""
+        work.overlaps = overlaps
+        self._release(work)
+        if self._waiting and not self._is_beginning:
+            self._loop.call_soon(self._work)
 
     def _release(self, work: _InWork) -> None:
         """Its frame is not needed any more."""
@@ -414,6 +429,10 @@ class KafkaConnection(asyncio.Protocol):
             self._refuse(foreign, f"a client speaks {foreign} to the port of the Kafka protocol")
         else:
             self._refuse("malformed frame", reason)
+
+    def _fail(self, reason: str | MalformedFrame) -> None:
+        is_malformed = isinstance(reason, MalformedFrame)
+        self._refuse("malformed request" if is_malformed else "failed request", str(reason))
 
     def _refuse(self, kind: str, reason: str) -> None:
         """What follows in the stream has no meaning any more."""

@@ -1,7 +1,8 @@
 """A consumer's fetch of many partitions: one answer when there is enough, or its wait is over.
 
 Each pass reads what is there. Too little: it parks a read of one byte more at every partition, and
-whichever gets news first starts the next pass, at most one a loop tick.
+whichever gets news first starts the next pass, at most one a loop tick. A pass over many partitions
+takes many turns of the loop, and is not cut short by news.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from tidemark_broker.runtime.partitions import FetchResult, Partitions
 from tidemark_broker.runtime.results import Consumer
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
 from tidemark_broker.wire.fetch import FetchPartition, PartitionAnswer
+from tidemark_broker.wire.steps import Steps
 
 MAX_RESPONSE_BYTES = 55 * 1024 * 1024  # Kafka's fetch.max.bytes of a broker
 MAX_WAIT_MS = 5 * 60 * 1000
@@ -42,15 +44,18 @@ class ConsumerFetch:
         scheduler: Scheduler,
         clock: Clock,
         share_bytes: Callable[[], int],
+        in_turns: Callable[[Steps[None]], object],
         respond: Callable[[Found], None],
     ) -> None:
         """`respond` is called once, maybe before `start` returns; not after `cancel`.
-        `share_bytes`: how much an answer may read now, whatever was asked for."""
+        `share_bytes`: how much an answer may read now, whatever was asked for. `in_turns` runs a
+        pass, a slice at a time, until it ends."""
         self._partitions = partitions
         self._asked = asked
         self._asked_bytes = max(1, min(limits.max_bytes, MAX_RESPONSE_BYTES))
         self._asked_min_bytes = limits.min_bytes
         self._share_bytes = share_bytes
+        self._in_turns = in_turns
         self._rack = limits.rack
         self._scheduler = scheduler
         self._clock = clock
@@ -58,11 +63,22 @@ class ConsumerFetch:
         self._respond = respond
         self._cancels: list[Callable[[], None]] = []
         self._timer: Timer | None = None
+        self._is_passing = False
         self._has_news = False
         self._is_over = False
 
     def start(self) -> None:
         """One pass; then an answer or a wait."""
+        self._is_passing = True
+        self._in_turns(self._pass())
+
+    def _pass(self) -> Steps[None]:
+        yield from self._read_all()
+        self._is_passing = False
+        if self._has_news and not self._is_over:
+            self._scheduler.call_soon(self._pass_again)
+
+    def _read_all(self) -> Steps[None]:
         found: Found = {}
         read_bytes: dict[Key, int] = {}
         total = 0
@@ -74,16 +90,19 @@ class ConsumerFetch:
             found[key] = answer
             total += len(answer.records)
             is_final = is_final or _ends_the_wait(answer)
+            yield
+            if self._is_over:
+                return
         if is_final or total >= min(self._asked_min_bytes, max_bytes):
             self._is_over = True
             self._respond(found)
             return
-        self._park(found, read_bytes)
+        yield from self._park(found, read_bytes)
 
     def hurry(self) -> None:
         """Its wait is over."""
         self._deadline_ms = self._clock()
-        self._scheduler.call_soon(self._pass_again)
+        self._wake()
 
     def cancel(self) -> None:
         self._is_over = True
@@ -114,9 +133,9 @@ class ConsumerFetch:
         )
         return _answer(asked.partition, results[0])
 
-    def _park(self, found: Found, read_bytes: dict[Key, int]) -> None:
+    def _park(self, found: Found, read_bytes: dict[Key, int]) -> Steps[None]:
         wait_ms = max(1, self._deadline_ms - self._clock())
-        self._timer = self._scheduler.call_later(wait_ms / 1000, self._pass_again)
+        self._timer = self._scheduler.call_later(wait_ms / 1000, self._wake)
         for key, asked in self._asked.items():
             topic = self._topic(key)
             if isinstance(topic, ErrorCode):
@@ -128,19 +147,23 @@ class ConsumerFetch:
                 max_bytes=read_bytes[key],
                 min_bytes=len(found[key].records) + 1,
                 max_wait_ms=wait_ms,
-                done=self._on_news,
+                done=self._wake,
                 consumer=self._consumer(asked),
             )
             self._cancels.append(cancel)
+            yield
+            if self._is_over:
+                self._leave()
+                return
 
-    def _on_news(self, result: FetchResult) -> None:
+    def _wake(self, news: FetchResult | None = None) -> None:
         """Not from here: this may be the middle of an append."""
         if not self._has_news:
             self._has_news = True
             self._scheduler.call_soon(self._pass_again)
 
     def _pass_again(self) -> None:
-        if self._is_over:
+        if self._is_over or self._is_passing or not self._has_news:
             return
         self._has_news = False
         self._leave()

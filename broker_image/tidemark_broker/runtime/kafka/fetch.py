@@ -27,10 +27,11 @@ from tidemark_broker.wire.fetch import (
     FetchResponse,
     PartitionAnswer,
     TopicAnswer,
-    decode_fetch_request,
     encode_fetch_response,
+    fetch_request_steps,
 )
 from tidemark_broker.wire.frames import FETCH
+from tidemark_broker.wire.primitives import MAX_ELEMENTS, MAX_ELEMENTS_OF_PEERS, MalformedFrame
 
 _FIRST_VERSION_WITH_RACK = 11
 
@@ -38,15 +39,23 @@ _FIRST_VERSION_WITH_RACK = 11
 def fetch_handler(services: KafkaServices) -> ApiHandler:
     consumers = ConsumerFetches(services)
 
-    def handle(request: KafkaRequest) -> None:
-        if request.version < MIN_FETCH_VERSION:
-            consumers.handle(request, decode_older_fetch_request(request.reader, request.version))
-            return
-        fetch = decode_fetch_request(request.reader, request.version)
+    turns = services.answering.turns
+
+    def take(request: KafkaRequest, fetch: FetchRequest) -> None:
         if fetch.replica_id >= 0:
             _fetch_of_replica(services, request, fetch)
         else:
             consumers.handle(request, fetch)
+
+    def handle(request: KafkaRequest) -> None:
+        if request.version < MIN_FETCH_VERSION:
+            consumers.handle(request, decode_older_fetch_request(request.reader, request.version))
+            return
+        request.reader.elements_left = MAX_ELEMENTS_OF_PEERS
+        steps = fetch_request_steps(request.reader, request.version)
+        work = turns.take(request, steps, lambda fetch: take(request, fetch))
+        if not work.is_over:
+            request.cancel = work.cancel
 
     supported = SupportedApi(FETCH, MIN_FETCH_VERSION_OF_CONSUMERS, MAX_FETCH_VERSION)
     return ApiHandler(supported, handle, has_large_answer=True)
@@ -72,8 +81,17 @@ def _fetch_of_replica(services: KafkaServices, request: KafkaRequest, fetch: Fet
     broker = services.partitions.metadata.brokers.get(BrokerId(fetch.replica_id))
     if broker is not None and broker.broker_epoch == fetch.replica_epoch:
         request.link.is_peer = True
+    else:
+        _require_few(fetch)
     request.cancel = lambda: services.fetches.cancel(request.link)
     services.fetches.handle(fetch, request.link, respond)
+
+
+def _require_few(fetch: FetchRequest) -> None:
+    """Of brokers of the pool alone it is known only now that they may ask for more."""
+    count = sum(len(topic.partitions) for topic in fetch.topics)
+    if count > MAX_ELEMENTS:
+        raise MalformedFrame(f"Fetch: expected at most {MAX_ELEMENTS} partitions, found {count}")
 
 
 class ConsumerFetches:
@@ -82,6 +100,7 @@ class ConsumerFetches:
         self._sessions = FetchSessions(services.first_session_id)
 
     def handle(self, request: KafkaRequest, fetch: FetchRequest) -> None:
+        _require_few(fetch)
         services = self._services
         session = self._sessions.find(fetch, services.clock())
         if isinstance(session, ErrorCode):
@@ -105,6 +124,7 @@ class ConsumerFetches:
             scheduler=services.scheduler,
             clock=services.clock,
             share_bytes=services.memory.share_bytes,
+            in_turns=lambda steps: services.answering.turns.take(request, steps, _no_more),
             respond=respond,
         )
         request.cancel = consumer_fetch.cancel
@@ -146,6 +166,10 @@ class ConsumerFetches:
         if request.throttle_ms:
             response = response._replace(throttle_ms=request.throttle_ms)
         request.answer(encode_consumer_fetch_response(response, request.version))
+
+
+def _no_more(outcome: None) -> None:
+    """A pass answers, or waits, by itself."""
 
 
 def _most_bytes(fetch: FetchRequest, quota_bytes: int | None) -> int:

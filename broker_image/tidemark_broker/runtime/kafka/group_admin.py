@@ -10,14 +10,15 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_broker.groups.messages import DeleteGroup, DeleteGroupAnswer, DescribedGroup
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
 from tidemark_broker.runtime.kafka.addresses import client_address
+from tidemark_broker.runtime.kafka.answering import Answering
 from tidemark_broker.runtime.kafka.group_members import ask
-from tidemark_broker.runtime.kafka.requests import Answering, ApiHandler, KafkaRequest
+from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
 from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
 from tidemark_broker.wire.find_coordinator import FIND_COORDINATOR_API
 from tidemark_broker.wire.list_groups import LIST_GROUPS_API
-from tidemark_broker.wire.tables import Values
+from tidemark_broker.wire.tables import Each, Values
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 CLASSIC = "classic"
@@ -44,25 +45,34 @@ class GroupAdmin:
         self._metadata = metadata
 
     async def find_coordinator(self, request: KafkaRequest, asked: Values) -> Values:
-        if request.version < _FIRST_FIND_OF_MANY:
-            return await self._find(request, asked["key_type"], asked["key"])
-        found = [await self._find(request, asked["key_type"], key) for key in asked["keys"]]
-        return {"coordinators": tuple(found)}
-
-    async def _find(self, request: KafkaRequest, key_type: int, key: str) -> Values:
-        error, message, address = _refused_key(key_type, key), None, None
+        key_type = asked["key_type"]
+        error = _refused_key_type(key_type)
         if error is not ErrorCode.NONE:
-            message = "only groups have coordinators here, and a name"
+
+            def find(key: str) -> Values:
+                message = "only groups have coordinators here, and a name"
+                return {"key": key, "error": error, "message": message, **_NOBODY}
         else:
             await self._groups.ensure_topic()
-            broker = self._groups.coordinator_of(key)
-            if broker is None:
-                error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, self._groups.absence(key)
-            else:
-                address = client_address(self._metadata, broker, request.listener)
-                if address is None:
-                    error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-                    message = f"broker {broker.broker_id} has no address at {request.listener}"
+
+            def find(key: str) -> Values:
+                return self._find(request.listener, key)
+
+        if request.version < _FIRST_FIND_OF_MANY:
+            return find(asked["key"])
+        return {"coordinators": Each(asked["keys"], find)}
+
+    def _find(self, listener: str, key: str) -> Values:
+        """At its address for clients of the listener that they came in by."""
+        error, message, address = ErrorCode.NONE, None, None
+        broker = self._groups.coordinator_of(key)
+        if broker is None:
+            error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, self._groups.absence(key)
+        else:
+            address = client_address(self._metadata, broker, listener)
+            if address is None:
+                error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+                message = f"broker {broker.broker_id} has no address at {listener}"
         return {"key": key, "error": error, "message": message, **(address or _NOBODY)}
 
     async def list_groups(self, request: KafkaRequest, asked: Values) -> Values:
@@ -72,21 +82,21 @@ class GroupAdmin:
         error, groups = self._groups.list_groups(frozenset(asked["states"]))
         return {
             "error": error,
-            "groups": tuple(
-                {
+            "groups": Each(
+                groups,
+                lambda group: {
                     "group_id": group.group_id,
                     "protocol_type": group.protocol_type,
                     "state": group.state,
-                }
-                for group in groups
+                },
             ),
         }
 
     async def describe_groups(self, request: KafkaRequest, asked: Values) -> Values:
         return {
-            "groups": tuple(
-                _described(self._groups.describe_group(group_id), request.version)
-                for group_id in asked["groups"]
+            "groups": Each(
+                tuple(dict.fromkeys(asked["groups"])),  # of one group there may be much to tell
+                lambda name: _described(self._groups.describe_group(name), request.version),
             )
         }
 
@@ -98,7 +108,7 @@ class GroupAdmin:
         return {"groups": tuple(found)}
 
 
-def _refused_key(key_type: int, key: str) -> ErrorCode:
+def _refused_key_type(key_type: int) -> ErrorCode:
     if key_type == TRANSACTION_KEY:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if key_type != GROUP_KEY:

@@ -25,7 +25,8 @@ from tidemark_broker.groups.messages import (
     SyncGroupAnswer,
 )
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
-from tidemark_broker.runtime.kafka.requests import Answering, ApiHandler, KafkaRequest
+from tidemark_broker.runtime.kafka.answering import Answering
+from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.wire.heartbeat import HEARTBEAT_API
 from tidemark_broker.wire.join_group import JOIN_GROUP_API
 from tidemark_broker.wire.leave_group import LEAVE_GROUP_API

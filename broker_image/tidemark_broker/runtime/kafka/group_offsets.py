@@ -4,6 +4,8 @@ Offsets of partitions that there are not are refused one by one, the others are 
 Committed offsets of a topic that is gone are still told to who asks.
 """
 
+import asyncio
+
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.groups.messages import (
@@ -18,8 +20,9 @@ from tidemark_broker.groups.messages import (
     PartitionError,
 )
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
+from tidemark_broker.runtime.kafka.answering import Answering
 from tidemark_broker.runtime.kafka.group_members import ask
-from tidemark_broker.runtime.kafka.requests import Answering, ApiHandler, KafkaRequest
+from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_broker.wire.offset_commit import OFFSET_COMMIT_API
 from tidemark_broker.wire.offset_delete import OFFSET_DELETE_API
@@ -28,6 +31,7 @@ from tidemark_broker.wire.tables import Values
 
 _FIRST_FETCH_WITH_ERROR = 2
 _FIRST_FETCH_OF_GROUPS = 8  # KIP-709
+_GROUPS_OF_A_TURN = 256  # answered at once, then others have theirs
 
 
 def group_offset_handlers(
@@ -76,7 +80,12 @@ class GroupOffsets:
 
     async def fetch(self, request: KafkaRequest, asked: Values) -> Values:
         if request.version >= _FIRST_FETCH_OF_GROUPS:
-            return {"groups": tuple([await self._fetch_group(entry) for entry in asked["groups"]])}
+            found_groups = []
+            for entry in asked["groups"]:
+                found_groups.append(await self._fetch_group(entry))
+                if len(found_groups) % _GROUPS_OF_A_TURN == 0:
+                    await asyncio.sleep(0)
+            return {"groups": found_groups}
         found = await self._fetch_group(asked)
         if request.version < _FIRST_FETCH_WITH_ERROR and found["error"] is not ErrorCode.NONE:
             found["topics"] = tuple(

@@ -1,13 +1,14 @@
 """ListOffsets at the leader: nothing at or above the high watermark is ever told."""
 
 import logging
+from functools import partial
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
 from tidemark_broker.runtime.consumer_reads import epoch_refusal
 from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_failure
-from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest, table_handler
+from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.storage.errors import StorageError
 from tidemark_broker.wire.list_offsets import (
@@ -18,7 +19,7 @@ from tidemark_broker.wire.list_offsets import (
     LIST_OFFSETS_API,
     MAX_TIMESTAMP,
 )
-from tidemark_broker.wire.tables import Values
+from tidemark_broker.wire.tables import Values, each_partition
 
 _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5  # KIP-207
 _FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
@@ -30,20 +31,9 @@ def list_offsets_handler(services: KafkaServices) -> ApiHandler:
     partitions = services.partitions
 
     def respond(request: KafkaRequest, asked: Values) -> Values:
-        return {
-            "topics": tuple(
-                {
-                    "topic": topic["topic"],
-                    "partitions": tuple(
-                        answer(topic["topic"], partition, request.version)
-                        for partition in topic["partitions"]
-                    ),
-                }
-                for topic in asked["topics"]
-            )
-        }
+        return {"topics": each_partition(asked["topics"], partial(answer, request.version))}
 
-    def answer(topic: str, asked: Values, version: int) -> Values:
+    def answer(version: int, topic: str, asked: Values) -> Values:
         found: Values = {"partition": asked["partition"], "error": ErrorCode.NONE}
         replica = partitions.find_leading(topic, asked["partition"])
         if isinstance(replica, ErrorCode):
@@ -59,7 +49,7 @@ def list_offsets_handler(services: KafkaServices) -> ApiHandler:
                 partitions.fail_storage(error)
             return found | {"error": ErrorCode.KAFKA_STORAGE_ERROR}
 
-    return table_handler(LIST_OFFSETS_API, respond)
+    return services.answering.prompt_handler(LIST_OFFSETS_API, respond)
 
 
 def look_up(replica: HostedReplica, timestamp_ms: int, version: int) -> Values:

@@ -7,7 +7,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
 from tidemark_broker.runtime.hosted_replica import HostedReplica
-from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest, table_handler
+from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.storage.disk import DiskSpace
 from tidemark_broker.wire.delete_records import DELETE_RECORDS_API
@@ -20,7 +20,7 @@ SpaceOf = Callable[[], DiskSpace]  # of the volume; in a worker
 def log_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
     admin = LogAdmin(services)
     return (
-        table_handler(DELETE_RECORDS_API, admin.delete_records),
+        services.answering.prompt_handler(DELETE_RECORDS_API, admin.delete_records),
         services.answering.table_handler(DESCRIBE_LOG_DIRS_API, admin.describe_log_dirs),
     )
 

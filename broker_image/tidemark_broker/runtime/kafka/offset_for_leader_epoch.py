@@ -4,10 +4,10 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch
 
 from tidemark_broker.runtime.consumer_reads import epoch_refusal
-from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest, table_handler
+from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.wire.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH_API
-from tidemark_broker.wire.tables import Values
+from tidemark_broker.wire.tables import Values, each_partition
 
 
 def offset_for_leader_epoch_handler(services: KafkaServices) -> ApiHandler:
@@ -28,16 +28,6 @@ def offset_for_leader_epoch_handler(services: KafkaServices) -> ApiHandler:
         return found | {"leader_epoch": known[0], "end_offset": known[1]}
 
     def respond(request: KafkaRequest, asked: Values) -> Values:
-        return {
-            "topics": tuple(
-                {
-                    "topic": topic["topic"],
-                    "partitions": tuple(
-                        answer(topic["topic"], partition) for partition in topic["partitions"]
-                    ),
-                }
-                for topic in asked["topics"]
-            )
-        }
+        return {"topics": each_partition(asked["topics"], answer)}
 
-    return table_handler(OFFSET_FOR_LEADER_EPOCH_API, respond)
+    return services.answering.prompt_handler(OFFSET_FOR_LEADER_EPOCH_API, respond)

@@ -16,7 +16,7 @@ from tidemark_protocol.topic_messages import (
     TopicResult,
 )
 
-from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest, table_handler
+from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.kafka.topic_admin import by_topic
 from tidemark_broker.runtime.topic_changes import Deadline
@@ -33,7 +33,7 @@ def partition_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
     return (
         services.answering.table_handler(ELECT_LEADERS_API, admin.elect),
         services.answering.table_handler(ALTER_PARTITION_REASSIGNMENTS_API, admin.reassign),
-        table_handler(LIST_PARTITION_REASSIGNMENTS_API, admin.reassignments),
+        services.answering.prompt_handler(LIST_PARTITION_REASSIGNMENTS_API, admin.reassignments),
     )
 
 

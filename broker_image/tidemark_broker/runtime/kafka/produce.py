@@ -25,11 +25,13 @@ from tidemark_broker.wire.produce import (
     decode_produce_request,
     encode_produce_response,
 )
+from tidemark_broker.wire.steps import Steps, all_steps
 
 _LENGTH_AT, _MAGIC_AT, _ATTRIBUTES_AT = 8, 16, 21
 _LENGTH_END = 12
 _ZSTD = 4
 _FIRST_VERSION_WITH_ZSTD = 7
+BATCHES_OF_A_TURN = 64  # each is a write to a file
 
 
 def produce_handler(services: KafkaServices) -> ApiHandler:
@@ -40,8 +42,17 @@ def produce_handler(services: KafkaServices) -> ApiHandler:
             request.header.client_id, Used.PRODUCE_BYTES, size_bytes
         )
         request.throttle_ms = max(request.throttle_ms, throttle_ms)
-        Producing(services.partitions, request, produce).start(produce.partitions)
-        request.release()
+        producing = Producing(services.partitions, request, produce)
+        if len(produce.partitions) <= BATCHES_OF_A_TURN:
+            producing.start(produce.partitions)
+            request.release()
+            return
+        services.answering.turns.take(
+            request,
+            producing.start_steps(produce.partitions),
+            lambda _: request.release(),
+            steps_of_a_slice=BATCHES_OF_A_TURN,
+        )
 
     supported = SupportedApi(PRODUCE, MIN_PRODUCE_VERSION, MAX_PRODUCE_VERSION)
     return ApiHandler(supported, handle, overlaps=True)
@@ -63,6 +74,10 @@ class Producing:
         self._answers: list[ProduceAnswer | None] = [None] * self._left
 
     def start(self, partitions: Sequence[ProducePartition]) -> None:
+        all_steps(self.start_steps(partitions))
+
+    def start_steps(self, partitions: Sequence[ProducePartition]) -> Steps[None]:
+        """Until it ends no other request of the connection begins: batches keep their order."""
         if not self._left:
             self._finish()
         for index, asked in enumerate(partitions):
@@ -71,6 +86,7 @@ class Producing:
                 self._done(index, refused)
             else:
                 self._append(index, asked)
+            yield
 
     def _append(self, index: int, asked: ProducePartition) -> None:
         self._partitions.produce(

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
+from tidemark_broker.runtime.kafka.answering import Answering
 from tidemark_broker.runtime.kafka.limits import ListenerLimits
 from tidemark_broker.runtime.kafka.memory import ListenerMemory
 from tidemark_broker.runtime.kafka.quotas import ClientQuotas
-from tidemark_broker.runtime.kafka.requests import Answering, ApiHandler
+from tidemark_broker.runtime.kafka.requests import ApiHandler
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.replica_fetches import ReplicaFetches
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, monotonic_ms

@@ -1,0 +1,84 @@
+"""Requests of which a table of fields is all there is to know: decoded, answered, encoded.
+
+Large ones a slice at a time (turns.py); those whose answer takes a while, as tasks that end with
+their connection.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
+from tidemark_broker.runtime.kafka.turns import Turns
+from tidemark_broker.wire.api_versions import SupportedApi
+from tidemark_broker.wire.frames import Buffers
+from tidemark_broker.wire.steps import Steps
+from tidemark_broker.wire.tables import Api, Values
+
+Respond = Callable[[KafkaRequest, Values], Values]
+RespondLater = Callable[[KafkaRequest, Values], Awaitable[Values]]
+
+_log = logging.getLogger(__name__)
+
+
+class Answering:
+    def __init__(self) -> None:
+        self.turns = Turns()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+
+    def prompt_handler(self, api: Api, respond: Respond) -> ApiHandler:
+        """Answers with what `respond` gives. Where that may be much, its arrays are `Each`: what
+        is in them is then looked up a slice at a time too."""
+
+        def steps(request: KafkaRequest) -> Steps[Buffers]:
+            asked = yield from api.request_steps(request.reader, request.version)
+            return (yield from _response_steps(api, request, respond(request, asked)))
+
+        def handle(request: KafkaRequest) -> None:
+            work = self.turns.take(request, steps(request), request.answer)
+            if not work.is_over:
+                request.cancel = work.cancel
+
+        return ApiHandler(_supported(api), handle)
+
+    def table_handler(self, api: Api, respond: RespondLater) -> ApiHandler:
+        """As the prompt one, when `respond` has waited for what it needs."""
+
+        def begin(request: KafkaRequest, asked: Values) -> None:
+            task = asyncio.get_running_loop().create_task(self._run(api, request, respond, asked))
+            self._tasks[task] = None
+            task.add_done_callback(lambda done: self._tasks.pop(done, None))
+            request.cancel = task.cancel
+
+        def handle(request: KafkaRequest) -> None:
+            steps = api.request_steps(request.reader, request.version)
+            work = self.turns.take(request, steps, lambda asked: begin(request, asked))
+            if not work.is_over:
+                request.cancel = work.cancel
+
+        return ApiHandler(_supported(api), handle)
+
+    async def _run(
+        self, api: Api, request: KafkaRequest, respond: RespondLater, asked: Values
+    ) -> None:
+        try:
+            steps = _response_steps(api, request, await respond(request, asked))
+            work = self.turns.take(request, steps, request.answer)
+        except Exception as error:
+            _log.exception("a request could not be answered", extra={"api": api.name})
+            request.fail(f"{api.name}: {error}")
+            return
+        if not work.is_over:
+            request.cancel = work.cancel
+
+
+def _supported(api: Api) -> SupportedApi:
+    return SupportedApi(api.api_key, api.min_version, api.max_version)
+
+
+def _response_steps(api: Api, request: KafkaRequest, values: Values) -> Steps[Buffers]:
+    header = request.header
+    if request.throttle_ms:
+        values = values | {"throttle_time_ms": request.throttle_ms}
+    return api.response_steps(header.correlation_id, header.api_version, values)

@@ -1,0 +1,225 @@
+"""Requests of very many elements: done in slices of counted steps, so others have their turns."""
+
+import asyncio
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+from tidemark_broker.runtime.kafka.requests import KafkaRequest
+from tidemark_broker.runtime.kafka.turns import STEPS_OF_A_SLICE, Turns
+from tidemark_broker.runtime.replica_fetches import FollowerLink
+from tidemark_broker.wire.describe_configs import DESCRIBE_CONFIGS_API
+from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
+from tidemark_broker.wire.frames import RequestHeader
+from tidemark_broker.wire.list_offsets import LIST_OFFSETS_API
+from tidemark_broker.wire.metadata import METADATA_API
+from tidemark_broker.wire.primitives import (
+    INT16,
+    INT32,
+    MAX_ELEMENTS,
+    MalformedFrame,
+    Reader,
+    nullable_string,
+)
+from tidemark_broker.wire.steps import Steps
+from tidemark_broker.wire.tables import ZERO_TOPIC_ID, Api, Values
+
+from tests.unit.runtime.in_process_pool import TOPIC, a_batch
+from tests.unit.runtime.kafka_door import (
+    API_VERSIONS_REQUEST,
+    PRODUCE,
+    Client,
+    Door,
+    fetch,
+    produce,
+    request,
+    with_door,
+)
+
+MANY = MAX_ELEMENTS - 10
+INVALID_REQUEST = 42
+
+
+def a_request(fail: Callable[[object], None]) -> KafkaRequest:
+    header = RequestHeader(0, 0, 1, "test")
+    return KafkaRequest(header, Reader(b""), FollowerLink(), lambda buffers: None, fail)
+
+
+def counting(name: str, count: int, seen: list[str]) -> Steps[str]:
+    for _ in range(count):
+        seen.append(name)
+        yield
+    return name
+
+
+def test_what_is_small_is_done_at_once_and_large_work_takes_turns() -> None:
+    seen: list[str] = []
+    done: list[str] = []
+
+    async def main() -> None:
+        turns = Turns()
+        large = 3 * STEPS_OF_A_SLICE + 1
+        for name, count in (("a", large), ("b", large), ("small", 5)):
+            turns.take(a_request(pytest.fail), counting(name, count, seen), done.append)
+        assert done == ["small"]
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert done == ["small", "a", "b"]
+    whole = STEPS_OF_A_SLICE
+    assert [(name, len(list(steps))) for name, steps in groupby(seen)] == [
+        *(("a", whole), ("b", whole), ("small", 5)),
+        *(("a", whole), ("b", whole), ("a", whole), ("b", whole), ("a", 1), ("b", 1)),
+    ]
+
+
+def test_one_turn_of_the_loop_does_one_slice_however_many_wait() -> None:
+    seen: list[str] = []
+
+    async def main() -> None:
+        turns = Turns()
+        for name in "abcdefgh":
+            turns.take(a_request(pytest.fail), counting(name, 10_000, seen), seen.append)
+        before = len(seen)
+        for turn in range(1, 20):
+            await asyncio.sleep(0)
+            assert len(seen) == before + turn * STEPS_OF_A_SLICE
+
+    asyncio.run(main())
+
+
+def test_cancelled_work_stops_and_failed_work_ends_its_connection() -> None:
+    seen: list[str] = []
+    failures: list[object] = []
+
+    def failing() -> Steps[str]:
+        yield from counting("failing", STEPS_OF_A_SLICE + 1, seen)
+        raise MalformedFrame("late")
+
+    async def main() -> None:
+        turns = Turns()
+        request = a_request(failures.append)
+        cancelled = turns.take(request, counting("cancelled", 10_000, seen), pytest.fail)
+        turns.take(request, failing(), pytest.fail)
+        cancelled.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert seen.count("cancelled") == STEPS_OF_A_SLICE
+    assert [str(error) for error in failures] == ["late"]
+
+
+def asked(api: Api, version: int, values: Values) -> bytes:
+    return api.encode_request(7, version, "test", values)
+
+
+def metadata_of(*names: str) -> bytes:
+    topics = tuple({"topic": name, "topic_id": ZERO_TOPIC_ID} for name in names)
+    values = {"topics": topics, "allow_auto_topic_creation": False}
+    return asked(METADATA_API, 12, values | {"include_topic_authorized_operations": False})
+
+
+def produce_of_many(count: int) -> bytes:
+    """v3: as many batches for partition 0, each of one record."""
+    batch = a_batch("x")
+    body = INT16.pack(-1) + INT16.pack(1) + INT32.pack(5000) + INT32.pack(1)
+    body += nullable_string(TOPIC) + INT32.pack(count)
+    body += (INT32.pack(0) + INT32.pack(len(batch)) + batch) * count
+    return request(PRODUCE, 3, body)
+
+
+def configs_of(*names: str) -> bytes:
+    resources = tuple({"resource_type": 2, "resource": name, "names": None} for name in names)
+    return asked(DESCRIBE_CONFIGS_API, 1, {"resources": resources, "include_synonyms": False})
+
+
+EACH_PARTITION = tuple(
+    {"partition": 0, "current_leader_epoch": -1, "timestamp": -1} for _ in range(MANY)
+)
+NAMES = tuple(f"n{number}" for number in range(MANY))
+LARGE = {
+    "metadata": metadata_of(*NAMES),
+    "configs": configs_of(*NAMES[: MANY // 2]),
+    "offsets": asked(
+        LIST_OFFSETS_API,
+        7,
+        {
+            "replica_id": -1,
+            "isolation_level": 0,
+            "topics": ({"topic": TOPIC, "partitions": EACH_PARTITION},),
+        },
+    ),
+    "groups": asked(DESCRIBE_GROUPS_API, 0, {"groups": NAMES}),
+    "produce": produce_of_many(1000),
+}
+
+
+@pytest.mark.parametrize("frame", LARGE.values(), ids=LARGE)
+def test_others_are_answered_while_a_large_request_is_done(tmp_path: Path, frame: bytes) -> None:
+    async def scenario(door: Door) -> None:
+        hostile, other = await Client.connect(door), await Client.connect(door)
+        hostile.send(frame)
+        waits = asyncio.ensure_future(hostile.answer())
+        answered = 0
+        while not waits.done():
+            await other.ask(API_VERSIONS_REQUEST)
+            answered += 1
+        assert len(await waits) > 1000
+        assert answered >= 3
+
+    with_door(tmp_path, scenario)
+
+
+def test_a_fetch_of_very_many_partitions_waits_and_is_answered_with_news(tmp_path: Path) -> None:
+    """A pass over all of them takes longer than the next append comes."""
+
+    async def scenario(door: Door) -> None:
+        reader, writer = await Client.connect(door), await Client.connect(door)
+        reader.send(fetch(max_wait_ms=60_000, times=MANY))
+        waits = asyncio.ensure_future(reader.answer())
+        while not waits.done():
+            await writer.ask(produce(a_batch("news")))
+        assert len(await waits) > 50
+
+    with_door(tmp_path, scenario)
+
+
+def test_a_later_request_of_the_connection_waits_until_all_batches_are_written(
+    tmp_path: Path,
+) -> None:
+    async def scenario(door: Door) -> None:
+        client = await Client.connect(door)
+        client.send(produce_of_many(500) + produce(a_batch("last")))
+        await client.answer()
+        last = await client.answer()
+        base_offset = int.from_bytes(last[4 + 2 + len(TOPIC) + 4 + 4 + 2 :][:8], "big")
+        assert base_offset == 500
+
+    with_door(tmp_path, scenario)
+
+
+def test_what_is_asked_many_times_is_told_once(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        client = await Client.connect(door)
+        once = await client.ask(metadata_of(TOPIC))
+        assert await client.ask(metadata_of(*[TOPIC] * 1000)) == once
+        refused = await client.ask(configs_of(*[TOPIC] * 1000))
+        assert int.from_bytes(refused[4:8], "big") == 1
+        assert int.from_bytes(refused[8:10], "big") == INVALID_REQUEST
+
+    with_door(tmp_path, scenario)
+
+
+def test_more_elements_than_a_request_may_have_end_the_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(door: Door) -> None:
+        client = await Client.connect(door)
+        client.send(metadata_of(*NAMES, *(f"more{number}" for number in range(20))))
+        assert await client.is_closed()
+
+    with_door(tmp_path, scenario)
+    assert f"expected at most {MAX_ELEMENTS}" in str(caplog.records[-1].__dict__)
