@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+
+from tidemark_cli.ports import PortRange
 
 ORDERS = """
 apiVersion: tidemark.dev/v1alpha1
@@ -41,29 +42,18 @@ def wait_for(what: str, look: Callable[[], Found | None], *, seconds: float = 15
     raise AssertionError(f"waited {seconds} s for {what}")
 
 
-def free_ports(count: int) -> int:
-    """The first of `count` neighbouring ports that are free now."""
-    for first in range(21000 + os.getpid() % 500 * 20, 60000, count):
-        with contextlib.ExitStack() as sockets:
-            try:
-                for port in range(first, first + count):
-                    listener = sockets.enter_context(socket.socket())
-                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    listener.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return first
-    raise AssertionError(f"no {count} neighbouring free ports on this machine")
-
-
 @dataclass
 class LocalCluster:
     data_dir: Path
     manifest: str = ORDERS
     brokers: int = 3
     process: subprocess.Popen[bytes] | None = None
-    first_port: int = field(default_factory=lambda: free_ports(12))
+    ports: PortRange = field(default_factory=lambda: PortRange(12))
     environment: dict[str, str] = field(default_factory=dict)  # of brokers, too
+
+    @property
+    def first_port(self) -> int:
+        return self.ports.first
 
     @property
     def controller_url(self) -> str:
@@ -172,6 +162,7 @@ def running(data_dir: Path, **settings: Any) -> Iterator[LocalCluster]:
     finally:
         if cluster.process is not None:
             cluster.stop()
+        cluster.ports.close()
 
 
 def get_json(url: str, *, timeout_seconds: float = 5.0) -> Any:

@@ -8,11 +8,13 @@ import subprocess
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.local_cluster import free_ports, wait_for
+from tidemark_cli.ports import PortRange
+
+from tests.cluster.local_cluster import wait_for
 from tests.promtool import prometheus_binaries
 
 
@@ -23,12 +25,17 @@ class PrometheusServer:
     directory: Path
     jobs: Mapping[str, Sequence[str]]
     interval_seconds: int = 1
+    retention: str = "15d"
     process: subprocess.Popen[bytes] | None = None
-    port: int = 0
+    ports: PortRange = field(default_factory=lambda: PortRange(1))
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.ports.first}"
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.address}"
 
     @property
     def data_directory(self) -> Path:
@@ -36,7 +43,6 @@ class PrometheusServer:
 
     def start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.port = free_ports(1)
         configuration = {
             "global": {
                 "scrape_interval": f"{self.interval_seconds}s",
@@ -55,7 +61,8 @@ class PrometheusServer:
                     prometheus_binaries() / "prometheus",
                     f"--config.file={file}",
                     f"--storage.tsdb.path={self.data_directory}",
-                    f"--web.listen-address=127.0.0.1:{self.port}",
+                    f"--storage.tsdb.retention.time={self.retention}",
+                    f"--web.listen-address={self.address}",
                     "--web.enable-admin-api",  # for snapshots
                 ],
                 stdout=log,
@@ -109,3 +116,4 @@ def running_prometheus(
         raise
     finally:
         server.stop()
+        server.ports.close()

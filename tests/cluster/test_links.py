@@ -2,23 +2,16 @@
 
 import asyncio
 import os
-import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
+from tidemark_cli.ports import PortRange
 
 from tests.cluster.links import CONTROLLER, Links
 
 pytestmark = pytest.mark.cluster
 
 ME, SERVER = 0, 1
-
-
-def a_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 Story = Callable[[Links, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -33,11 +26,11 @@ def run(story: Story, *, dialer: int | None = None, my_pid: int | None = None) -
         writer.close()
 
     async def all_of_it() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             pid = os.getpid() if my_pid is None else my_pid
             links = Links({ME: pid}.get, (CONTROLLER, ME, SERVER))
             server = await asyncio.start_server(answer, "127.0.0.1", 0)
-            port = a_port()
+            port = ports.first
             far_port = server.sockets[0].getsockname()[1]
             await links.open_link(port, SERVER, far_port, dialer=dialer)
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -48,7 +41,8 @@ def run(story: Story, *, dialer: int | None = None, my_pid: int | None = None) -
                 server.close()
                 await links.close()
 
-    asyncio.run(all_of_it())
+    with PortRange(1) as ports:
+        asyncio.run(all_of_it())
 
 
 async def is_silent(reader: asyncio.StreamReader) -> bool:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidemark_cli.ports import PortRange
 
-from tests.cluster.local_cluster import LocalCluster, free_ports, running, wait_for
+from tests.cluster.local_cluster import LocalCluster, running, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -26,6 +27,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     with running(tmp_path_factory.mktemp("lives")) as started:
         started.wait_until_in_sync()
         yield started
+
+
+@pytest.fixture
+def second_port() -> Iterator[int]:
+    with PortRange(2) as ports:
+        yield ports.first
 
 
 def post(url: str, value: str, *, timeout_ms: int = 5000) -> tuple[int, Any]:
@@ -87,11 +94,12 @@ def test_a_frozen_leader_that_wakes_after_its_successor_was_elected_acknowledges
     assert found.count("late") <= 1
 
 
-def start_second(cluster: LocalCluster, broker_id: int, log: Path) -> tuple[Any, int]:
+def start_second(
+    cluster: LocalCluster, broker_id: int, port: int, log: Path
+) -> subprocess.Popen[bytes]:
     """As Kubernetes does after a forced deletion: the same broker, while the first one lives."""
-    port = free_ports(2)
     with log.open("ab") as log_file:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [
                 *(sys.executable, "-m", "tidemark_broker.main"),
                 *("--broker-id", str(broker_id), "--pool", "default/default"),
@@ -102,7 +110,6 @@ def start_second(cluster: LocalCluster, broker_id: int, log: Path) -> tuple[Any,
             stdout=log_file,
             stderr=log_file,
         )
-    return process, port
 
 
 def readiness(port: int) -> str:
@@ -115,16 +122,16 @@ def readiness(port: int) -> str:
 
 
 def test_a_second_process_on_the_volume_waits_until_the_first_is_gone(
-    cluster: LocalCluster, tmp_path: Path
+    cluster: LocalCluster, second_port: int, tmp_path: Path
 ) -> None:  # I17
     cluster.wait_until_in_sync()
     broker_id = cluster.partition(0)["leader"]
     url = cluster.broker_url(broker_id) + "/topics/orders/partitions/0"
     assert post(url, "kept")[0] == 200
     epoch = cluster.broker(broker_id)["brokerEpoch"]
-    second, port = start_second(cluster, broker_id, tmp_path / "second.log")
+    second = start_second(cluster, broker_id, second_port, tmp_path / "second.log")
     try:
-        wait_for("it to wait", lambda: "LogDirectoryLocked" in readiness(port))
+        wait_for("it to wait", lambda: "LogDirectoryLocked" in readiness(second_port))
         assert cluster.broker(broker_id)["brokerEpoch"] == epoch
         assert post(url, "still served")[0] == 200
 
@@ -138,7 +145,7 @@ def test_a_second_process_on_the_volume_waits_until_the_first_is_gone(
         second.kill()
         second.wait()
     taken = cluster.broker(broker_id)["brokerEpoch"]
-    if cluster.broker(broker_id)["httpPort"] == port:  # then the one that waited takes over
+    if cluster.broker(broker_id)["httpPort"] == second_port:  # then the one that waited takes over
         wait_for("a third life", lambda: cluster.broker(broker_id)["brokerEpoch"] > taken)
     cluster.wait_until_in_sync()
     found = values(cluster, cluster.partition(0)["leader"])

@@ -6,7 +6,6 @@ trouble itself, stands in: `kill -9 twice` kills the broker's next process as we
 
 import asyncio
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -25,6 +24,7 @@ from tidemark_cli.environments.scraper import AuditAnswer, Scraper
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.load_events import LoadLedger, add_to_ledger
 from tidemark_cli.metadata import PartitionView, TopicView
+from tidemark_cli.ports import PortRange
 from tidemark_cli.targets import controller_status
 from tidemark_cli.verify import VerifyReport
 from tidemark_cli.waiting import until
@@ -37,7 +37,6 @@ POLL_SECONDS = 0.05
 ENOUGH_RECORDS = 100  # acknowledged before the first blow
 RECORD_TIMEOUT_MS = 60_000  # longer than any round: no outcome stays unknown
 REST_SECONDS = 4.5  # of a struck broker: its start, and a life that is no crash loop
-FIRST_PORT, LAST_PORT = 21000, 29000
 
 
 class ProcessesEnvironment:
@@ -58,6 +57,7 @@ class ProcessesEnvironment:
         self._load: asyncio.subprocess.Process | None = None
         self._controller_url = ""
         self._session: aiohttp.ClientSession | None = None
+        self._port_range: PortRange | None = None
         self.faults = ProcessFaults(self)
         self._struck_at: dict[int, float] = {}  # broker id -> when, in the loop's time
         self._ledger = LoadLedger()
@@ -65,7 +65,8 @@ class ProcessesEnvironment:
         self._scraper = Scraper(self._directory, log=self._log("prometheus"))
 
     async def set_up(self, tell: Tell) -> None:
-        base = free_ports(self.ports)
+        self._port_range = PortRange(self.ports)
+        base = self._port_range.first
         self._controller_url = f"http://127.0.0.1:{base}"
         tell(f"starting the controller and {BROKERS} brokers")
         data = self._directory / "data"
@@ -181,6 +182,8 @@ class ProcessesEnvironment:
         await child_processes.stop(self._load)
         await self._scraper.stop()
         await child_processes.stop(self._cluster)
+        if self._port_range is not None:
+            self._port_range.close()
         await asyncio.to_thread(self._keep_logs)
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
 
@@ -264,25 +267,3 @@ def read_report(ended: child_processes.Ended) -> VerifyReport:
             found=(ended.stdout[-700:] + ended.stderr[-700:]).decode(errors="replace"),
             to_do="look at `tidemark status`: every partition needs a leader",
         ) from error
-
-
-def free_ports(count: int) -> int:
-    """The first of `count` neighbours that nobody listens on now."""
-    for base in range(FIRST_PORT, LAST_PORT, count):
-        if all(_is_free(port) for port in range(base, base + count)):
-            return base
-    raise CommandFailed(
-        expected=f"{count} free neighbouring ports from {FIRST_PORT} to {LAST_PORT}",
-        found="none",
-        to_do="stop what listens there",
-    )
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True

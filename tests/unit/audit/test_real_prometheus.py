@@ -1,12 +1,6 @@
 """A real Prometheus over blocks that promtool made: remote read, HTTP API and the files agree."""
 
-import contextlib
-import os
-import signal
-import socket
 import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +12,7 @@ from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.prometheus import Form, Prometheus, PrometheusSlice
 from tidemark_audit.sources.source import SourceError, Window
 
+from tests.cluster.prometheus_server import running_prometheus
 from tests.promtool import prometheus_binaries
 from tests.unit.audit.exports import open_metrics
 from tests.unit.audit.test_sources import a_failover, comparable
@@ -42,35 +37,10 @@ def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(blocks: Path) -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    configuration = blocks.parent / "prometheus.yml"
-    configuration.write_text("global: {scrape_interval: 1m}\n")
-    with (blocks.parent / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [
-                prometheus_binaries() / "prometheus",
-                f"--config.file={configuration}", f"--storage.tsdb.path={blocks}",
-                f"--web.listen-address=127.0.0.1:{port}", "--storage.tsdb.retention.time=100y",
-            ],
-            stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
-        try:
-            wait_until_ready(f"http://127.0.0.1:{port}/-/ready", log_of=blocks.parent / "log")
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            os.killpg(server.pid, signal.SIGTERM)
-            server.wait(30)
-
-
-def wait_until_ready(address: str, *, log_of: Path) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5) as answer:
-            if answer.status == 200:
-                return
-        time.sleep(0.1)
-    raise TimeoutError(log_of.read_text()[-2000:])
+    """Of a server over those blocks, which scrapes nothing."""
+    with running_prometheus(blocks.parent, {}, retention="100y") as server:
+        assert server.data_directory == blocks
+        yield server.url
 
 
 def test_files_of_the_database_remote_read_and_api_give_one_audit(blocks: Path, url: str) -> None:
