@@ -49,8 +49,11 @@ class Node:
         directory.secure_logs()
         return directory
 
-    def loses_power(self) -> None:
+    def is_killed(self) -> None:
         self._volume.holders.clear()
+
+    def loses_power(self) -> None:
+        self.is_killed()
         self._volume.lose_power()
 
 
@@ -98,3 +101,37 @@ def test_a_cut_with_nothing_after_it_is_synced_too(seed: int, settings: LogSetti
     node.loses_power()
     found = values_of(node.boots().logs[KEY])
     assert found in ([(0, b"a")], [(0, b"a"), (1, NEW)])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_cut_of_a_killed_life_is_synced_by_the_next(seed: int, settings: LogSettings) -> None:
+    """Killed before a recovery point is written below the cut."""
+    node = Node(seed, settings)
+    _, log = with_three_durable_records(node)
+    cut_and_fill(log)
+    node.is_killed()
+    again = node.boots()
+    again.checkpoint_high_watermarks({KEY: Offset(2)})
+    node.loses_power()
+    last = node.boots()
+    assert values_of(last.logs[KEY]) == [(0, b"a"), (1, NEW)]
+    assert last.high_watermarks[KEY] == 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_records_that_came_back_keep_their_own_epoch(seed: int, settings: LogSettings) -> None:
+    """Epochs are told by a file that may outlive what it tells of. Records of an old epoch that
+    are taken for a new one's would never be found to diverge."""
+    node = Node(seed, settings)
+    _, log = with_three_durable_records(node)
+    cut_and_fill(log)
+    node.loses_power()
+    log = node.boots().logs[KEY]
+    found = values_of(log)
+    epochs = [log._checkpoint.epochs.epoch_at(Offset(offset)) for offset, _ in found]
+    assert [(value, epoch) for (_, value), epoch in zip(found, epochs, strict=True)] in (
+        [(b"a", 1)],
+        [(b"a", 1), (b"old", 1)],
+        [(b"a", 1), (b"old", 1), (b"older", 1)],
+        [(b"a", 1), (NEW, 2)],
+    )

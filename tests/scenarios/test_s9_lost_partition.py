@@ -6,8 +6,10 @@ A clean stop, then one partition's directory is lost: the broker is clean, that 
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tidemark_broker.runtime.checkpointing import Checkpointing
 from tidemark_operator.stores.object_store import BROKER
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset
 
@@ -142,6 +144,34 @@ def test_a_replica_that_a_running_broker_reports_failed_is_void_there_and_not_le
         await voice.poll_to_the_end(failed_replicas=(failed,))
         assert rig.partition(0).leader == BrokerId(1)
         assert not rig.partition(1).has_leader
+        assert not is_listed(rig, 1)
+
+    run(scenario)
+
+
+def test_a_start_that_nobody_heard_of_leaves_the_evidence(tmp_path: Path) -> None:
+    """Its checkpoint would say of each log that it never was longer."""
+
+    async def scenario() -> None:
+        rig, machine, process = await two_partitions(tmp_path)
+        await process.voice_stops()
+        process.stop_cleanly()
+        data = machine.log_file(1).read_bytes()
+        machine.log_file(1).write_bytes(data[: len(data) // 2])
+        unheard = machine.open()
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        checkpointing = Checkpointing(unheard.partitions, unheard.directory, lambda: 0.0)
+        writing = asyncio.create_task(checkpointing.run_high_watermarks(0.0))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await asyncio.to_thread(int)  # what the one worker had to write is written
+        writing.cancel()
+        unheard.directory.give_back_proofs()
+        unheard.kill()
+        again = machine.open()
+        assert (await again.register()).is_clean
+        await again.serve()
+        assert rig.partition(0).leader == B
         assert not is_listed(rig, 1)
 
     run(scenario)

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from tidemark_protocol.ids import NO_EPOCH
+
 from tidemark_broker.runtime.log_starts import delete_segments, raise_log_starts
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.storage.errors import DiskFull, StorageError
@@ -35,13 +37,19 @@ class Checkpointing:
         kernel's death: written anew at once."""
         self._has_truncated.set()
 
+    @property
+    def _is_registered(self) -> bool:
+        """S9: until the controller has heard of it, a watermark above the end of its log is the
+        only evidence that records are gone."""
+        return self._partitions.broker_epoch != NO_EPOCH
+
     async def run_high_watermarks(self, interval_seconds: float) -> None:
         """Until cancelled, or until the disk failed."""
         written: dict[Any, Any] = {}
         while True:
             await asyncio.sleep(interval_seconds)
             current = self._partitions.high_watermarks()
-            if current == written:
+            if current == written or not self._is_registered:
                 continue
             if await self.in_worker(self._directory.checkpoint_high_watermarks, current):
                 written = current
@@ -55,7 +63,8 @@ class Checkpointing:
                 async with asyncio.timeout(interval_seconds):
                     await self._has_truncated.wait()
             self._has_truncated.clear()
-            await self.pass_once()
+            if self._is_registered:
+                await self.pass_once()
 
     async def pass_once(self) -> None:
         """Retention raises log starts, they become durable, then what lies below is deleted."""

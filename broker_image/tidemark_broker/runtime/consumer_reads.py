@@ -15,11 +15,16 @@ from tidemark_protocol.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, Of
 from tidemark_protocol.partition_state import Member
 
 from tidemark_broker.replication.read_replicas import preferred_replica
-from tidemark_broker.runtime.hosted_replica import BrokerLife, HostedReplica, is_storage_failure
+from tidemark_broker.runtime.hosted_replica import BrokerLife, HostedReplica
 from tidemark_broker.runtime.produce_purgatory import answer
 from tidemark_broker.runtime.results import Consumer, FetchResult
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
-from tidemark_broker.storage.errors import CorruptBatch, OffsetOutOfRange, StorageError
+from tidemark_broker.storage.errors import (
+    CorruptBatch,
+    OffsetOutOfRange,
+    StorageError,
+    is_storage_failure,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,7 @@ class ControllerSession:
         self._broker_epoch = response.broker_epoch
         try:
             if response.cluster_id and response.cluster_id != self._directory.cluster_id:
-                await asyncio.to_thread(self._directory.set_cluster_id, response.cluster_id)
+                await self._write(self._directory.set_cluster_id, response.cluster_id)
             if await self._note_controller_epoch(response.controller_epoch) and is_first_life:
                 await self._stamp(storage, response.broker_epoch)
         except StorageError as error:
@@ -433,11 +433,23 @@ class ControllerSession:
             or self._broker_epoch > directory.highest_broker_epoch
         ):
             try:
-                await asyncio.to_thread(directory.note_epochs, self._broker_epoch, controller_epoch)
+                await self._write(directory.note_epochs, self._broker_epoch, controller_epoch)
             except StorageError as error:
                 self._partitions.fail_storage(error)
                 return False
-        return True
+        # It may have waited for space, and another controller came meanwhile.
+        return controller_epoch >= self._controller_epoch
+
+    async def _write(self, work: Callable[..., object], *arguments: object) -> None:
+        """What an answer must not count without. A full disk is no failed one: the answer waits,
+        and with it the session, until there is space again. Raises StorageFailed."""
+        while True:
+            try:
+                await asyncio.to_thread(work, *arguments)
+                return
+            except DiskFull as error:
+                self._note_problem("an answer waits for space", str(error))
+                await asyncio.sleep(MAX_RETRY_SECONDS)
 
     def _note_problem(self, during: str, problem: str) -> None:
         text = f"{during}: {problem}"

@@ -43,7 +43,7 @@ from tidemark_broker.runtime.isr_changes import IsrChanges
 from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot, follower_snapshots
 from tidemark_broker.runtime.produce_purgatory import ProducePurgatory
 from tidemark_broker.runtime.replica_damage import Damage, proves_nothing
-from tidemark_broker.storage.errors import CorruptBatch, DiskFull, OffsetGap, StorageFailed
+from tidemark_broker.storage.errors import CorruptBatch, DiskFull, OffsetGap, OwnLogDamaged
 from tidemark_broker.storage.partition_log import PartitionLog
 from tidemark_broker.storage.record_batch import Batch
 from tidemark_broker.storage.settings import settings_of_topic
@@ -357,7 +357,7 @@ class HostedReplica:
         self, fetch: FollowerFetch, answer: LeaderAnswer, records: memoryview, now_ms: int
     ) -> None:
         """Raises StorageFailed; CorruptBatch, OffsetGap and DiskFull with nothing kept: the same is
-        asked for again after a while."""
+        asked for again after a while. OwnLogDamaged: a cut met a corrupt batch."""
         follower = self.follower
         if follower is None:
             return
@@ -370,7 +370,7 @@ class HostedReplica:
                 case FollowLogStart(leader_start_offset):
                     self.log.raise_log_start(follower.log_start_at(leader_start_offset))
                 case TruncateLog(to_offset):
-                    removed = self.log.truncate_to(to_offset)
+                    removed = self._cut_as_follower(follower, to_offset, now_ms)
                     self._note_truncated(follower, removed, fetch.last_fetched_epoch)
                     self._durable_end_offset = Offset(-1)
                     self._events.truncated(self)
@@ -379,6 +379,13 @@ class HostedReplica:
                     follower.on_restarted(offset)
                     self._durable_end_offset = Offset(-1)
                     self._events.truncated(self)
+
+    def _cut_as_follower(self, follower: PartitionFollower, offset: Offset, now_ms: int) -> int:
+        try:
+            return self.log.truncate_to(offset)
+        except CorruptBatch as error:
+            follower.on_bad_records(now_ms)
+            raise OwnLogDamaged(offset, error) from error
 
     def _note_truncated(
         self, follower: PartitionFollower, removed_records: int, last_epoch: LeaderEpoch
@@ -426,7 +433,9 @@ class HostedReplica:
 
     @property
     def needs_flush(self) -> bool:
-        return self._settings.flushes_always and self._durable_end_offset < self.log.log_end_offset
+        """Nobody waits for a replica without a role; one that was removed would ask for ever."""
+        is_behind = self._durable_end_offset < self.log.log_end_offset
+        return is_behind and self.role != "idle" and self._settings.flushes_always
 
     def _ask_flush(self) -> None:
         if self.needs_flush:
@@ -479,8 +488,3 @@ class HostedReplica:
             return self.leader.epoch_start_offset
         start = self.log.epoch_start_offset(self.leader_epoch)
         return Offset(-1) if start is None else start
-
-
-def is_storage_failure(error: Exception) -> bool:
-    """Errors after which nothing more may be written (S8)."""
-    return isinstance(error, StorageFailed | OSError)

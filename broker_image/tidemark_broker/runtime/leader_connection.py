@@ -23,10 +23,10 @@ from tidemark_broker.runtime.follower_link import (
     Key,
     next_session_epoch,
 )
-from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_failure
+from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.scheduling import monotonic_ms
-from tidemark_broker.storage.errors import StorageError
+from tidemark_broker.storage.errors import OwnLogDamaged, StorageError, is_storage_failure
 from tidemark_broker.wire.fetch import (
     FetchPartition,
     FetchRequest,
@@ -287,6 +287,8 @@ class LeaderConnection(asyncio.Protocol):
                 memoryview(answer.records),
                 now_ms,
             )
+        except OwnLogDamaged as error:
+            self._partitions.damaged.note(replica, Offset(error.offset), error, "replica")
         except (StorageError, OSError) as error:
             if is_storage_failure(error):
                 self._partitions.fail_storage(error)

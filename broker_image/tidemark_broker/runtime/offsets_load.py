@@ -8,10 +8,10 @@ wait, rather than go on without offsets that they committed.
 import logging
 from collections.abc import Callable
 
-from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_failure
+from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.scheduling import Scheduler, Timer
-from tidemark_broker.storage.errors import CorruptBatch, StorageError
+from tidemark_broker.storage.errors import CorruptBatch, StorageError, is_storage_failure
 from tidemark_broker.storage.record_batch import read_records, split_batches
 
 LOAD_STEP_BYTES = 64 * 1024  # some milliseconds

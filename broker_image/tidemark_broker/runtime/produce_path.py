@@ -16,12 +16,12 @@ from tidemark_broker.replication.producer_state import (
     malformed_producer,
 )
 from tidemark_broker.runtime.compacted_topics import compaction_refusal
-from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_failure
+from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
 from tidemark_broker.runtime.record_times import timestamp_refusal
 from tidemark_broker.runtime.results import NO_APPEND_TIME, ProduceResult
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
-from tidemark_broker.storage.errors import CorruptBatch, DiskFull, StorageError
+from tidemark_broker.storage.errors import CorruptBatch, DiskFull, StorageError, is_storage_failure
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
 from tidemark_broker.storage.record_batch import Batch, split_batches, with_append_time
 

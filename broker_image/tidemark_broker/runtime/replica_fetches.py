@@ -21,10 +21,10 @@ from tidemark_broker.runtime.follower_link import (
     Respond,
     next_session_epoch,
 )
-from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_failure
+from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, monotonic_ms
-from tidemark_broker.storage.errors import CorruptBatch, StorageError
+from tidemark_broker.storage.errors import CorruptBatch, StorageError, is_storage_failure
 from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, PartitionAnswer, TopicAnswer
 
 __all__ = ["FollowerLink", "ReplicaFetches"]
@@ -185,12 +185,14 @@ class ReplicaFetches:
         self._is_flush_scheduled = False
         to_wake, self._to_wake = self._to_wake, {}
         self._shared = {}
-        for link in to_wake:
-            if link.parked is not None:
-                found = self._answers(link)
-                if found:
-                    self._finish(link, found)
-        self._shared = None
+        try:
+            for link in to_wake:
+                if link.parked is not None:
+                    found = self._answers(link)
+                    if found:
+                        self._finish(link, found)
+        finally:
+            self._shared = None
 
     def _finish(self, link: FollowerLink, found: Found | None = None) -> None:
         parked = link.parked

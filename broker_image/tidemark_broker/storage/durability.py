@@ -15,6 +15,8 @@ from tidemark_protocol.ids import Offset
 from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.segment import Segment
 
+NONE_YET = -1
+
 
 class Durability:
     def __init__(self, disk: Disk, directory: Path, recovery_point: Offset) -> None:
@@ -24,11 +26,12 @@ class Durability:
         self._directory = directory
         self._syncing = threading.Lock()  # one at a time: one must not skip what another still does
         self._state = threading.Lock()  # of the four below and the recovery point
+        self._failure: OSError | None = None
         self._truncations = 0
-        # None of a former life's truncations is known to be synced. And what lay past the recovery
-        # point may be gone without a trace: only a sync of the very file hears that its write-back
-        # failed (S8).
-        self._synced_truncations = -1
+        # None of a former life's truncations is known to be synced, nor which file it cut. And what
+        # lay past the recovery point may be gone without a trace: only a sync of the very file
+        # hears that its write-back failed (S8). So the first sync of a life syncs all of them.
+        self._synced_truncations = NONE_YET
         self._owes_directory = True
         self._owes_epochs = True
 
@@ -56,30 +59,44 @@ class Durability:
             self._owes_directory = True  # whole segments may have gone
             self.recovery_point = min(self.recovery_point, end_offset)
 
+    def _least_unsynced(self) -> int:
+        """What was cut in this life ends at the recovery point or past it, also where another
+        segment was begun behind it since."""
+        if self._synced_truncations == NONE_YET:
+            return 0
+        return self.recovery_point + (0 if self.owes_truncation() else 1)
+
     def sync(
         self,
-        what_is_there: Callable[[], tuple[Offset, Sequence[Segment]]],
-        epochs_path: Path | None,
+        what_is_there: Callable[[], tuple[Offset, Sequence[Segment], Path | None]],
     ) -> None:
-        """In a worker. `what_is_there`: the log's end and its segments, in this order as the loop
-        appends meanwhile; `epochs_path`: the file of leader epochs if any. Raises OSError."""
+        """In a worker. `what_is_there`: the log's end, its segments and its file of leader epochs
+        if any, in this order as the loop appends meanwhile. Raises OSError."""
         with self._syncing:
-            with self._state:
-                truncations = self._truncations
-                covered, segments = what_is_there()
-                # What was cut ends at the recovery point or past it, also where another segment
-                # was begun behind it since.
-                least = self.recovery_point + (0 if self.owes_truncation() else 1)
-                unsynced = [s for s in segments if s.next_offset >= least]
-                owes_directory, self._owes_directory = self._owes_directory, False
-                owes_epochs, self._owes_epochs = self._owes_epochs, False
-            for segment in unsynced:
-                segment.file.sync()
-            if owes_epochs and epochs_path is not None:
-                self._disk.sync_file(epochs_path)
-            if owes_directory or owes_epochs:
-                self._disk.sync_directory(self._directory)
-            with self._state:
-                if self._truncations == truncations:
-                    self.recovery_point = max(self.recovery_point, covered)
-                    self._synced_truncations = truncations
+            if self._failure is not None:
+                raise self._failure  # the kernel tells it once (S8): whoever waited hears it too
+            try:
+                self._sync(what_is_there)
+            except OSError as error:
+                self._failure = error
+                raise
+
+    def _sync(
+        self, what_is_there: Callable[[], tuple[Offset, Sequence[Segment], Path | None]]
+    ) -> None:
+        with self._state:
+            truncations = self._truncations
+            covered, segments, epochs_path = what_is_there()
+            unsynced = [s for s in segments if s.next_offset >= self._least_unsynced()]
+            owes_directory, self._owes_directory = self._owes_directory, False
+            owes_epochs, self._owes_epochs = self._owes_epochs, False
+        for segment in unsynced:
+            segment.file.sync()
+        if owes_epochs and epochs_path is not None:
+            self._disk.sync_file(epochs_path)
+        if owes_directory or owes_epochs:
+            self._disk.sync_directory(self._directory)
+        with self._state:
+            if self._truncations == truncations:
+                self.recovery_point = max(self.recovery_point, covered)
+                self._synced_truncations = truncations

@@ -79,6 +79,14 @@ class DiskFull(StorageError):
     """Nothing was written: log end, files and epochs are as before the call (S10)."""
 
 
+class OwnLogDamaged(CorruptBatch):
+    """Met where this log was to be changed, not read: nothing was changed."""
+
+    def __init__(self, offset: int, met: CorruptBatch) -> None:
+        super().__init__(met.position, met.expected, met.found)
+        self.offset = offset
+
+
 class StorageFailed(StorageError):
     """An I/O error other than a full disk. The log refuses every further write."""
 
@@ -100,3 +108,8 @@ class OffsetGap(StorageError):
         super().__init__(f"expected a batch at offset {expected}, found one at {found}")
         self.expected = expected
         self.found = found
+
+
+def is_storage_failure(error: Exception) -> bool:
+    """Errors after which nothing more may be written (S8)."""
+    return isinstance(error, StorageFailed | OSError)

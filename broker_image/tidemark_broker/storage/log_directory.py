@@ -171,18 +171,18 @@ class LogDirectory:
         self.cluster_id = cluster_id
 
     def note_epochs(self, broker_epoch: BrokerEpoch, controller_epoch: ControllerEpoch) -> None:
-        """The highest ever seen, durable before the call returns (S16)."""
-        if (
-            broker_epoch <= self.highest_broker_epoch
-            and controller_epoch <= self.highest_controller_epoch
-        ):
-            return
-        highest_broker_epoch = max(self.highest_broker_epoch, broker_epoch)
-        highest_controller_epoch = max(self.highest_controller_epoch, controller_epoch)
-        data = checkpoints.encode_highest_epochs(highest_broker_epoch, highest_controller_epoch)
-        self._guarded("write epochs", lambda: self._write(checkpoints.HIGHEST_EPOCHS, data))
-        self.highest_broker_epoch = highest_broker_epoch
-        self.highest_controller_epoch = highest_controller_epoch
+        """The highest ever seen, durable before the call returns (S16). In a worker, maybe in
+        several: two answers of a new controller come together. Raises DiskFull, StorageFailed."""
+        with self._files_lock:
+            highest_broker_epoch = max(self.highest_broker_epoch, broker_epoch)
+            highest_controller_epoch = max(self.highest_controller_epoch, controller_epoch)
+            known = (self.highest_broker_epoch, self.highest_controller_epoch)
+            if (highest_broker_epoch, highest_controller_epoch) == known:
+                return
+            data = checkpoints.encode_highest_epochs(highest_broker_epoch, highest_controller_epoch)
+            self._guarded("write epochs", lambda: self._write(checkpoints.HIGHEST_EPOCHS, data))
+            self.highest_broker_epoch = highest_broker_epoch
+            self.highest_controller_epoch = highest_controller_epoch
 
     # What the former life left as proof that nothing was lost
 

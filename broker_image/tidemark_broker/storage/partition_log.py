@@ -462,18 +462,22 @@ class PartitionLog:
         Raises StorageFailed; after that nothing more is written (S8). Of a removed log nothing
         is owed any more: its deletion, met by a flush that was asked before, is no disk's failure.
         """
-        if self._is_removed:
-            return
-        self._failing.ensure_writable()
-        epochs_path = self._checkpoint.path if self._checkpoint.exists else None
         try:
+            self._failing.ensure_writable()
             if self._producers.sync():
                 self._durability.note_files_created()
-            self._durability.sync(lambda: (self.log_end_offset, tuple(self._segments)), epochs_path)
-        except OSError as error:
+            self._durability.sync(self._to_be_synced)
+        except (OSError, StorageFailed) as error:
             if self._is_removed:
-                return  # renamed away under us
-            raise self._failing.broken_by(error, "flush") from error
+                return  # also while this ran: renamed away under us
+            if isinstance(error, OSError):
+                raise self._failing.broken_by(error, "flush") from error
+            raise
+
+    def _to_be_synced(self) -> tuple[Offset, Sequence[Segment], Path | None]:
+        checkpoint = self._checkpoint
+        segments = self.log_end_offset, tuple(self._segments)
+        return *segments, checkpoint.path if checkpoint.exists else None
 
     def close(self) -> None:
         """Index files and epochs written, everything synced: what a clean stop needs.

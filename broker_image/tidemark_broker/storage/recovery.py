@@ -2,8 +2,9 @@
 
 From the segment that holds the recovery point on, every batch's CRC, offset and epoch is checked
 and the indexes are made anew; at the first invalid batch the segment is cut and all later ones are
-removed (I10). Before that point only the shape is checked, and a segment that fails there is
-treated like one after it. Nothing is synced, and the recovery point is not moved. Kafka: LogLoader.
+removed (I10). Before that point only the shape is checked, and the batches where epochs begin; a
+segment that fails there is treated like one after it. Nothing is synced, and the recovery point is
+not moved. Kafka: LogLoader.
 
 The leader-epoch checkpoint is renamed into place before the first batch of an epoch is written, and
 filesystems with ordered metadata keep that order through a power cut. So where that file is whole,
@@ -86,7 +87,8 @@ def load_segments(
             disk, directory, base_offset, index_interval_bytes=index_interval_bytes
         )
         loaded.segments.append(segment)
-        if index < suspect_from and _loads(segment):
+        is_sound = index < suspect_from and _loads(segment)
+        if is_sound and (recovery_point is None or _epochs_agree(segment, epochs)):
             expected = segment.next_offset
             continue
         verified += 1
@@ -149,6 +151,20 @@ def _loads(segment: Segment) -> bool:
     except CorruptBatch:
         return False
     return True
+
+
+def _epochs_agree(segment: Segment, epochs: LeaderEpochs) -> bool:
+    """S29: a lost kernel may have given back records that were cut, or the epochs from before the
+    cut. Then a batch where an epoch begins, or the last one, is not of the epoch it should be."""
+    looked_at = [start for _, start in epochs.entries if start < segment.next_offset]
+    looked_at.append(Offset(segment.next_offset - 1))
+    try:
+        found = [segment.find(at).header for at in looked_at if at >= segment.base_offset]
+    except CorruptBatch:
+        return False
+    return all(
+        batch.partition_leader_epoch == epochs.epoch_at(batch.base_offset) for batch in found
+    )
 
 
 def _verify(segment: Segment, epochs: LeaderEpochs, epochs_known: bool) -> CorruptBatch | None:

@@ -274,6 +274,26 @@ def test_a_push_is_applied_and_its_version_reported(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_a_push_waits_for_space_to_store_the_epoch_of_its_controller(tmp_path: Path) -> None:  # S16
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            bench.disk.space_bytes = 0
+            push = MetadataPush(ControllerEpoch(6), 12, True, (), ())
+            controller.answer(
+                0, HeartbeatResponse(ErrorCode.NONE, controller_epoch=ControllerEpoch(6), push=push)
+            )
+            await eventually(lambda: "No space left" in bench.session.problem)
+            assert bench.partitions.metadata.image_version == -1
+            assert not bench.partitions.is_stopped
+            bench.disk.space_bytes = None
+            await eventually(lambda: bench.partitions.metadata.image_version == 12)
+            assert bench.directory.highest_controller_epoch == 6
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
 def test_a_role_that_a_full_disk_kept_from_being_taken_is_taken_later(tmp_path: Path) -> None:
     """No push names the partition again: seed 3000901 followed nobody for ever."""
 

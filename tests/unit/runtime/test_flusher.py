@@ -81,3 +81,27 @@ def test_a_sync_that_fails_ends_serving(pool: InProcessPool, disk: GatedDisk) ->
         assert [result.base_offset for result in results] != [0] or results[0].error != 0
 
     asyncio.run(scenario())
+
+
+def test_a_replica_that_lost_its_role_is_not_flushed_for_ever(
+    pool: InProcessPool, disk: GatedDisk
+) -> None:
+    async def scenario() -> None:
+        broker = pool.brokers[1]
+        (replica,) = broker.partitions.replicas
+        rounds = []
+        flusher = GroupFlusher(broker.partitions, on_flushed=rounds.append)
+        broker.partitions.listeners.flush_needed = flusher.ask
+        running = asyncio.create_task(flusher.run())
+        disk.gate.clear()
+        broker.produce("a")
+        await eventually(lambda: disk.syncs == 1)
+        broker.produce("b")
+        replica.become_idle("topic deleted")
+        replica.log.note_removed()
+        disk.gate.set()
+        await eventually(lambda: rounds == [replica, replica])
+        assert not replica.needs_flush
+        running.cancel()
+
+    asyncio.run(scenario())

@@ -5,8 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tidemark_broker.replication.effects import DivergingEpoch, LeaderAnswer
+from tidemark_broker.storage.errors import OwnLogDamaged
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import BrokerId, PartitionEpoch
+from tidemark_protocol.ids import BrokerId, Offset, PartitionEpoch
 
 from tests.unit.runtime.in_process_pool import KEY, InProcessBroker, InProcessPool
 
@@ -137,3 +139,25 @@ def test_one_that_is_alone_goes_on_with_all_but_that_batch(pool: InProcessPool) 
     pool.lead(1, in_sync=[1, 2])
     assert KEY in leader.partitions.failed_replicas  # now somebody else can lead
     assert BrokerId(1) in pool.state.in_sync_ids
+
+
+def test_a_cut_that_meets_it_is_not_asked_for_at_once_again(pool: InProcessPool) -> None:
+    """Nothing is cut, the caller hears that it is this log's own damage."""
+    replica, now_ms = pool.brokers[2].replica(), pool.time.now_ms
+    data = bytearray(replica.log.segments[0].path.read_bytes())
+    data[len(data) // 5 * 3 + 16] ^= 1  # the magic of the batch at offset 3
+    replica.log.segments[0].path.write_bytes(data)
+    fetch = replica.next_fetch(now_ms)
+    assert fetch is not None
+    diverging = LeaderAnswer(
+        ErrorCode.NONE,
+        Offset(5),
+        Offset(0),
+        has_records=False,
+        diverging_epoch=DivergingEpoch(fetch.last_fetched_epoch, Offset(4)),
+    )
+    with pytest.raises(OwnLogDamaged) as met:
+        replica.on_leader_answer(fetch, diverging, memoryview(b""), now_ms)
+    assert met.value.offset == 4
+    assert replica.log.log_end_offset == 5
+    assert replica.next_fetch(now_ms) is None

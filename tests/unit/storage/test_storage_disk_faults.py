@@ -194,3 +194,38 @@ def test_the_name_of_a_new_segment_is_synced_before_its_records_count(tmp_path):
     log.flush()
     assert log.recovery_point == 2
     assert any(f"{1:020}.log" in names for names in synced)
+
+
+def test_a_flush_that_waited_for_one_that_failed_fails_too(tmp_path):  # S8
+    """The kernel tells a lost write once: the second sync of the file says that all is well."""
+    entered, may_go_on = threading.Event(), threading.Event()
+
+    class FailsOnce(FaultyDisk):
+        def check(self, operation: str, path: Path) -> None:
+            if operation == "sync" and path.suffix == ".log" and not entered.is_set():
+                entered.set()
+                assert may_go_on.wait(10)
+                raise OSError(errno.EIO, "Input/output error")
+            super().check(operation, path)
+
+    log = open_log(tmp_path, FailsOnce())
+    append(log, b"a")
+    failures: list[Exception] = []
+
+    def flush() -> None:
+        try:
+            log.flush()
+        except StorageFailed as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=flush) for _ in range(2)]
+    threads[0].start()
+    assert entered.wait(10)
+    threads[1].start()
+    may_go_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert len(failures) == 2
+    assert log.recovery_point == 0
+    with pytest.raises(StorageFailed):
+        log.close()

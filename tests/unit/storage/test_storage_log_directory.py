@@ -4,6 +4,7 @@ import errno
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import pytest
@@ -12,6 +13,7 @@ from tidemark_broker.storage.errors import (
     DirectoryLocked,
     DiskFull,
     ForeignVolume,
+    StorageError,
     StorageFailed,
     UnsafeFilesystem,
 )
@@ -366,3 +368,23 @@ def test_an_io_error_while_opening_names_the_directory(path):
     with pytest.raises(StorageFailed, match=r"cannot open log directory .*Read-only"):
         opened(path, disk)
     opened(path).close()
+
+
+def test_two_answers_of_a_new_controller_store_its_epoch_together(path):
+    directory = opened(path)
+    failures: list[Exception] = []
+
+    def note(epoch: int) -> None:
+        try:
+            directory.note_epochs(4, epoch)
+        except StorageError as error:
+            failures.append(error)
+
+    for epoch in range(1, 31):
+        threads = [threading.Thread(target=note, args=(epoch,)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+    assert failures == []
+    assert restarted(directory).highest_controller_epoch == 30

@@ -7,10 +7,10 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
 from tidemark_broker.runtime.consumer_reads import epoch_refusal
-from tidemark_broker.runtime.hosted_replica import HostedReplica, is_storage_failure
+from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
-from tidemark_broker.storage.errors import StorageError
+from tidemark_broker.storage.errors import StorageError, is_storage_failure
 from tidemark_broker.wire.list_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
