@@ -53,6 +53,7 @@ class ReplicaAudit:
         self._seen: tuple[object, ...] = ()
         self._high_watermark = -1
         self._epochs = (-1, -1)
+        self._was_leader = False
         self._forget_copy()
 
     def _forget_copy(self) -> None:
@@ -233,8 +234,11 @@ class ReplicaAudit:
 
     def _take_committed(self) -> None:
         high_watermark = self.replica.high_watermark
-        if self.replica.leader is not None:
+        # One that gave up its role in this very event, as when its disk failed, led until then.
+        is_leader = self.replica.leader is not None
+        if is_leader or (self._was_leader and self.replica.follower is None):
             self.note_led()
+        self._was_leader = is_leader
         while self._taken < len(self._batches):
             batch = self._batches[self._taken]
             if batch.header.next_offset > high_watermark:
