@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 NAMED_PLACES = 3
+EVERYTHING = Window()
+DEFAULTS = Slo()
 
 
 def no_progress(done: int, total: int) -> None:
@@ -34,8 +36,8 @@ def audit(
     engine: Engine,
     sources: Sequence[Source],
     *,
-    window: Window = Window(),  # noqa: B008 - frozen
-    slo: Slo = Slo(),  # noqa: B008 - frozen
+    window: Window = EVERYTHING,
+    slo: Slo = DEFAULTS,
     interval_ms: int | None = None,
     progress: Progress = no_progress,
 ) -> AuditResult:
@@ -106,8 +108,8 @@ def run(
     spark: "SparkSession | None",
     places: Sequence[str],
     *,
-    window: Window = Window(),  # noqa: B008 - frozen
-    slo: Slo = Slo(),  # noqa: B008 - frozen
+    window: Window = EVERYTHING,
+    slo: Slo = DEFAULTS,
     interval_ms: int | None = None,
 ) -> AuditResult:
     """Audits files on an existing session, classic or Connect; without Spark if it is None."""

@@ -195,7 +195,7 @@ class IsrChange:
     at_ms: int
     from_in_sync_replicas: int
     to_in_sync_replicas: int
-    reason: str  # lag, fenced, planned, expand, or empty
+    reason: str  # lag, fenced, planned, move, expand, or empty
 
 
 @dataclass(frozen=True, slots=True)

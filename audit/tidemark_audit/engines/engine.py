@@ -1,13 +1,15 @@
 """What an engine hands to the rules, and the steps that both take the same way."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from tidemark_audit.engines.planning import BAND_MS
 from tidemark_audit.facts.context import Context, Intervals, context_of
 from tidemark_audit.facts.partition import PartitionFacts
 from tidemark_audit.facts.steps import increments
@@ -15,6 +17,7 @@ from tidemark_audit.facts.tracks import fold_scrapes, tracks_of
 from tidemark_audit.facts.what_if import WhatIf
 from tidemark_audit.families import Exporter
 from tidemark_audit.kernel import histogram
+from tidemark_audit.kernel.samples import Longs
 from tidemark_audit.kernel.summaries import NO_BAND, KernelSettings
 from tidemark_audit.results import LagBand
 from tidemark_audit.rules.judgement import BadSamples, ClockSkew
@@ -192,31 +195,50 @@ def _crc_failures(rows: pa.Table, context: Context) -> tuple[tuple[str, str, int
     return tuple((*place, count) for place, count in sorted(total.items()) if count)
 
 
+@dataclass(frozen=True, slots=True)
+class _Band:
+    """One of the kernel's: the ages of a minute's samples."""
+
+    start_ms: int
+    bins: NDArray[np.int32]
+    counts: Longs
+    maximum: float
+
+
 def _lag_bands(rows: pa.Table, context: Context) -> tuple[LagBand, ...]:
-    """The kernel's bands in as many stretches as a reader can see."""
-    bands = [row for row in rows.to_pylist() if row["band_start_ms"] != NO_BAND]
-    if not bands:
-        return ()
+    """The kernel's bands in as many stretches as a reader can see, each of whole bands."""
     window = context.window_end_ms - context.window_start_ms
-    length = max(1, window // MOST_BANDS)
-    merged: dict[int, list[dict[str, list[int]]]] = {}
-    for band in bands:
-        place = max(0, (band["band_start_ms"] - context.window_start_ms) // length)
-        merged.setdefault(place, []).append(band)
+    length = BAND_MS * max(1, -(-window // (MOST_BANDS * BAND_MS)))
+    merged: dict[int, list[_Band]] = {}
+    for band in _bands(rows):
+        merged.setdefault(band.start_ms // length * length, []).append(band)
     found = []
-    for place, members in sorted(merged.items()):
-        bins = np.concatenate([np.array(m["bin"], dtype=np.int32) for m in members])
-        counts = np.concatenate([np.array(m["bin_count"], dtype=np.int64) for m in members])
+    for start, members in sorted(merged.items()):
+        bins = np.concatenate([band.bins for band in members])
+        counts = np.concatenate([band.counts for band in members])
         order = np.argsort(bins, kind="stable")
         p50, p90, p99 = (
             histogram.quantile(bins[order], counts[order], share) or 0.0
             for share in (0.5, 0.9, 0.99)
         )
-        start = context.window_start_ms + place * length
-        end = max(min(start + length, context.window_end_ms), start + 1)
-        largest = max(float(member["maximum"]) for member in members)  # type: ignore[arg-type]
-        found.append(LagBand(start, end, int(counts.sum()), p50, p90, p99, largest))
+        first = max(start, context.window_start_ms)
+        end = max(min(start + length, context.window_end_ms), first + 1)
+        largest = max(band.maximum for band in members)
+        found.append(LagBand(first, end, int(counts.sum()), p50, p90, p99, largest))
     return tuple(found)
+
+
+def _bands(rows: pa.Table) -> Iterator[_Band]:
+    wanted = ("band_start_ms", "bin", "bin_count", "maximum")
+    for batch in rows.filter(pc.not_equal(rows["band_start_ms"], NO_BAND)).to_batches():
+        starts, bins, counts, maxima = (batch.column(name) for name in wanted)
+        for row in range(batch.num_rows):
+            yield _Band(
+                starts[row].as_py(),
+                bins[row].values.to_numpy(),
+                counts[row].values.to_numpy(),
+                maxima[row].as_py(),
+            )
 
 
 def make_context(without_topic: pa.Table, window: tuple[int, int], intervals: Intervals) -> Context:

@@ -90,6 +90,8 @@ def isr_changes_of(series: Series, view: View) -> list[IsrChange]:
         at_ms = int(view.starts_ms[after])
         after_ms = int(min(view.last_seen_ms[before], at_ms))
         reason = "expand" if new > old else _reason(shrinks, after_ms, at_ms)
+        if not reason and (view.reassigning[before] or view.reassigning[after]):
+            reason = "move"  # a replica that was removed; nothing counts it as shrinking
         found.append(IsrChange(partition_of(series), after_ms, at_ms, old, new, reason))
     return found
 

@@ -1,7 +1,9 @@
 """What judging one partition needs beside its own series; small, and sent to every task."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from tidemark_audit.facts.steps import CAP_INTERVALS, steps_of
 from tidemark_audit.facts.tracks import Track, fold_scrapes
@@ -22,17 +24,60 @@ class Intervals:
         return round(interval * CAP_INTERVALS)
 
 
+PLANNED_RESTART_LIMIT_MS = 600_000  # docs/metrics.md: the operator calls none planned for longer
+DIRECTLY_INTERVALS = 1.5  # two samples further apart may have had another exporter between them
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRestart:
+    """The operator's word stood in [start, end); what began then is planned until `until_ms`.
+
+    That is the end, unless whoever gave the word fell silent: a new controller knows nothing of
+    restarts that another one saw begin.
+    """
+
+    start_ms: int
+    end_ms: int
+    until_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     window_start_ms: int
     window_end_ms: int
     intervals: Intervals
-    # Of each (cluster, broker): stretches with the operator's word that it was being restarted.
-    planned: Mapping[tuple[str, str], tuple[tuple[int, int], ...]]
+    # Of each (cluster, broker), in order of time.
+    planned: Mapping[tuple[str, str], tuple[PlannedRestart, ...]]
     # When each was seen first and last; operators by cluster, where any was scraped.
     broker_seen_ms: Mapping[tuple[str, str], tuple[int, int]]
     operator_seen_ms: Mapping[str, tuple[int, int]]
     what_if: WhatIf | None = None
+
+    @property
+    def excuse_slack_ms(self) -> int:
+        """By how much scrapes of brokers and operator may see one restart apart."""
+        return 2 * self.intervals.cap_ms(Exporter.BROKER)
+
+    def excused_until_ms(self, cluster: str, broker: str, since_ms: int) -> int:
+        """Until when an absence that began then is planned: its beginning, if it never was.
+
+        Only an absence's beginning makes it planned: a restart asked for later excuses no crash.
+        """
+        slack = self.excuse_slack_ms
+        found = [
+            restart.until_ms + slack
+            for restart in self.planned.get((cluster, broker), ())
+            if restart.start_ms - slack <= since_ms < restart.end_ms + slack
+        ]
+        return max(found, default=since_ms)
+
+    def ends_of_excuses_ms(self, cluster: str) -> list[int]:
+        return [
+            restart.until_ms + self.excuse_slack_ms
+            for (where, _), restarts in self.planned.items()
+            if where == cluster
+            for restart in restarts
+        ]
 
     def broker_since_ms(self, cluster: str, broker: str) -> int | None:
         seen = self.broker_seen_ms.get((cluster, broker))
@@ -47,7 +92,7 @@ def context_of(
     tracks: list[Track], *, window_start_ms: int, window_end_ms: int, intervals: Intervals
 ) -> Context:
     """`tracks`: those without a topic."""
-    planned: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
+    planned: dict[tuple[str, str], tuple[PlannedRestart, ...]] = {}
     brokers: dict[tuple[str, str], tuple[int, int]] = {}
     operators: dict[str, tuple[int, int]] = {}
     operator_cap = intervals.cap_ms(Exporter.OPERATOR)
@@ -57,12 +102,35 @@ def context_of(
         key, seen = track.key, (int(track.first_ms[0]), int(track.last_ms[-1]))
         broker = (key.cluster, key.broker)
         if key.family == "broker_planned_restart":
-            planned[broker] = tuple(steps_of(track, operator_cap).stretches_of(1.0))
+            looks = [each for each in tracks if each.key._replace(scrape="") == key]
+            planned[broker] = _planned_restarts(track, looks, intervals)
         elif key.family == "broker_epoch":
             brokers[broker] = _both(seen, brokers.get(broker, seen))
         if key.pool and key.family != "broker_epoch":
             operators[key.cluster] = _both(seen, operators.get(key.cluster, seen))
     return Context(window_start_ms, window_end_ms, intervals, planned, brokers, operators)
+
+
+def _planned_restarts(
+    track: Track, looks: Sequence[Track], intervals: Intervals
+) -> tuple[PlannedRestart, ...]:
+    """`track` is what the looks are together; each of them may be of another controller."""
+    directly_ms = round(intervals.operator_ms * DIRECTLY_INTERVALS)
+    ends = sorted(end for look in looks for end in _said_ends(look, directly_ms))
+    found = []
+    for start, end in steps_of(track, intervals.cap_ms(Exporter.OPERATOR)).stretches_of(1.0):
+        limit = start + PLANNED_RESTART_LIMIT_MS
+        said = next((each for each in ends if start < each <= limit), limit)
+        found.append(PlannedRestart(start, end, max(end, said)))
+    return tuple(found)
+
+
+def _said_ends(look: Track, directly_ms: int) -> list[int]:
+    """When 1 was followed by something else out of the same mouth."""
+    ends = look.first_value[:-1] == 1.0
+    ends &= ~np.isnan(look.first_value[1:])
+    ends &= look.first_ms[1:] - look.last_ms[:-1] <= directly_ms
+    return [int(at_ms) for at_ms in look.first_ms[1:][ends]]
 
 
 def _both(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark_audit.facts.view import Series, State, View
-from tidemark_audit.families import Exporter
 from tidemark_audit.kernel.samples import Flags
 from tidemark_audit.results import Interval, IntervalKind, SliRow, TopicPartition
 
@@ -24,31 +23,44 @@ def planned_segments(series: Series, view: View) -> Flags:
     falls out of sync, a couple of scrapes more or less. A restart asked for later makes no crash
     planned.
     """
-    slack = 2 * series.context.intervals.cap_ms(Exporter.BROKER)
     bad = np.isin(view.state, (State.DEGRADED, State.UNDER_MIN_ISR, State.OFFLINE))
     planned = np.zeros(len(view.state), dtype=np.bool_)
-    absent_since: dict[str, int] = {}
+    excused_until: dict[str, int] = {}
+    in_sync_from = _in_sync_from(series)
     for segment in range(len(view.state)):
         start = int(view.starts_ms[segment])
         missing = view.missing[segment]
-        absent_since = {name: absent_since.get(name, start) for name in missing}
+        excused_until = {
+            name: excused_until[name]
+            if name in excused_until
+            else series.context.excused_until_ms(series.cluster, name, start)
+            for name in missing
+        }
         if not bad[segment]:
             continue
-        excused = [
-            _is_excused(series, name, since, start, slack) for name, since in absent_since.items()
-        ]
+        absent = missing
+        if view.reassigning[segment]:
+            # Who is being added is out of sync too, and is nobody's loss.
+            joining = {name for name in missing if in_sync_from.get(name, start + 1) > start}
+            lacking = view.replicas[segment] - view.in_sync[segment]
+            absent = missing - joining if lacking <= len(missing - joining) else missing
         planned[segment] = bool(view.reassigning[segment] and not missing) or (
-            bool(excused) and all(excused)
+            bool(absent) and all(start < excused_until[name] for name in absent)
         )
     return planned
 
 
-def _is_excused(series: Series, broker: str, since_ms: int, at_ms: int, slack_ms: int) -> bool:
-    stretches = series.context.planned.get((series.cluster, broker), ())
-    return any(
-        start - slack_ms <= since_ms and at_ms < end + slack_ms and since_ms < end + slack_ms
-        for start, end in stretches
-    )
+def _in_sync_from(series: Series) -> dict[str, int]:
+    """When each broker was first seen in sync, or leading."""
+    found: dict[str, int] = {}
+    for key, track in series.tracks.items():
+        if key.family not in ("follower_in_sync", "replica_is_leader"):
+            continue
+        times = track.first_ms[track.first_value == 1.0]
+        name = key.follower or key.broker
+        if len(times):
+            found[name] = min(int(times[0]), found.get(name, int(times[0])))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

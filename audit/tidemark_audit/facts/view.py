@@ -103,7 +103,7 @@ def view_of(series: Series) -> View:
         for key, track in series.tracks.items()
         if key.family == "follower_in_sync"
     }
-    borders = _borders(series.context, [*claims, operator], followers.values())
+    borders = _borders(series, [*claims, operator], followers.values())
     times = borders[:-1]
     leader, epoch = _leaders(claims, times)
     chosen = _Chosen.of(claims, leader, times)
@@ -177,15 +177,17 @@ class _Operator:
 
 
 def _borders(
-    context: Context, speakers: Sequence["_Claim | _Operator"], more: Iterable[StepFunction]
+    series: Series, speakers: Sequence["_Claim | _Operator"], more: Iterable[StepFunction]
 ) -> Longs:
     functions = [function for speaker in speakers for function in speaker.functions()]
     functions += more
+    context = series.context
     start, end = context.window_start_ms, context.window_end_ms
     borders = [function.borders() for function in functions]
     # A leader's last real sample: from there on the operator's word may be newer.
     borders += [claim.in_sync.last_sample_ms + 1 for claim in speakers if isinstance(claim, _Claim)]
-    inside = np.unique(np.concatenate([np.array([start, end], dtype=np.int64), *borders]))
+    fixed = np.array([start, end, *context.ends_of_excuses_ms(series.cluster)], dtype=np.int64)
+    inside = np.unique(np.concatenate([fixed, *borders]))
     return inside[(inside >= start) & (inside <= end)]
 
 

@@ -70,7 +70,9 @@ def _flaps(partition: PartitionFacts) -> int:
             and expand.at_ms - shrink.at_ms <= FLAP_MS
         ):
             continue
-        if shrink.reason != "planned" and not _is_planned(partition.intervals, shrink.at_ms):
+        if shrink.reason not in ("planned", "move") and not _is_planned(
+            partition.intervals, shrink.at_ms
+        ):
             flaps += 1
     return flaps
 

@@ -56,19 +56,30 @@ def partition(
     epoch: Callable[[int], int] = lambda at_ms: 5,
     is_up: Callable[[int, int], bool] = lambda broker, at_ms: True,
     end_offset: Callable[[int], int] = lambda at_ms: at_ms // 10,
+    replicas: Callable[[int], set[int]] = lambda at_ms: {1, 2, 3},
+    adding: Callable[[int], set[int]] = lambda at_ms: set(),
+    held_by: tuple[int, ...] = (1, 2, 3),
+    scrape: Mapping[str, str] = {},
     without: frozenset[str] = frozenset(),
 ) -> None:
-    """All families of one partition on brokers 1, 2, 3 with min.insync.replicas 2."""
+    """All families of one partition with min.insync.replicas 2, on brokers 1, 2, 3.
+
+    `held_by` names all that ever hold a replica, `adding` those that a move brings, `scrape` what
+    a scrape configuration adds.
+    """
     about = {"topic": topic, "topic_id": topic_id, "partition": str(number)}
 
     def add(name: str, value: Value, **labels: str) -> None:
         if name not in without:
-            export.add(name, value, **about, **labels)
+            export.add(name, value, **about, **scrape, **labels)
 
-    for broker in (1, 2, 3):
+    def holds(broker: int, at_ms: int) -> bool:
+        return broker in replicas(at_ms) | adding(at_ms)
+
+    for broker in held_by:
 
         def up(at_ms: int, value: float, broker: int = broker) -> float | None:
-            return value if is_up(broker, at_ms) else None
+            return value if is_up(broker, at_ms) and holds(broker, at_ms) else None
 
         def leads(at_ms: int, value: float, broker: int = broker) -> float | None:
             return up(at_ms, value, broker) if leader(at_ms) == broker else None
@@ -79,28 +90,32 @@ def partition(
         add("replica_high_watermark_offset", lambda t, b=broker: up(t, end_offset(t), b), broker=b)
         add("replica_log_end_offset", lambda t, b=broker: up(t, end_offset(t), b), broker=b)
         add("replica_committed_truncated_records_total", lambda t, b=broker: up(t, 0, b), broker=b)
-        add("partition_replicas", lambda t, b=broker: leads(t, 3, b), broker=b)
+        add("partition_replicas", lambda t, b=broker: leads(t, len(replicas(t)), b), broker=b)
         add("partition_min_in_sync_replicas", lambda t, b=broker: leads(t, 2, b), broker=b)
         add(
             "partition_in_sync_replicas",
             lambda t, b=broker: leads(t, len(in_sync(t)), b),
             broker=b,
         )
-        add("partition_reassigning", lambda t, b=broker: leads(t, 0, b), broker=b)
+        add("partition_reassigning", lambda t, b=broker: leads(t, bool(adding(t)), b), broker=b)
         add("partition_replica_lag_max_seconds", lambda t, b=broker: leads(t, 10, b), broker=b)
         add("partition_largest_append_records", lambda t, b=broker: leads(t, 100, b), broker=b)
         add(
             "partition_election_committed_gap_records", lambda t, b=broker: leads(t, 0, b), broker=b
         )
-        for other in {1, 2, 3} - {broker}:
+        for other in set(held_by) - {broker}:
             pair = {"broker": b, "follower": str(other)}
+
+            def tells(at_ms: int, value: float, b: int = broker, o: int = other) -> float | None:
+                return leads(at_ms, value, b) if holds(o, at_ms) else None
+
             add(
                 "follower_in_sync",
-                lambda t, b=broker, o=other: leads(t, o in in_sync(t), b),
+                lambda t, o=other, tells=tells: tells(t, o in in_sync(t)),
                 **pair,
             )
-            add("follower_lag_records", lambda t, b=broker: leads(t, 3, b), **pair)
-            add("follower_caught_up_age_seconds", lambda t, b=broker: leads(t, 0.1, b), **pair)
+            add("follower_lag_records", lambda t, tells=tells: tells(t, 3), **pair)
+            add("follower_caught_up_age_seconds", lambda t, tells=tells: tells(t, 0.1), **pair)
     operator = {"pool": "default/pool"}
     add("partition_leader_id", lambda t: -1 if leader(t) is None else leader(t), **operator)
     add("partition_durable_in_sync_replicas", lambda t: len(in_sync(t)), **operator)
@@ -113,9 +128,11 @@ def brokers(
     *,
     planned: Callable[[int, int], bool] = lambda broker, at_ms: False,
     skew: Callable[[int, int], float] = lambda broker, at_ms: 0.01,
+    ids: tuple[int, ...] = (1, 2, 3),
+    scrape: Mapping[str, str] = {},
 ) -> None:
-    for broker in (1, 2, 3):
-        labels = {"pool": "default/pool", "broker": str(broker)}
+    for broker in ids:
+        labels = {"pool": "default/pool", "broker": str(broker), **scrape}
         export.add("broker_epoch", 7, **labels)
         export.add("broker_planned_restart", lambda t, b=broker: planned(b, t), **labels)
         export.add("broker_clock_skew_seconds", lambda t, b=broker: skew(b, t), **labels)
