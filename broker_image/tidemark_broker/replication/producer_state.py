@@ -31,6 +31,7 @@ class Duplicate:
 
     first_offset: Offset
     end_offset: Offset
+    timestamp_ms: int  # its largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,8 @@ def _judge_known(header: BatchHeader, entry: ProducerEntry) -> ProducerVerdict:
         return None
     duplicate = _find_duplicate(header, entry)
     if duplicate is not None:
-        return Duplicate(duplicate.first_offset, Offset(duplicate.last_offset + 1))
+        end_offset = Offset(duplicate.last_offset + 1)
+        return Duplicate(duplicate.first_offset, end_offset, duplicate.timestamp_ms)
     return RefuseBatch(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"producer {header.producer_id}, epoch {header.producer_epoch}: expected base sequence "

@@ -1,9 +1,9 @@
 """One connection to one leader: all partitions that we follow there, in one fetch.
 
 Driven by callbacks: an answer is appended and the next fetch sent in the same loop tick. A fetch
-names only partitions whose question changed (follower_link.py): what is idle costs nothing. One
-fetch is under way; when there is something to ask meanwhile a second one is sent at once, and the
-leader ends the parked first.
+names only partitions whose question or log start changed (follower_link.py): what is idle costs
+nothing. One fetch is under way; when there is something to ask meanwhile a second one is sent at
+once, and the leader ends the parked first.
 """
 
 import asyncio
@@ -55,6 +55,7 @@ class _Question(NamedTuple):
 
     replica: HostedReplica
     fetch: FollowerFetch
+    log_start_offset: Offset
     number: int
 
 
@@ -138,7 +139,8 @@ class LeaderConnection(asyncio.Protocol):
         topics: dict[TopicId, list[FetchPartition]] = {}
         named: dict[Key, _Question] = {}
         for key, replica, fetch, max_bytes in self._changes(forgotten):
-            question = _Question(replica, fetch, self._requests + 1)
+            log_start_offset = replica.log.log_start_offset
+            question = _Question(replica, fetch, log_start_offset, self._requests + 1)
             named[key] = self._questions[key] = question
             topics.setdefault(key[0], []).append(
                 FetchPartition(
@@ -146,7 +148,7 @@ class LeaderConnection(asyncio.Protocol):
                     fetch.leader_epoch,
                     fetch.fetch_offset,
                     fetch.last_fetched_epoch,
-                    replica.log.log_start_offset,
+                    log_start_offset,
                     max_bytes,
                 )
             )
@@ -206,7 +208,7 @@ class LeaderConnection(asyncio.Protocol):
                 continue
             del self._unsure[key]
             known = self._questions.get(key)
-            if known is None or known.replica is not replica or known.fetch != fetch:
+            if known is None or not _is_known(known, replica, fetch):
                 found.append((key, replica, fetch, max_bytes))
         if wake_at_ms is not None:
             self._retry_at(wake_at_ms - now_ms)
@@ -251,10 +253,12 @@ class LeaderConnection(asyncio.Protocol):
             question.replica.on_leader_contact_ended()
             self._unsure[key] = question.replica
         self._apply(question, answer, now_ms)
+        if question.replica.log.log_start_offset != question.log_start_offset:
+            self._unsure[key] = question.replica  # the leader is to know (low_watermarks.py)
 
     def _apply(self, question: _Question, answer: PartitionAnswer, now_ms: int) -> None:
         """One partition's trouble does not stop the others."""
-        replica, fetch, _ = question
+        replica, fetch = question.replica, question.fetch
         if answer.records and self._partitions.is_joining(replica):
             self._partitions.join_throttle.spend(len(answer.records), now_ms)
         diverging = answer.diverging_epoch
@@ -333,3 +337,12 @@ class LeaderConnection(asyncio.Protocol):
                 "a leader does not answer, reconnecting", extra={"leader": self._leader_id}
             )
             self._transport.abort()
+
+
+def _is_known(known: _Question, replica: HostedReplica, fetch: FollowerFetch) -> bool:
+    """Whether the leader would be told nothing new."""
+    return (
+        known.replica is replica
+        and known.fetch == fetch
+        and known.log_start_offset == replica.log.log_start_offset
+    )

@@ -109,7 +109,7 @@ class ProducePath:
     ) -> tuple[Offset, Offset, int] | None:
         """Where the batches are now, first and end offset: appended, or in the log already (I8);
         and the time that they were stamped with, or -1. None: refused or failed, and answered."""
-        header = batches[0].header
+        header, settings = batches[0].header, replica.log.settings
         if header.producer_id > NO_PRODUCER_ID:
             verdict = judge_batch(header, replica.log.producers)
             if isinstance(verdict, RefuseBatch):
@@ -117,11 +117,14 @@ class ProducePath:
                 return None
             if verdict is not None:
                 replica.duplicate_batches += 1
-                return verdict.first_offset, verdict.end_offset, NO_APPEND_TIME
+                # Kafka tells the stored time whatever the topic's kind of timestamps is; of a
+                # CreateTime batch it is the largest of its records', not each one's own.
+                stamped_ms = verdict.timestamp_ms if settings.stamps_append_time else NO_APPEND_TIME
+                return verdict.first_offset, verdict.end_offset, stamped_ms
         if self._shortage():
             answer(done, _no_space(self._shortage()))
             return None
-        settings, wall_ms = replica.log.settings, int(self._wall_clock_s() * 1000)
+        wall_ms = int(self._wall_clock_s() * 1000)
         if settings.stamps_append_time:
             batches = [with_append_time(batch, wall_ms) for batch in batches]
         elif (refusal := timestamp_refusal(batches, settings, wall_ms)) is not None:

@@ -8,6 +8,7 @@ the fetch names it (follower_link.py) nor is it looked at before something happe
 """
 
 import logging
+from collections.abc import Callable
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
@@ -52,6 +53,7 @@ class ReplicaFetches:
         # While several followers are answered at once: what was read for the first of them, by
         # replica, offset and limit.
         self._shared: dict[tuple[HostedReplica, int, int], bytes] | None = None
+        self.listeners: dict[Callable[[], None], None] = {}  # told of each fetch
 
     def handle(self, request: FetchRequest, link: FollowerLink, respond: Respond) -> None:
         """A request that the link may take. `respond` is called once, maybe before the return; not
@@ -75,8 +77,20 @@ class ReplicaFetches:
         link.contact.last_fetch_ms = now_ms
         if found or request.max_wait_ms <= 0:
             self._respond(link, found, respond)
-            return
-        self._park(link, request, respond)
+        else:
+            self._park(link, request, respond)
+        for listener in self.listeners:
+            listener()
+
+    def log_starts(self, key: Key) -> dict[BrokerId, Offset]:
+        """Where the logs of followers begin, as they said when they asked; of those alone that ask
+        for the partition at the moment."""
+        found: dict[BrokerId, Offset] = {}
+        for link in self._watching.get(key, ()):
+            asked = link.asked.get(key)
+            if asked is not None and link.request is not None:
+                found[BrokerId(link.request.replica_id)] = Offset(asked.log_start_offset)
+        return found
 
     def cancel(self, link: FollowerLink) -> None:
         """The connection is gone."""

@@ -28,7 +28,7 @@ class ProducerBatch(NamedTuple):
     last_sequence: int
     first_offset: Offset
     last_offset: Offset
-    timestamp_ms: int  # the batch's largest: only Kafka's snapshot format wants it
+    timestamp_ms: int  # the batch's largest
 
 
 class NotedBatch(NamedTuple):

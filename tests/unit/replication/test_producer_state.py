@@ -14,6 +14,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
 P = 7
+TIMESTAMP_MS = 1
 LAST_SEQUENCE = SEQUENCES - 1
 
 
@@ -21,7 +22,8 @@ def header(
     sequence: int, count: int = 1, *, epoch: int = 0, producer_id: int = P, attributes: int = 0
 ) -> BatchHeader:
     return BatchHeader(
-        Offset(0), 100, LeaderEpoch(-1), 0, attributes, count - 1, 1, 1, producer_id, epoch,
+        Offset(0), 100, LeaderEpoch(-1), 0, attributes, count - 1, 1, TIMESTAMP_MS,
+        producer_id, epoch,
         sequence, count,
     )  # fmt: skip
 
@@ -65,7 +67,7 @@ def test_neither_gap_nor_overlap_is_taken(sequence: int) -> None:
 def test_any_of_the_last_five_batches_is_a_duplicate_at_its_own_offset(back: int) -> None:
     sent = [header(2 * number, 2) for number in range(8)]
     found = judge_batch(sent[7 - back], producers_with(*sent))
-    assert found == Duplicate(Offset(14 - 2 * back), Offset(16 - 2 * back))
+    assert found == Duplicate(Offset(14 - 2 * back), Offset(16 - 2 * back), TIMESTAMP_MS)
 
 
 def test_a_batch_before_the_window_is_not_vouched_for() -> None:
@@ -88,7 +90,7 @@ def test_sequences_wrap_to_0_within_a_batch() -> None:
     across = header(LAST_SEQUENCE, 3)
     states = producers_with(header(LAST_SEQUENCE - 1), across)
     assert judge_batch(header(2), states) is None
-    assert judge_batch(across, states) == Duplicate(Offset(1), Offset(4))
+    assert judge_batch(across, states) == Duplicate(Offset(1), Offset(4), TIMESTAMP_MS)
 
 
 def test_a_lower_epoch_is_fenced() -> None:
@@ -112,7 +114,9 @@ def test_a_higher_epoch_begins_at_sequence_0() -> None:
 
 def test_a_new_epochs_batch_is_no_duplicate_of_the_last_epochs() -> None:
     states = producers_with(header(0, 5, epoch=3), header(0, 5, epoch=4))
-    assert judge_batch(header(0, 5, epoch=4), states) == Duplicate(Offset(5), Offset(10))
+    assert judge_batch(header(0, 5, epoch=4), states) == Duplicate(
+        Offset(5), Offset(10), TIMESTAMP_MS
+    )
 
 
 def test_producers_do_not_see_each_other() -> None:
@@ -169,7 +173,7 @@ def test_a_truncation_frees_the_sequences_of_what_it_cut() -> None:
     states = producers_with(header(0, 2), header(2, 2), header(4, 2))
     assert states.truncate_to(Offset(4))
     assert judge_batch(header(4, 2), states) is None
-    assert judge_batch(header(2, 2), states) == Duplicate(Offset(2), Offset(4))
+    assert judge_batch(header(2, 2), states) == Duplicate(Offset(2), Offset(4), TIMESTAMP_MS)
 
 
 def test_a_truncation_of_all_its_batches_makes_a_producer_unknown() -> None:

@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 from tidemark_broker.runtime.checkpointing import Checkpointing
 from tidemark_broker.runtime.log_starts import UP_TO_HIGH_WATERMARK
+from tidemark_broker.runtime.results import NO_APPEND_TIME
 from tidemark_broker.storage import checkpoints
 from tidemark_broker.storage.record_batch import read_records, split_batches
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
-from tests.unit.runtime.in_process_pool import KEY, TOPIC, WALL_CLOCK_S, InProcessPool
+from tests.unit.runtime.in_process_pool import (
+    KEY,
+    TOPIC,
+    WALL_CLOCK_S,
+    InProcessPool,
+    a_produced_batch,
+)
 from tests.unit.storage.faulty_disk import FaultyDisk
 
 WRITTEN_S = 1_700_000_000  # the timestamp of the pool's batches
@@ -174,3 +181,16 @@ def test_a_topic_with_log_append_time_stamps_what_it_takes(pool: InProcessPool) 
     assert batch.header.max_timestamp_ms == stamp_ms
     assert [record.timestamp_ms for record in read_records(batch.data)] == [stamp_ms]
     assert pool.brokers[1].replica().log.offset_for_timestamp(stamp_ms) == (0, stamp_ms)
+
+
+def test_a_duplicate_is_answered_with_the_time_that_its_original_was_stamped_with(
+    pool: InProcessPool,
+) -> None:
+    configure(pool, message_timestamp_type="LogAppendTime")
+    pool.lead(1, in_sync=[1, 2])
+    broker, batch = pool.brokers[1], a_produced_batch(0, "a")
+    first, again = (broker.produce_bytes(batch, acks=1)[0] for _ in range(2))
+    assert first.append_time_ms == int(WALL_CLOCK_S * 1000)
+    assert again == first
+    configure(pool)
+    assert broker.produce_bytes(batch, acks=1)[0].append_time_ms == NO_APPEND_TIME

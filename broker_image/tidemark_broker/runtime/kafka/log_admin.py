@@ -9,10 +9,12 @@ from tidemark_protocol.ids import Offset
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
+from tidemark_broker.runtime.log_starts import DeleteRecordsResult
+from tidemark_broker.runtime.low_watermarks import Awaited, LowWatermarks
 from tidemark_broker.storage.disk import DiskSpace
 from tidemark_broker.wire.delete_records import DELETE_RECORDS_API
 from tidemark_broker.wire.describe_log_dirs import DESCRIBE_LOG_DIRS_API
-from tidemark_broker.wire.tables import Values
+from tidemark_broker.wire.tables import Values, each_partition
 
 SpaceOf = Callable[[], DiskSpace]  # of the volume; in a worker
 
@@ -20,7 +22,7 @@ SpaceOf = Callable[[], DiskSpace]  # of the volume; in a worker
 def log_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
     admin = LogAdmin(services)
     return (
-        services.answering.prompt_handler(DELETE_RECORDS_API, admin.delete_records),
+        services.answering.table_handler(DELETE_RECORDS_API, admin.delete_records),
         services.answering.table_handler(DESCRIBE_LOG_DIRS_API, admin.describe_log_dirs),
     )
 
@@ -28,36 +30,43 @@ def log_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
 class LogAdmin:
     def __init__(self, services: KafkaServices) -> None:
         self._partitions = services.partitions
+        self._low_watermarks = LowWatermarks(services.partitions, services.fetches)
         self._path = services.log_directory
         self._space = services.space
 
-    def delete_records(self, request: KafkaRequest, asked: Values) -> Values:
-        """At the leader; followers follow with their next fetch (the time limit is not needed:
-        what is deleted is not served any more by anybody who leads)."""
-        return {
-            "topics": tuple(
-                {
-                    "topic": topic["topic"],
-                    "partitions": tuple(
-                        self._deleted(topic["topic"], each["partition"], each["offset"])
-                        for each in topic["partitions"]
-                    ),
+    async def delete_records(self, request: KafkaRequest, asked: Values) -> Values:
+        """At the leader; answered when all live replicas have followed, or the time is up."""
+        answers: dict[tuple[str, int], Values] = {}
+        awaited: list[Awaited] = []
+        for topic in asked["topics"]:
+            for each in topic["partitions"]:
+                place = topic["topic"], each["partition"]
+                deleted = self._deleted(*place, each["offset"])
+                answers[place] = {
+                    "partition": place[1],
+                    "low_watermark": deleted.log_start_offset,
+                    "error": deleted.error,
                 }
-                for topic in asked["topics"]
+                if deleted.error is ErrorCode.NONE:
+                    awaited.append(Awaited(*place, deleted.log_start_offset))
+        reached = await self._low_watermarks.wait(awaited, asked["timeout_ms"])
+        for waited, found in zip(awaited, reached, strict=True):
+            answer = answers[waited.topic, waited.partition]
+            answer |= {"low_watermark": found.offset, "error": found.error}
+        return {
+            "topics": each_partition(
+                asked["topics"], lambda topic, each: answers[topic, each["partition"]]
             )
         }
 
-    def _deleted(self, topic: str, partition: int, before_offset: int) -> Values:
-        answer = {"partition": partition, "low_watermark": -1}
+    def _deleted(self, topic: str, partition: int, before_offset: int) -> DeleteRecordsResult:
         replica = self._partitions.find_leading(topic, partition)
         if isinstance(replica, ErrorCode):
-            return answer | {"error": replica}
+            return DeleteRecordsResult(replica)
         if not replica.log.settings.deletes:
-            return answer | {"error": ErrorCode.POLICY_VIOLATION}  # compacted: as Kafka
+            return DeleteRecordsResult(ErrorCode.POLICY_VIOLATION)  # compacted: as Kafka
         result = self._partitions.delete_records(topic, partition, Offset(before_offset))
-        if result.error is not ErrorCode.NONE:
-            return answer | {"error": result.error}
-        return answer | {"low_watermark": result.log_start_offset, "error": ErrorCode.NONE}
+        return result if result.error is ErrorCode.NONE else DeleteRecordsResult(result.error)
 
     async def describe_log_dirs(self, request: KafkaRequest, asked: Values) -> Values:
         topics = asked["topics"]
