@@ -11,7 +11,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tests.clients.kafka_cluster import LIMIT_SECONDS, librdkafka_settings
-from tests.cluster.local_cluster import LocalCluster, wait_for
+from tests.cluster.local_cluster import LocalCluster
+from tests.waiting import wait_for
 
 POLL_SECONDS = 0.05
 SESSION_MS = 6_000

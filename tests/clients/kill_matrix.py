@@ -16,7 +16,8 @@ from tests.clients.client_programs import (
     able,
 )
 from tests.clients.kafka_cluster import log_ends, read_all
-from tests.cluster.local_cluster import LocalCluster, wait_for
+from tests.cluster.local_cluster import LocalCluster
+from tests.waiting import wait_for
 
 RATE = 50  # records a second of one client
 FINISH_SECONDS = 150.0  # clients give a record up after 120 s: that they would tell

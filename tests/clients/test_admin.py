@@ -4,7 +4,8 @@ import pytest
 
 from tests.clients.client_programs import ClientPrograms, able
 from tests.clients.programs.command_line import HOUR_MS
-from tests.cluster.local_cluster import LocalCluster, wait_for
+from tests.cluster.local_cluster import LocalCluster
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 

@@ -33,7 +33,8 @@ from tests.clients.kafka_cluster import (
     kafka_cluster,
     librdkafka_settings,
 )
-from tests.cluster.local_cluster import LocalCluster, get_json, wait_for
+from tests.cluster.local_cluster import LocalCluster, get_json
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 

@@ -17,7 +17,8 @@ from kafka.errors import (
 from kafka.structs import TopicPartition
 
 from tests.clients.kafka_cluster import LIMIT_SECONDS, bootstrap, kafka_cluster
-from tests.cluster.local_cluster import LocalCluster, wait_for
+from tests.cluster.local_cluster import LocalCluster
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 

@@ -14,6 +14,7 @@ from tests.clients.kafka_cluster import (
     read_all,
 )
 from tests.cluster.local_cluster import LocalCluster
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -23,9 +24,13 @@ def test_it_sees_brokers_topics_and_leaders(cluster: LocalCluster) -> None:
     metadata = admin.list_topics(timeout=LIMIT_SECONDS)
     addresses = {f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()}
     assert addresses == set(bootstrap(cluster))
-    partitions = metadata.topics["orders"].partitions
-    assert sorted(partitions) == [0, 1, 2]
-    assert all(sorted(partition.isrs) == [0, 1, 2] for partition in partitions.values())
+    assert sorted(metadata.topics["orders"].partitions) == [0, 1, 2]
+
+    def are_told_in_sync() -> bool:  # brokers hear of it after the controller's status says it
+        partitions = admin.list_topics("orders", timeout=LIMIT_SECONDS).topics["orders"].partitions
+        return all(sorted(partition.isrs) == [0, 1, 2] for partition in partitions.values())
+
+    wait_for("all replicas in sync", are_told_in_sync)
     described = admin.describe_cluster().result(LIMIT_SECONDS)
     assert {node.id for node in described.nodes} == {0, 1, 2}
 
@@ -37,11 +42,10 @@ def test_fewer_acknowledgements(cluster: LocalCluster, acks: int) -> None:
     for value in sent:
         producer.produce("orders", value=value)
     assert producer.flush(LIMIT_SECONDS) == 0
-    deadline = time.monotonic() + LIMIT_SECONDS
-    found: set[bytes] = set()
-    while not found >= set(sent):
-        assert time.monotonic() < deadline, set(sent) - found
-        found = {message.value() for message in read_all(cluster)}
+    wait_for(
+        "all of them",
+        lambda: {message.value() for message in read_all(cluster)} >= set(sent),
+    )
 
 
 def test_seek_by_time_and_the_ends_of_the_log(cluster: LocalCluster) -> None:

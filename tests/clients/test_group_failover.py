@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from tests.clients.group_members import Member, committed_offsets, members_of, tell
 from tests.clients.kafka_cluster import LIMIT_SECONDS, Sending, librdkafka_settings
-from tests.cluster.local_cluster import LocalCluster, running, wait_for
+from tests.cluster.local_cluster import LocalCluster, running
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 

@@ -29,7 +29,8 @@ from tests.clients.kafka_cluster import (
     Sending,
     librdkafka_settings,
 )
-from tests.cluster.local_cluster import LocalCluster, running, wait_for
+from tests.cluster.local_cluster import LocalCluster, running
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 

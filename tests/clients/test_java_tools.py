@@ -11,7 +11,8 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.clients.client_programs import ClientPrograms
 from tests.clients.kafka_cluster import Sending, bootstrap, librdkafka_settings
 from tests.clients.programs.java_program import java
-from tests.cluster.local_cluster import LocalCluster, wait_for
+from tests.cluster.local_cluster import LocalCluster
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 GROUPS = "consumer.group.ConsumerGroupCommand"

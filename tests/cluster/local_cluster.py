@@ -10,15 +10,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tidemark_cli.ports import PortRange
+
+from tests.waiting import HANG_SECONDS, wait_for
 
 ORDERS = """
 apiVersion: tidemark.dev/v1alpha1
@@ -26,20 +26,6 @@ kind: Topic
 metadata: {name: orders}
 spec: {partitions: 3, replicationFactor: 3, config: {min.insync.replicas: "2"}}
 """
-
-Found = TypeVar("Found")
-
-
-def wait_for(what: str, look: Callable[[], Found | None], *, seconds: float = 15.0) -> Found:
-    """Asks every 20 ms until `look` finds something; fails with `what` at the limit."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-            found = look()
-            if found is not None and found is not False:
-                return found
-        time.sleep(0.02)
-    raise AssertionError(f"waited {seconds} s for {what}")
 
 
 @dataclass
@@ -126,7 +112,9 @@ class LocalCluster:
         found = next(entry for entry in topics if entry["topic"] == topic)
         return next(entry for entry in found["partitions"] if entry["partition"] == partition)
 
-    def wait_until_in_sync(self, topic: str = "orders", *, seconds: float = 30.0) -> None:
+    def wait_until_in_sync(
+        self, topic: str = "orders", *, seconds: float = 2 * HANG_SECONDS
+    ) -> None:
         """Leaders everywhere, and every replica in sync in a life that is the broker's present
         one: an entry of a killed broker does not count although nobody noticed yet."""
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from tidemark_cli.ports import PortRange
 
-from tests.cluster.local_cluster import wait_for
 from tests.promtool import prometheus_binaries
+from tests.waiting import wait_for
 
 
 @dataclass

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.clients.group_members import members_of
-from tests.cluster.local_cluster import LocalCluster, run_command, running, wait_for
+from tests.cluster.local_cluster import LocalCluster, run_command, running
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 

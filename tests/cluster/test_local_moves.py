@@ -4,8 +4,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.local_cluster import LocalCluster, run_command, running, wait_for
+from tests.cluster.local_cluster import LocalCluster, run_command, running
 from tests.cluster.test_local_mode import produce_one, values
+from tests.waiting import wait_for
 
 
 def replicas(cluster: LocalCluster, partition: int) -> list[int]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.local_cluster import LocalCluster, get_json, run_command, running, wait_for
+from tests.cluster.local_cluster import LocalCluster, get_json, run_command, running
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 

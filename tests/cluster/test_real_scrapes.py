@@ -12,10 +12,11 @@ from tidemark_audit.results import AuditResult, IntervalKind
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window
 
-from tests.cluster.local_cluster import ORDERS, LocalCluster, running, wait_for
+from tests.cluster.local_cluster import ORDERS, LocalCluster, running
 from tests.cluster.prometheus_server import PrometheusServer, running_prometheus
 from tests.cluster.test_local_mode import start_load
 from tests.metric_docs import documented_families
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 POOL = """

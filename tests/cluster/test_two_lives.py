@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from tidemark_cli.ports import PortRange
 
-from tests.cluster.local_cluster import LocalCluster, running, wait_for
+from tests.cluster.local_cluster import LocalCluster, running
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 

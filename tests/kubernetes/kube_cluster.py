@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from tests.waiting import wait_for
+
 ROOT = Path(__file__).resolve().parents[2]
 OPERATOR_NAMESPACE = "tidemark-system"
 LOAD_IMAGE = "tidemark/broker:dev"
@@ -150,10 +152,11 @@ class KubeCluster:
     def until(self, is_so: Callable[[], bool], what: str, *, timeout_s: float = 30) -> float:
         """Seconds that it took; asks ten times a second."""
         started = time.monotonic()
-        while not is_so():
-            if time.monotonic() - started > timeout_s:
-                raise AssertionError(f"after {timeout_s} s: {what}\n{self._state()}")
-            time.sleep(0.1)
+        try:
+            wait_for(what, is_so, seconds=timeout_s, pause_seconds=0.1)
+        except AssertionError as error:
+            error.add_note(self._state())
+            raise
         return time.monotonic() - started
 
     def until_in_sync(self, name: str, *, timeout_s: float = 40) -> float:

@@ -95,7 +95,7 @@ class SlowLeader:
     ) -> None:
         self.is_leading = True
         if self.hangs:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         self.is_whole = True
 
     async def step_down(self) -> None:

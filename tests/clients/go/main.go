@@ -150,7 +150,7 @@ func values(asked Asked, send func([]byte)) {
 // seen is what look finds at last: brokers hear of a change one after another.
 func seen(look func() (int, error), wanted int) int {
 	found := -1
-	for range 50 {
+	for range 150 {
 		if now, err := look(); err == nil {
 			found = now
 		}

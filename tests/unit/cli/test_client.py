@@ -20,12 +20,13 @@ from tidemark_cli.outcomes import (
 )
 
 from tests.unit.cli.fake_broker import TOPIC, FakeCluster, answering, hang_up, problem
+from tests.waiting import HANG_SECONDS
 
 RECORD = [OutgoingRecord(b"one")]
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 10))
+    asyncio.run(asyncio.wait_for(story, HANG_SECONDS))
 
 
 def test_an_acknowledged_record_has_its_offset() -> None:

@@ -9,12 +9,13 @@ from tidemark_cli.nearby import PREFERENCE_SECONDS, NearbyReplicas
 from tidemark_cli.outcomes import OutgoingRecord
 
 from tests.unit.cli.fake_broker import TOPIC, FakeCluster
+from tests.waiting import HANG_SECONDS
 
 EAST = ClientSettings(rack="east")
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 10))
+    asyncio.run(asyncio.wait_for(story, HANG_SECONDS))
 
 
 def test_the_leader_is_asked_once_and_then_the_near_replica() -> None:

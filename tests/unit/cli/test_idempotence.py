@@ -12,12 +12,13 @@ from tidemark_cli.idempotence import IdempotentProducer
 from tidemark_cli.outcomes import Acknowledged, OutgoingRecord, Refused, Unknown
 
 from tests.unit.cli.fake_broker import TOPIC, FakeCluster, answering, hang_up, problem
+from tests.waiting import HANG_SECONDS
 
 ONE, TWO = [OutgoingRecord(b"one")], [OutgoingRecord(b"two")]
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 10))
+    asyncio.run(asyncio.wait_for(story, HANG_SECONDS))
 
 
 def test_an_answer_that_was_lost_is_asked_for_again_and_nothing_is_written_twice() -> None:

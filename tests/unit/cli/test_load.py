@@ -11,12 +11,13 @@ from tidemark_cli.load_events import Event, LoadLedger, Produced, Read, encode_e
 from tidemark_cli.verify import verify
 
 from tests.unit.cli.fake_broker import TOPIC, FakeCluster, hang_up
+from tests.waiting import HANG_SECONDS
 
 SETTINGS = LoadSettings(TOPIC, 2, "run", interval_ms=1.0, timeout_ms=2000)
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 20))
+    asyncio.run(asyncio.wait_for(story, HANG_SECONDS))
 
 
 async def load(
@@ -49,7 +50,7 @@ def test_a_quiet_run_is_found_whole_on_identical_replicas() -> None:
             TidemarkClient(cluster.urls) as client,
         ):
             ledger, events = await load(client, 40)
-            report = await verify(client, ledger, events, within_seconds=5)
+            report = await verify(client, ledger, events, within_seconds=30)
             assert ledger.is_finished
             assert report.verdict.acknowledged >= 40
             assert report.verdict.found == report.verdict.acknowledged
@@ -69,7 +70,7 @@ def test_a_lost_answer_is_unknown_and_the_run_goes_on() -> None:
             cluster.next_answers = [hang_up]
             ledger, events = await load(client, 20)
             assert ledger.unknown_count == 1
-            assert (await verify(client, ledger, events, within_seconds=5)).is_good
+            assert (await verify(client, ledger, events, within_seconds=30)).is_good
 
     run(story())
 
@@ -82,7 +83,7 @@ def test_a_record_that_vanished_is_reported_lost() -> None:
         ):
             ledger, events = await load(client, 20)
             cluster.logs[0].pop()
-            report = await verify(client, ledger, events, within_seconds=5)
+            report = await verify(client, ledger, events, within_seconds=30)
             assert report.verdict.lost == 1
             assert not report.is_good
 
@@ -97,7 +98,7 @@ def test_replicas_that_differ_are_told() -> None:
         ):
             ledger, events = await load(client, 20)
             cluster.replica_bytes[1, 0] = "other"
-            report = await verify(client, ledger, events, within_seconds=5)
+            report = await verify(client, ledger, events, within_seconds=30)
             assert [entry.is_identical for entry in report.replicas] == [False, True]
             assert not report.is_good
 
@@ -112,7 +113,7 @@ def test_consumers_near_followers_read_along_too() -> None:
             TidemarkClient(cluster.urls, settings=ClientSettings(rack="east")) as near,
         ):
             ledger, events = await load(client, 40, {"east": near})
-            assert (await verify(client, ledger, events, within_seconds=5)).is_good
+            assert (await verify(client, ledger, events, within_seconds=30)).is_good
             seen = [event for event in events if isinstance(event, Read) and event.rack == "east"]
             read = sum(len(event.sequences) for event in seen)
             assert read == sum(len(log) for log in cluster.logs.values())
@@ -129,7 +130,7 @@ def test_a_record_seen_twice_by_a_consumer_breaks_the_history() -> None:
             ledger, events = await load(client, 20)
             first = next(event for event in events if isinstance(event, Read))
             events.append(first)
-            report = await verify(client, ledger, events, within_seconds=5)
+            report = await verify(client, ledger, events, within_seconds=30)
             assert [entry.name for entry in report.broken_promises] == ["nonmonotonic-poll"]
             assert not report.is_good
 
@@ -145,7 +146,7 @@ def test_idempotent_producers_leave_no_outcome_unknown() -> None:
             cluster.next_answers = [hang_up, cluster.append_and_hang_up(), hang_up]
             settings = replace(SETTINGS, producers=3)
             ledger, events = await load(client, 30, settings=settings)
-            report = await verify(client, ledger, events, within_seconds=5)
+            report = await verify(client, ledger, events, within_seconds=30)
             assert (ledger.unknown_count, report.is_good) == (0, True)
             senders = {event.producer for event in events if isinstance(event, Produced)}
             assert senders <= {0, 1, 2}

@@ -14,11 +14,15 @@ from tidemark_cli.failures import CommandFailed
 from tidemark_cli.metadata import PartitionView, TopicView
 from tidemark_cli.waiting import until
 
+from tests.waiting import HANG_SECONDS, eventually
+
 IN_SYNC = PartitionView(0, 0, 1, (0, 1, 2), (0, 1, 2))
 
 
 class IdleCluster:
     """Three processes that do nothing; the controller's view is what the test says."""
+
+    looks = 0  # at the status
 
     def __init__(self) -> None:
         self.processes = [self._start() for _ in range(3)]
@@ -43,11 +47,12 @@ class IdleCluster:
         return self.processes[broker_id].pid
 
     async def status(self) -> ClusterStatus | None:
+        self.looks += 1
         rows = tuple(BrokerRow(number, "Active", epoch) for number, epoch in enumerate(self.epochs))
         return ClusterStatus(rows, (TopicView(TOPIC, (self.view,)),))
 
     async def until(self, is_so: Callable[[], Awaitable[bool]], what: str) -> None:
-        await until(is_so, what, within_seconds=5.0, every_seconds=0.001, to_do="look")
+        await until(is_so, what, within_seconds=HANG_SECONDS, every_seconds=0.001, to_do="look")
 
 
 @pytest.fixture
@@ -69,7 +74,8 @@ def test_a_frozen_leader_wakes_once_others_lead(cluster: IdleCluster) -> None:
         await faults.strike(RoundKind.FREEZE, IN_SYNC)
         await cluster.until_state(0, "T")
         rest = asyncio.create_task(faults.follow_up(RoundKind.FREEZE, IN_SYNC))
-        await asyncio.sleep(0.01)
+        looks = cluster.looks
+        await eventually(lambda: cluster.looks > looks + 2)
         assert not rest.done()
         assert cluster.state(0) == "T"
         cluster.view = led_by(1, 2)

@@ -46,6 +46,8 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
+from tests.waiting import HANG_SECONDS
+
 POOL = "shop/default"
 ORDERS = TopicId("7f1c0000-0000-0000-0000-000000000001")
 TICK_MS = 50
@@ -214,7 +216,7 @@ class FakeBroker:
 
     async def poll_to_the_end(self, **changes: Any) -> HeartbeatResponse:
         """One heartbeat, applied; for polls that are answered at once."""
-        response = await asyncio.wait_for(self.heartbeat(**changes), 1)
+        response = await asyncio.wait_for(self.heartbeat(**changes), HANG_SECONDS)
         self.apply(response)
         return response
 

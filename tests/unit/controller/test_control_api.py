@@ -20,6 +20,7 @@ from tidemark_protocol.controller_messages import (
 from tidemark_protocol.ids import BrokerEpoch, ControllerEpoch
 
 from tests.unit.controller.control_rig import POOL, Rig
+from tests.waiting import HANG_SECONDS
 
 CLIENT = """
 import http.client, sys
@@ -85,7 +86,7 @@ def test_a_killed_brokers_poll_is_seen_broken_at_once() -> None:
         assert broker.poll is not None
         await broker.poll  # the client's poll replaced it: it is open now
         client.kill()
-        await asyncio.wait_for(rig.probe.was_asked.wait(), 2)
+        await asyncio.wait_for(rig.probe.was_asked.wait(), HANG_SECONDS)
         await client.wait()
         assert rig.probe.asked == [broker.incarnation]
 

@@ -8,6 +8,7 @@ from tidemark_protocol.ids import ControllerEpoch
 
 from tests.unit.controller.control_rig import FakeBroker, Rig, settle
 from tests.unit.controller.control_values import members
+from tests.waiting import HANG_SECONDS
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -68,7 +69,7 @@ def test_an_answer_that_was_lost_is_given_again_to_the_fenced_broker() -> None:
         await rig.create()
         await stop(rig, rig.brokers[0])
         await settle()
-        again = await asyncio.wait_for(rig.brokers[0].heartbeat(wants_to_stop=True), 1)
+        again = await asyncio.wait_for(rig.brokers[0].heartbeat(wants_to_stop=True), HANG_SECONDS)
         assert again.may_stop
         assert stored_state(rig, 0) == "Fenced"
 

@@ -44,18 +44,8 @@ from tidemark_protocol.ids import (
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
 NOW_MS = 1_700_000_000_000
-HANG_LIMIT_S = 60  # of one request: a hang ends, a busy machine that still imports FastAPI does not
 ORDERS = "orders"
 ORDERS_ID = TopicId("0b8f8b2e-0000-4000-8000-000000000001")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Other tasks run until it holds; at most some 3 s."""
-    for turn in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0 if turn < 100 else 0.003)
-    raise AssertionError("the awaited condition never held")
 
 
 def broker_state(broker_id: int, http_port: int = 8080) -> BrokerState:

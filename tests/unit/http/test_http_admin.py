@@ -9,18 +9,18 @@ from tidemark_broker.http import documents
 from tidemark_broker.storage.record_batch import build_batch
 
 from tests.unit.http.fake_broker import (
-    HANG_LIMIT_S,
     NOW_MS,
     ORDERS_ID,
     FakeBroker,
     Response,
     fake_broker,
 )
+from tests.waiting import HANG_SECONDS
 
 
 def get(broker: FakeBroker, target: str, method: str = "GET") -> Response:
     async def bounded() -> Any:
-        async with asyncio.timeout(HANG_LIMIT_S):
+        async with asyncio.timeout(HANG_SECONDS):
             return await broker.client.request(method, target)
 
     response = asyncio.run(bounded())

@@ -22,6 +22,7 @@ from tidemark_broker.http.problems import HttpProblem
 from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, GroupConsumer
 
 from tests.unit.http.fake_broker import fake_broker
+from tests.waiting import HANG_SECONDS
 
 
 def refused(act: Callable[[], Any]) -> int:
@@ -141,7 +142,7 @@ def test_a_forgotten_consumer_is_ended_and_commits_nothing(
         busy = instances.create(ConsumerSettings("g", "busy"), EmbeddedFormat.JSON, 100)
         busy.polls = 1
         assert isinstance(made.consumer, ForgottenConsumer)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(HANG_SECONDS):
             await made.consumer.is_closed.wait()
         assert made.consumer.closed == [False]
         assert refused(lambda: instances.find("g", "c")) == 404

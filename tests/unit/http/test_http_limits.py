@@ -9,8 +9,9 @@ from tidemark_broker.runtime.results import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
-from tests.unit.http.fake_broker import fake_broker, until
+from tests.unit.http.fake_broker import fake_broker
 from tests.unit.http.test_http_produce import PARTITION, post, run
+from tests.waiting import eventually
 
 
 def test_a_body_that_says_it_is_too_large_is_refused_unread() -> None:
@@ -53,7 +54,7 @@ def test_requests_beyond_the_limit_are_told_to_come_back() -> None:
         broker = fake_broker(limits=HttpLimits(requests_in_flight=1))
         broker.partitions.hold_acks = True
         first = asyncio.create_task(broker.client.post(PARTITION, {"records": [{"value": 1}]}))
-        await until(lambda: bool(broker.partitions.produced))
+        await eventually(lambda: bool(broker.partitions.produced))
         second = await broker.client.post(PARTITION, {"records": [{"value": 2}]})
         broker.partitions.produced[0].done(ProduceResult(ErrorCode.NONE, Offset(0)))
         assert (await first).status == 200
@@ -74,7 +75,7 @@ def test_bytes_in_flight_are_bounded() -> None:
         broker.partitions.hold_acks = True
         body = b'{"records":[{"value":1}]}'
         first = asyncio.create_task(broker.client.post(PARTITION, body))
-        await until(lambda: bool(broker.partitions.produced))
+        await eventually(lambda: bool(broker.partitions.produced))
         second = await broker.client.post(PARTITION, body)
         broker.partitions.produced[0].done(ProduceResult(ErrorCode.NONE, Offset(0)))
         await first

@@ -17,7 +17,8 @@ from tidemark_protocol.partition_state import Member, PartitionState
 from bench import metrics_scrape
 from tests.metric_docs import documented_families
 from tests.promtool import faults_of_metrics
-from tests.unit.http.fake_broker import HANG_LIMIT_S, ORDERS_ID, FakeBroker, fake_broker
+from tests.unit.http.fake_broker import ORDERS_ID, FakeBroker, fake_broker
+from tests.waiting import HANG_SECONDS
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 REPLICA = {("topic", "orders"), ("topic_id", ORDERS_ID), ("partition", "1"), ("broker", "0")}
@@ -66,7 +67,7 @@ def a_cut(**changes: Any) -> PartitionSnapshot:
 
 def scraped_text(broker: FakeBroker) -> str:
     async def bounded() -> str:
-        async with asyncio.timeout(HANG_LIMIT_S):
+        async with asyncio.timeout(HANG_SECONDS):
             response = await broker.client.get("/metrics")
         assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
         return response.body.decode()

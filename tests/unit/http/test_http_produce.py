@@ -12,13 +12,12 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
 from tests.unit.http.fake_broker import (
-    HANG_LIMIT_S,
     NOW_MS,
     FakeBroker,
     Response,
     fake_broker,
-    until,
 )
+from tests.waiting import HANG_SECONDS, eventually
 
 BINARY = "application/vnd.kafka.binary.v2+json"
 PARTITION = "/topics/orders/partitions/0"
@@ -30,7 +29,7 @@ def b64(data: bytes) -> str:
 
 def run(coroutine: Any) -> Any:
     async def bounded() -> Any:
-        async with asyncio.timeout(HANG_LIMIT_S):
+        async with asyncio.timeout(HANG_SECONDS):
             return await coroutine
 
     return asyncio.run(bounded())
@@ -263,7 +262,7 @@ def test_a_failure_after_the_append_is_unknown_and_invites_no_retry(error: Error
         broker = fake_broker(leaders=(0, 1, 1))
         broker.partitions.hold_acks = True
         request = asyncio.create_task(broker.client.post(PARTITION, {"records": [{"value": 1}]}))
-        await until(lambda: bool(broker.partitions.produced))
+        await eventually(lambda: bool(broker.partitions.produced))
         await asyncio.sleep(0)
         broker.partitions.produced[0].done(ProduceResult(error))
         return await request
@@ -292,7 +291,7 @@ def test_acknowledgements_reach_each_their_own_request_in_any_order() -> None:
             asyncio.create_task(broker.client.post(PARTITION, {"records": [{"value": i}]}))
             for i in range(3)
         ]
-        await until(lambda: len(broker.partitions.produced) == 3)
+        await eventually(lambda: len(broker.partitions.produced) == 3)
         for offset in (2, 0, 1):
             result = ProduceResult(ErrorCode.NONE, Offset(offset))
             broker.partitions.produced[offset].done(result)

@@ -14,13 +14,12 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
 from tests.unit.http.fake_broker import (
-    HANG_LIMIT_S,
     NOW_MS,
     FakeBroker,
     Response,
     fake_broker,
-    until,
 )
+from tests.waiting import HANG_SECONDS, eventually
 
 BINARY = "application/vnd.kafka.binary.v2+json"
 JSON = "application/vnd.kafka.json.v2+json"
@@ -29,7 +28,7 @@ RECORDS = "/topics/orders/partitions/0/records"
 
 def run(coroutine: Any) -> Any:
     async def bounded() -> Any:
-        async with asyncio.timeout(HANG_LIMIT_S):
+        async with asyncio.timeout(HANG_SECONDS):
             return await coroutine
 
     return asyncio.run(bounded())
@@ -155,7 +154,7 @@ def test_a_long_poll_ends_when_records_come() -> None:
     async def scenario() -> Response:
         broker = fake_broker()
         request = asyncio.create_task(broker.client.get(RECORDS + "?offset=0&max_wait_ms=30000"))
-        await until(lambda: bool(broker.partitions.parked))
+        await eventually(lambda: bool(broker.partitions.parked))
         data = build_batch([(None, b"1", ())], timestamp_ms=NOW_MS)
         done = broker.partitions.parked[0]
         done(FetchResult(ErrorCode.NONE, data, Offset(1), Offset(0), Offset(1)))
@@ -170,7 +169,7 @@ def test_a_parked_fetch_is_cancelled_when_its_client_goes() -> None:
         broker = fake_broker()
         target = RECORDS + "?offset=0&max_wait_ms=30000"
         request = asyncio.create_task(broker.client.request("GET", target))
-        await until(lambda: bool(broker.partitions.parked))
+        await eventually(lambda: bool(broker.partitions.parked))
         broker.client.disconnect.set()
         assert await request is None
         # What a cancelled fetch might still say must disturb nobody.

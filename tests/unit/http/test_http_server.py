@@ -18,7 +18,8 @@ from tidemark_broker.runtime.results import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
-from tests.unit.http.fake_broker import broker_state, fake_broker, until
+from tests.unit.http.fake_broker import broker_state, fake_broker
+from tests.waiting import HANG_SECONDS, eventually
 
 BODY = b'{"records":[{"value":1}]}'
 
@@ -28,7 +29,7 @@ async def serving(app: AsgiApp, limits: ServerLimits | None = None) -> AsyncIter
     stop = asyncio.Event()
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     given = limits or ServerLimits(graceful_stop_seconds=1)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(HANG_SECONDS), asyncio.TaskGroup() as group:
         server = serve(
             app, host="127.0.0.1", port=0, stop=stop, on_listening=port.set_result, limits=given
         )
@@ -105,15 +106,15 @@ def test_clients_that_go_away_before_their_acknowledgement_disturb_nobody() -> N
             for _, writer in leaving:
                 writer.write(request)
             staying_writer.write(request)
-            await until(lambda: len(broker.partitions.produced) == 6)
+            await eventually(lambda: len(broker.partitions.produced) == 6)
             for _, writer in leaving:
                 writer.transport.abort()
-            await asyncio.sleep(0.02)
+            await eventually(lambda: broker.app._admission.requests_in_flight == 1)
             for offset, produced in enumerate(broker.partitions.produced):
                 produced.done(ProduceResult(ErrorCode.NONE, Offset(offset)))
             assert (await read_response(staying))[0] == 200
             staying_writer.close()
-            await until(lambda: broker.app._admission.requests_in_flight == 0)
+            await eventually(lambda: broker.app._admission.requests_in_flight == 0)
 
     run(scenario)
 
@@ -125,9 +126,9 @@ def test_a_waiting_produce_whose_client_left_is_let_go_long_before_its_timeout()
         async with serving(broker.app) as port:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(head("/topics/orders/partitions/0?timeout_ms=120000") + BODY)
-            await until(lambda: len(broker.partitions.produced) == 1)
+            await eventually(lambda: len(broker.partitions.produced) == 1)
             writer.transport.abort()
-            await until(lambda: broker.app._admission.requests_in_flight == 0)
+            await eventually(lambda: broker.app._admission.requests_in_flight == 0)
 
     run(scenario)
 
@@ -139,9 +140,9 @@ def test_a_parked_fetch_is_let_go_when_its_client_leaves() -> None:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             target = "/topics/orders/partitions/0/records?offset=0&max_wait_ms=30000"
             writer.write(f"GET {target} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
-            await until(lambda: len(broker.partitions.parked) == 1)
+            await eventually(lambda: len(broker.partitions.parked) == 1)
             writer.transport.abort()
-            await until(lambda: broker.partitions.cancelled == 1)
+            await eventually(lambda: broker.partitions.cancelled == 1)
 
     run(scenario)
 
@@ -175,7 +176,7 @@ def test_a_head_without_end_or_too_slow_is_cut() -> None:
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(opening)
                 with contextlib.suppress(ConnectionError):
-                    assert await asyncio.wait_for(reader.read(), 2) == b""
+                    assert await asyncio.wait_for(reader.read(), HANG_SECONDS) == b""
                 writer.close()
 
     run(scenario)
@@ -189,7 +190,7 @@ def test_an_idle_connection_after_a_request_is_not_taken_for_a_slow_head() -> No
             for _ in range(2):
                 writer.write(head("/topics/orders/partitions/0") + BODY)
                 assert (await read_response(reader))[0] == 200
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(5 * limits.header_seconds)
             writer.close()
 
     run(scenario)
@@ -208,8 +209,8 @@ def test_a_client_that_does_not_read_its_answer_is_cut() -> None:
             _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
             for _ in range(3):
                 writer.write(f"GET {target} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
-            await until(lambda: broker.app._admission.bytes_in_flight > 0)
-            await until(lambda: broker.app._admission.bytes_in_flight == 0)
+            await eventually(lambda: broker.app._admission.bytes_in_flight > 0)
+            await eventually(lambda: broker.app._admission.bytes_in_flight == 0)
             writer.close()
 
     run(scenario)
@@ -220,10 +221,9 @@ def test_connections_beyond_the_limit_are_cut() -> None:
         limits = ServerLimits(connections=1, graceful_stop_seconds=1)
         async with serving(fake_broker().app, limits) as port:
             _, first = await asyncio.open_connection("127.0.0.1", port)
-            await asyncio.sleep(0.02)
             second_reader, second = await asyncio.open_connection("127.0.0.1", port)
             with contextlib.suppress(ConnectionError):
-                assert await asyncio.wait_for(second_reader.read(), 2) == b""
+                assert await asyncio.wait_for(second_reader.read(), HANG_SECONDS) == b""
             first.close()
             second.close()
 

@@ -11,8 +11,9 @@ from tidemark_broker.storage.record_batch import NewRecord, build_batch
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
-from tests.unit.http.fake_broker import FakeBroker, Response, fake_broker, until
+from tests.unit.http.fake_broker import FakeBroker, Response, fake_broker
 from tests.unit.http.test_http_server import run, serving
+from tests.waiting import eventually
 
 BATCHES = "application/vnd.kafka.recordbatch"
 LINES = "application/x-ndjson"
@@ -146,14 +147,14 @@ def test_a_stream_goes_on_with_what_is_written_later_and_ends_with_its_leadershi
         async with serving(broker.app) as port:
             reader, writer = await open_stream(port)
             for number in range(3):
-                await until(lambda: bool(partitions.parked))
+                await eventually(lambda: bool(partitions.parked))
                 done = partitions.parked.pop()
                 partitions.append(0, a_batch(b"%d" % number))
                 end = Offset(number + 1)
                 data = partitions.read(0, number, 1)
                 done(FetchResult(ErrorCode.NONE, data, end, Offset(0), end))
                 assert json.loads(await next_chunk(reader))["offset"] == number
-            await until(lambda: bool(partitions.parked))
+            await eventually(lambda: bool(partitions.parked))
             partitions.parked.pop()(FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             last = json.loads(await next_chunk(reader))
             assert (last["error"], last["nextOffset"]) == ("NOT_LEADER_OR_FOLLOWER", 3)
@@ -169,7 +170,7 @@ def test_an_idle_stream_sends_empty_lines() -> None:
         async with serving(broker.app) as port:
             reader, writer = await open_stream(port)
             for _ in range(3):
-                await until(lambda: bool(broker.partitions.parked))
+                await eventually(lambda: bool(broker.partitions.parked))
                 broker.partitions.parked.pop()(
                     FetchResult(ErrorCode.NONE, b"", Offset(0), Offset(0), Offset(0))
                 )
@@ -184,9 +185,9 @@ def test_a_client_that_leaves_a_stream_is_noticed_and_its_read_cancelled() -> No
         broker = fake_broker()
         async with serving(broker.app) as port:
             _, writer = await open_stream(port)
-            await until(lambda: bool(broker.partitions.parked))
+            await eventually(lambda: bool(broker.partitions.parked))
             writer.close()
-            await until(lambda: broker.partitions.cancelled > 0)
+            await eventually(lambda: broker.partitions.cancelled > 0)
 
     run(scenario)
 
@@ -209,7 +210,7 @@ def test_a_slow_reader_of_a_stream_is_waited_for() -> None:
         async with serving(broker.app) as port:
             reader, writer = await open_stream(port, f"{RECORDS}?max_wait_ms=0")
             writer.transport.pause_reading()
-            await until(lambda: reads > 3)
+            await eventually(lambda: reads > 3)
             before = -1
             while before != reads:
                 before = reads

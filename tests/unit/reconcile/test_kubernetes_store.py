@@ -90,7 +90,7 @@ def test_a_namespace_that_is_going_is_told_apart() -> None:
 
 def test_a_write_whose_answer_is_lost_may_have_happened() -> None:
     async def silent(request: web.Request) -> web.StreamResponse:
-        await asyncio.sleep(5)
+        await asyncio.Event().wait()
         return web.Response()
 
     with pytest.raises(OutcomeUnknown):

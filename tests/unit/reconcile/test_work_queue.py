@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from tidemark_operator.reconcile.work_queue import BackOff, WorkKey, WorkQueue
 from tidemark_operator.stores.object_store import StoreError
 
+from tests.waiting import eventually
+
 A, B = WorkKey("Topic", "shop", "a"), WorkKey("Topic", "shop", "b")
 
 
@@ -15,9 +17,7 @@ async def run_until(
     is_done: Callable[[], bool],
 ) -> None:
     task = asyncio.create_task(queue.work(reconcile))
-    async with asyncio.timeout(30):
-        while not is_done():  # noqa: ASYNC110  the worker has no event to tell
-            await asyncio.sleep(0.001)
+    await eventually(is_done)
     task.cancel()
 
 

@@ -21,8 +21,8 @@ from tidemark_protocol.ids import BrokerId
 
 from tests.scenarios.broker_on_disk import Link, Machine
 from tests.unit.controller.control_rig import Rig
-from tests.unit.runtime.eventually import eventually
 from tests.unit.storage.faulty_disk import FaultyDisk
+from tests.waiting import HANG_SECONDS, eventually
 
 CLEAN_STOP = ".kafka_cleanshutdown"
 
@@ -61,7 +61,7 @@ class Running:
         await eventually(lambda: self.broker.is_ready()[0])
 
     async def ended(self) -> int:
-        return await asyncio.wait_for(self.ending, 10)
+        return await asyncio.wait_for(self.ending, HANG_SECONDS)
 
     def sigterm(self) -> None:
         self.broker._on_signal()

@@ -45,8 +45,8 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
-from tests.unit.runtime.eventually import eventually
 from tests.unit.storage.faulty_disk import FaultyDisk
+from tests.waiting import HANG_SECONDS, eventually
 
 ORDERS = TopicId("00000000-0000-0000-0000-000000000001")
 REGISTERED = RegisterResponse(
@@ -144,7 +144,7 @@ def run(
     extra_addresses: tuple[str, ...] = (),
 ) -> None:
     async def main() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_SECONDS):
             controller = FakeController()
             runner = await controller.start()
             bench = Bench(path, (*extra_addresses, f"127.0.0.1:{controller.port}"))

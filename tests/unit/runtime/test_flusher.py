@@ -9,9 +9,9 @@ import pytest
 from tidemark_broker.runtime.flusher import GroupFlusher
 from tidemark_protocol.partition_state import TopicState
 
-from tests.unit.runtime.eventually import eventually
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, InProcessPool
 from tests.unit.storage.faulty_disk import FaultyDisk
+from tests.waiting import eventually
 
 
 class GatedDisk(FaultyDisk):

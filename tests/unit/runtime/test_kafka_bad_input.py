@@ -9,7 +9,6 @@ from tidemark_broker.runtime.kafka.limits import ListenerLimits
 from tidemark_broker.storage.record_batch import NewRecord, build_batch
 from tidemark_broker.wire.primitives import INT16, INT32, INT64, nullable_string
 
-from tests.unit.runtime.eventually import eventually
 from tests.unit.runtime.in_process_pool import TOPIC, a_batch
 from tests.unit.runtime.kafka_door import (
     API_VERSIONS_REQUEST,
@@ -21,6 +20,7 @@ from tests.unit.runtime.kafka_door import (
     request,
     with_door,
 )
+from tests.waiting import eventually
 
 CORRUPT_MESSAGE, INVALID_RECORD, UNKNOWN_TOPIC = 2, 87, 3
 

@@ -12,7 +12,7 @@ from tidemark_protocol.controller_messages import (
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch, PartitionEpoch, TopicId
 
-from tests.unit.runtime.eventually import eventually
+from tests.waiting import HANG_SECONDS, eventually
 
 TOPIC_ID = TopicId("t")
 
@@ -53,7 +53,7 @@ def run(scenario: Callable[[Bench], Awaitable[None]]) -> None:
         bench = Bench()
         task = asyncio.ensure_future(bench.queue.run())
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(HANG_SECONDS):
                 await scenario(bench)
         finally:
             task.cancel()

@@ -38,8 +38,8 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
-from tests.unit.runtime.eventually import eventually
 from tests.unit.runtime.in_process_pool import KEY, TOPIC, TOPIC_ID, a_batch
+from tests.waiting import HANG_SECONDS, eventually
 
 ORDERS = TopicState(TOPIC, TOPIC_ID, 1, 2)
 
@@ -123,7 +123,7 @@ class Link:
 
 def run(path: Path, scenario: Callable[[Link], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(HANG_SECONDS), asyncio.TaskGroup() as tasks:
             link = Link(path, tasks)
             await link.start()
             try:
@@ -244,13 +244,17 @@ def test_who_leads_itself_follows_nobody_and_suspects_nobody(tmp_path: Path) -> 
     run(tmp_path, scenario)
 
 
-def test_a_cancelled_fetcher_ends_even_when_its_address_changed_just_then(tmp_path: Path) -> None:
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 20, 100])
+def test_a_cancelled_fetcher_ends_even_when_its_address_changed_just_then(
+    tmp_path: Path, turns: int
+) -> None:
     async def scenario(link: Link) -> None:
         endpoints = Endpoints("127.0.0.1", 1, 1, "")
         fetcher = LeaderFetcher(BrokerId(1), link.partitions[2], link.suspects.append)
         fetcher.follow([], endpoints)
         task = asyncio.ensure_future(fetcher.run())
-        await asyncio.sleep(0.005)  # it waits to connect again
+        for _ in range(turns):  # it connects, is refused, waits to connect again
+            await asyncio.sleep(0)
         fetcher.follow([], replace(endpoints, kafka_port=2))
         task.cancel()
         async with asyncio.timeout(30):

@@ -9,9 +9,9 @@ from tidemark_broker.runtime.space_watch import LEAST_FREE_BYTES, SpaceWatch, le
 from tidemark_broker.storage.disk import DiskSpace, OsDisk
 from tidemark_protocol.error_codes import ErrorCode
 
-from tests.unit.runtime.eventually import eventually
 from tests.unit.runtime.in_process_pool import InProcessPool
 from tests.unit.storage.faulty_disk import FaultyDisk
+from tests.waiting import eventually
 
 MEBIBYTE = 1024 * 1024
 SMALL = DiskSpace(free_bytes=0, total_bytes=1000 * MEBIBYTE)  # its limit is 50 MiB

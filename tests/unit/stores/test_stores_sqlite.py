@@ -21,6 +21,8 @@ from tidemark_operator.stores.object_store import (
 )
 from tidemark_operator.stores.sqlite import SqliteStore
 
+from tests.waiting import HANG_SECONDS
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqliteStore]:
@@ -175,8 +177,8 @@ def test_waiting_for_a_change_ends_with_the_next_write(store: SqliteStore) -> No
         await asyncio.sleep(0)
         assert not waiting.done()
         await store.create(TOPIC, topic())
-        await asyncio.wait_for(waiting, 1)
-        await asyncio.wait_for(store.wait_for_change(0), 1)
+        await asyncio.wait_for(waiting, HANG_SECONDS)
+        await asyncio.wait_for(store.wait_for_change(0), HANG_SECONDS)
 
     asyncio.run(scenario())
 
