@@ -4,7 +4,23 @@ It reads what Prometheus stored or exported, on Spark or without, and imports ne
 operator: a judge shares no code with the judged.
 """
 
-from tidemark_audit.audit import audit, run
-from tidemark_audit.results import AuditResult, Verdict
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["AuditResult", "Verdict", "audit", "run"]
+if TYPE_CHECKING:
+    from tidemark_audit.audit import run
+    from tidemark_audit.results import AuditResult, Verdict
+
+__all__ = ["AuditResult", "Verdict", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """Late: Spark's workers must not have Arrow before they are forked (engines.daemon)."""
+    if name == "run":
+        from tidemark_audit import audit
+
+        return audit.run
+    if name in __all__:
+        from tidemark_audit import results
+
+        return getattr(results, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

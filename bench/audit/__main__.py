@@ -19,7 +19,7 @@ import pyspark
 from tidemark_audit.results import from_json
 
 from bench.audit import report
-from bench.audit.answers import answers_of_audit, answers_of_duckdb, differences, rows_of
+from bench.audit.answers import Answers, answers_of_audit, answers_of_duckdb, differences, rows_of
 from bench.audit.processes import CommandFailed, Measured, measured
 from bench.audit.report import Size
 from bench.audit.samples import samples_file
@@ -45,9 +45,9 @@ def main() -> int:
     sizes: list[Size] = []
     transports: dict[str, float] = {}
     try:
-        if "spark" in engines:
-            say("one run that does not count: Java writes its archive of classes")
-            measured(_command("spark", _file(numbers[0]), ROOT), codes=VERDICTS)
+        say("one round that does not count: Java writes its archive of classes, Python its own")
+        for engine in engines:
+            _run(engine, _file(numbers[0]))
         for samples in numbers:
             sizes.append(_measure_size(samples, engines, arguments.rounds))
         if arguments.remote_samples:
@@ -90,16 +90,9 @@ def _measure_size(samples: int, engines: list[str], rounds: int) -> Size:
     for number in range(rounds):
         # The first reads the file from the disk if it must: it is another one in each round.
         turn = number % len(engines)
-        answers = {}
+        answers: dict[str, Answers] = {}
         for engine in (*engines[turn:], *engines[:turn]):
-            with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as directory:
-                run = measured(_command(engine, file, Path(directory)), codes=VERDICTS)
-                answers[engine] = (
-                    answers_of_duckdb(Path(directory))
-                    if engine == "duckdb"
-                    else answers_of_audit(from_json(run.output))
-                )
-            run.output = b""
+            run, answers[engine] = _run(engine, file)
             size.runs[engine].append(run)
             say(f"{rows:,} samples, round {number + 1} of {rounds}, {engine}: {_figures(run)}")
         expected = answers.get("duckdb", next(iter(answers.values())))
@@ -111,12 +104,23 @@ def _measure_size(samples: int, engines: list[str], rounds: int) -> Size:
     return size
 
 
+def _run(engine: str, file: Path) -> tuple[Measured, Answers]:
+    with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as directory:
+        run = measured(_command(engine, file, Path(directory)), codes=VERDICTS)
+        if engine == "duckdb":
+            return run, answers_of_duckdb(Path(directory))
+    answers = answers_of_audit(from_json(run.output))
+    run.output = b""
+    return run, answers
+
+
 def _figures(run: Measured) -> str:
     memory = ", ".join(
-        f"{kind} {peak.anonymous_mb:,.0f} MB (resident {peak.resident_mb:,.0f})"
+        f"{kind} {run.cpu[kind]:.2f} s and {peak.anonymous_mb:,.0f} MB"
+        f" (resident {peak.resident_mb:,.0f})"
         for kind, peak in sorted(run.peaks.items())
     )
-    return f"{run.wall_seconds:.2f} s, {run.cpu_seconds:.2f} s of processor, {memory}"
+    return f"{run.wall_seconds:.2f} s, processor {run.cpu_seconds:.2f} s: {memory}"
 
 
 def _command(engine: str, file: Path, answers: Path) -> list[str | Path]:

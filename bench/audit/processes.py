@@ -34,10 +34,14 @@ class Peak:
 @dataclass(slots=True)
 class Measured:
     wall_seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    # `jvm`, `main` (the first process), `workers` (all others)
+    # By kind: `jvm`, `main` (the first process), `workers` (all others).
+    cpu: dict[str, float] = field(default_factory=dict)
     peaks: dict[str, Peak] = field(default_factory=dict)
     output: bytes = b""
+
+    @property
+    def cpu_seconds(self) -> float:
+        return sum(self.cpu.values())
 
     def anonymous_mb(self, *kinds: str) -> float:
         return sum(self.peaks[kind].anonymous_mb for kind in kinds if kind in self.peaks)
@@ -47,8 +51,10 @@ def measured(command: Sequence[str | Path], *, codes: Sequence[int] = (0,)) -> M
     """Runs it to its end. Raises CommandFailed."""
     found = Measured()
     began = time.monotonic()
+    # As installed: a developer's setting may keep Python from keeping what it compiled.
+    kept = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, env=kept
     )
     watch = _Watch(process.pid, found)
     watch.start()
@@ -74,7 +80,7 @@ class _Watch(threading.Thread):
         self._session = session
         self._into = into
         self._ended = threading.Event()
-        self._cpu: dict[int, float] = {}
+        self._cpu: dict[tuple[int, str], float] = {}
 
     def run(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):
@@ -83,7 +89,8 @@ class _Watch(threading.Thread):
     def end(self) -> None:
         self._ended.set()
         self.join()
-        self._into.cpu_seconds = sum(self._cpu.values())
+        for (_, kind), seconds in self._cpu.items():
+            self._into.cpu[kind] = self._into.cpu.get(kind, 0.0) + seconds
 
     def _look(self) -> None:
         sums: dict[str, Peak] = {}
@@ -99,8 +106,8 @@ class _Watch(threading.Thread):
             except OSError:  # it has ended meanwhile
                 continue
             pid = int(entry.name)
-            self._cpu[pid] = (int(fields[11]) + int(fields[12])) / TICKS
             kind = "jvm" if name == "java" else "main" if pid == self._session else "workers"
+            self._cpu[pid, kind] = (int(fields[11]) + int(fields[12])) / TICKS
             peak = sums.setdefault(kind, Peak())
             peak.resident_mb += int(pages[1]) * PAGE_BYTES / 1e6
             peak.anonymous_mb += (int(pages[1]) - int(pages[2])) * PAGE_BYTES / 1e6

@@ -112,7 +112,7 @@ def write(
                     engine: [
                         {
                             "wall_seconds": run.wall_seconds,
-                            "cpu_seconds": run.cpu_seconds,
+                            "cpu_seconds": run.cpu,
                             "peaks": {kind: asdict(peak) for kind, peak in run.peaks.items()},
                         }
                         for run in runs

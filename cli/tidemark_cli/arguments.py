@@ -1,51 +1,25 @@
-"""The command line's grammar: one sub-command per module of `commands/`."""
+"""The command line's grammar: one sub-command per module of `commands/`.
+
+Only the command that is named is imported: most bring an HTTP client or Kafka's frames, which takes
+longer than a short command runs.
+"""
 
 import argparse
 import asyncio
+import importlib
 import inspect
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from tidemark_cli.commands import (
-    apply,
-    audit,
-    bench,
-    consume,
-    demo,
-    dev,
-    drain,
-    elect,
-    groups,
-    load,
-    move,
-    produce,
-    status,
-    topics,
-    verify,
-)
 from tidemark_cli.failures import EXIT_USAGE, CommandFailed
 from tidemark_cli.output import Output
-from tidemark_cli.targets import add_target_arguments
 
-COMMANDS: dict[str, ModuleType] = {
-    "dev": dev,
-    "apply": apply,
-    "topics": topics,
-    "groups": groups,
-    "status": status,
-    "produce": produce,
-    "consume": consume,
-    "load": load,
-    "verify": verify,
-    "demo": demo,
-    "bench": bench,
-    "move": move,
-    "drain": drain,
-    "elect": elect,
-    "audit": audit,
-}
+COMMANDS = (
+    "dev", "apply", "topics", "groups", "status", "produce", "consume", "load", "verify", "demo",
+    "bench", "move", "drain", "elect", "audit",
+)  # fmt: skip
 WITHOUT_TARGET = frozenset({"dev", "demo", "audit"})
 
 
@@ -61,14 +35,15 @@ class CommandParser(argparse.ArgumentParser):
         self.exit(self._bad_use_exit_code, f"{self.prog}: error: {message}\n")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="tidemark", description="Replicated, append-only logs on Kubernetes."
     )
     commands = top.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=CommandParser
     )
-    for name, module in COMMANDS.items():
+    for name in names:
+        module = _module_of(name)
         sentence = module.HELP
         command = commands.add_parser(
             name,
@@ -84,14 +59,20 @@ def parser() -> argparse.ArgumentParser:
             help="how results are written (default: human)",
         )
         if name not in WITHOUT_TARGET:
+            from tidemark_cli.targets import add_target_arguments
+
             add_target_arguments(command)
         module.add_arguments(command)
     return top
 
 
+def _module_of(command: str) -> ModuleType:
+    return importlib.import_module(f"tidemark_cli.commands.{command}")
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Like parse_args, but options may stand before and between the values of `produce`."""
-    top = parser()
+    top = parser(arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS)
     parsed, rest = top.parse_known_args(arguments)
     if rest and hasattr(parsed, "values") and not any(word.startswith("-") for word in rest):
         parsed.values = [*parsed.values, *rest]
@@ -100,11 +81,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parsed
 
 
-def parse_and_run(arguments: Sequence[str]) -> int:
+def parse_and_run(arguments: Sequence[str], *, is_own_process: bool = False) -> int:
+    """A command's `prepare_process`, where it has one, is for a process that runs nothing else."""
     parsed = parse(arguments)
     output = Output(is_json=parsed.output == "json")
     try:
-        run = COMMANDS[parsed.command].run
+        module = _module_of(parsed.command)
+        if is_own_process and hasattr(module, "prepare_process"):
+            module.prepare_process(parsed)
+        run = module.run
         if not inspect.iscoroutinefunction(run):  # brings an event loop of its own
             return int(run(parsed, output))
         return int(asyncio.run(run(parsed, output)))

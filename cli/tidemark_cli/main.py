@@ -11,7 +11,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the console script."""
     from tidemark_cli.arguments import parse_and_run
 
-    return parse_and_run(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        return parse_and_run(sys.argv[1:], is_own_process=True)
+    return parse_and_run(arguments)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidemark_audit.engines.kafka_followers import without_followers
 from tidemark_audit.facts.context import Intervals
-from tidemark_audit.families import FAMILIES, PREFIX, Exporter
+from tidemark_audit.families import FAMILIES, Exporter
 from tidemark_audit.kernel.samples import SampleBatch, within
-from tidemark_audit.kernel.summaries import NO_BAND, KernelSettings
+from tidemark_audit.kernel.summaries import KEY_COLUMNS, NO_BAND, KernelSettings
 from tidemark_audit.kernel.summarize import summarize
 from tidemark_audit.sources.kept_summaries import SummarySlice
 from tidemark_audit.sources.source import Slice, Source, SourceError, Window
@@ -17,6 +18,7 @@ from tidemark_audit.sources.source import Slice, Source, SourceError, Window
 DEFAULT_INTERVAL_MS = 15_000
 BAND_MS = 60_000
 LOOKED_AT = 200  # series by which an interval is guessed
+_INTERVAL_COLUMNS = ["run_first_ms", "run_last_ms", "run_samples"]
 
 
 def kernel_settings(
@@ -87,15 +89,22 @@ def scrape_intervals(merged: pa.Table) -> Intervals:
     return Intervals(broker, found[Exporter.OPERATOR] or broker)
 
 
+def rows_for_intervals(merged: pa.Table) -> pa.Table:
+    """Of merged summaries in the order of their keys, what `scrape_intervals` looks at: also when
+    there are more such tables, whose rows are put in order again."""
+    rows = pa.concat_tables([_looked_at(merged, exporter) for exporter in Exporter])
+    return rows.select([*KEY_COLUMNS, *_INTERVAL_COLUMNS])
+
+
+def _looked_at(merged: pa.Table, exporter: Exporter) -> pa.Table:
+    names = [family.name for family in FAMILIES.values() if family.exporter is exporter]
+    is_its = pc.is_in(merged["family"], value_set=pa.array(names))
+    is_series = pc.equal(merged["band_start_ms"], NO_BAND)
+    return merged.filter(pc.and_(is_its, is_series)).slice(0, LOOKED_AT)
+
+
 def _median_step(merged: pa.Table, exporter: Exporter) -> int | None:
-    names = [name for name, family in FAMILIES.items() if family.exporter is exporter]
-    wanted = {name.removeprefix(PREFIX) for name in names}
-    columns = ("family", "band_start_ms", "run_first_ms", "run_last_ms", "run_samples")
-    chosen = [
-        row
-        for row in merged.select(columns).to_pylist()
-        if row["family"] in wanted and row["band_start_ms"] == NO_BAND
-    ][:LOOKED_AT]
+    chosen = _looked_at(merged, exporter).select(_INTERVAL_COLUMNS).to_pylist()
     steps: list[float] = []
     weights: list[int] = []
     for row in chosen:

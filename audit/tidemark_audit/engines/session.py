@@ -45,6 +45,7 @@ def spark_session(master: str | None, *, archive_directory: Path | None = None) 
         .config("spark.sql.shuffle.partitions", "8")
         # Each stage is a handful of tasks: planning them again costs more than it saves.
         .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.python.daemon.module", "tidemark_audit.engines.daemon")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "4096")
         .config("spark.sql.python.filterPushdown.enabled", "true")
         .config("spark.driver.bindAddress", "127.0.0.1")

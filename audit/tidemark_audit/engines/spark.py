@@ -1,25 +1,26 @@
 """The kernel on Spark. How it is cut and where what runs:
 
 1. `spark.range(slices)`, one task a slice: Python opens the slice itself and gives summaries, so
-   that no raw sample crosses between the JVM and Python.
-2. Summaries are repartitioned by topic and partition: all series of a partition meet in one task,
-   which merges them. This table is kept; it is small (a row a series).
-3. One more pass over it makes each partition's facts. Rows without a topic (brokers, operator,
-   lag bands) go to the driver and, as `Context`, to every task.
+   that no raw sample crosses between the JVM and Python. Summaries leave it packed, a row for each
+   bucket of partitions: to the JVM they are bytes, which it moves and never looks into.
+2. Buckets are shuffled (at most MOST_PARTITIONS of them): all series of a partition meet in one
+   task, which merges them. What it merged is kept; it is small (a row a series).
+3. The driver takes what says how to judge (`_Look`: counts, brokers, operator, lag bands) and, as
+   `Context`, gives it to one more pass over what was kept, which makes each partition's facts.
 
 The driver holds facts, never samples. It needs nothing but a SparkSession, classic or Connect.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemark_audit.engines.engine import (
     FamilyCounts,
@@ -28,22 +29,38 @@ from tidemark_audit.engines.engine import (
     Request,
     added_counts,
     family_counts,
+    is_without_topic,
     make_context,
     observed,
     window_of,
 )
-from tidemark_audit.engines.planning import LOOKED_AT, scrape_intervals, summarize_slice
+from tidemark_audit.engines.planning import (
+    rows_for_intervals,
+    scrape_intervals,
+    summarize_slice,
+)
 from tidemark_audit.facts.context import Context, Intervals
 from tidemark_audit.facts.partition import PartitionFacts, facts_of, from_bytes, to_bytes
-from tidemark_audit.families import FAMILIES, PREFIX
 from tidemark_audit.kernel.merge import merge
-from tidemark_audit.kernel.summaries import EMPTY, KEY_COLUMNS, SCHEMA, KernelSettings
+from tidemark_audit.kernel.samples import Longs
+from tidemark_audit.kernel.summaries import EMPTY, KEY_COLUMNS, KernelSettings
 from tidemark_audit.sources.source import SourceError
 
 MOST_PARTITIONS = 64
-_PAYLOAD = pa.schema([pa.field("payload", pa.binary(), nullable=False)])
+_BUCKETS = "bucket int, payload binary"
+_KEPT = "payload binary, look binary"
+_PAYLOAD = "payload binary"
 _MARK = "tidemark-source-error:"
 Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the driver must know of one task's rows before any of them can be judged."""
+
+    counts: list[FamilyCounts]
+    without_topic: bytes
+    for_intervals: bytes
 
 
 class SparkEngine:
@@ -54,106 +71,123 @@ class SparkEngine:
 
     def observe(self, request: Request, progress: Progress) -> Observed:
         progress(0, len(request.slices))
-        merged = self._merged(request).persist()
+        kept = self._merged(request).persist()
         try:
-            counts = self._counts(merged)
+            looks = [
+                msgspec.msgpack.decode(bytes(row.look), type=_Look)
+                for row in kept.select("look").collect()
+            ]
             progress(len(request.slices), len(request.slices))
+            counts = added_counts(each for look in looks for each in look.counts)
             window = window_of(request, counts)
-            small = _collected(merged.filter(F.col("topic") == ""))
-            context = make_context(small, window, self._intervals(request, merged))
-            partitions = self._facts(merged, context)
+            small = _unpacked(look.without_topic for look in looks)
+            context = make_context(small, window, _intervals(request, looks))
+            partitions = _facts(kept, context)
             if request.what_if is None:
                 return observed(counts, small, partitions, context)
-            what_if = self._facts(merged, replace(context, what_if=request.what_if))
+            what_if = _facts(kept, replace(context, what_if=request.what_if))
             return observed(counts, small, partitions, context, what_if)
         except Exception as error:
             raise _as_source_error(error) from error
         finally:
-            merged.unpersist()
+            kept.unpersist()
 
     def summaries(self, request: Request, progress: Progress) -> pa.Table:
         progress(0, len(request.slices))
         try:
-            return _collected(self._merged(request))
+            rows = self._merged(request).select("payload").collect()
+            return _unpacked(bytes(row.payload) for row in rows)
         except Exception as error:
             raise _as_source_error(error) from error
 
     def _merged(self, request: Request) -> DataFrame:
         slices, window, settings = tuple(request.slices), request.window, request.settings
+        count = max(1, len(slices))
+        buckets = min(MOST_PARTITIONS, count)
 
         def read(batches: Batches) -> Batches:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     try:
-                        yield from summarize_slice(slices[number], window, settings)
+                        summaries = list(summarize_slice(slices[number], window, settings))
                     except SourceError as error:
                         raise RuntimeError(_MARK + _error_text(error)) from error
+                    yield from _in_buckets(summaries, buckets)
 
-        count = max(1, len(slices))
-        partitions = min(MOST_PARTITIONS, count)
-        summaries = self._spark.range(len(slices), numPartitions=count).mapInArrow(
-            read, from_arrow_schema(SCHEMA)
-        )
-        together = summaries.repartition(partitions, "cluster", "topic", "topic_id", "partition")
-        return together.mapInArrow(_merger(settings), from_arrow_schema(SCHEMA))
+        summaries = self._spark.range(len(slices), numPartitions=count).mapInArrow(read, _BUCKETS)
+        return summaries.repartition(buckets, "bucket").mapInArrow(_merger(settings), _KEPT)
 
-    def _counts(self, merged: DataFrame) -> list[FamilyCounts]:
-        def count(batches: Batches) -> Batches:
-            counted = family_counts(_table(batches))
-            yield _payloads([msgspec.msgpack.encode(each) for each in counted])
 
-        rows = merged.mapInArrow(count, from_arrow_schema(_PAYLOAD)).collect()
-        return added_counts(
-            msgspec.msgpack.decode(bytes(row.payload), type=FamilyCounts) for row in rows
-        )
+def _in_buckets(batches: list[pa.RecordBatch], count: int) -> Batches:
+    """A row for each bucket that has any summary. All series of a partition are in one bucket,
+    whichever process asks."""
+    if not batches:
+        return
+    table = pa.Table.from_batches(batches)
+    bucket = _bucket_of(table, count)
+    numbers = np.unique(bucket)
+    packed = [_packed(table.take(pa.array(np.flatnonzero(bucket == number)))) for number in numbers]
+    yield pa.RecordBatch.from_arrays(
+        [pa.array(numbers, pa.int32()), pa.array(packed, pa.binary())], names=["bucket", "payload"]
+    )
 
-    def _intervals(self, request: Request, merged: DataFrame) -> Intervals:
-        if request.interval_ms is not None:
-            return Intervals(request.interval_ms, request.interval_ms)
-        names = {
-            exporter: [
-                name.removeprefix(PREFIX)
-                for name, family in FAMILIES.items()
-                if family.exporter is exporter
-            ]
-            for exporter in {family.exporter for family in FAMILIES.values()}
-        }
-        tables = [
-            _collected(
-                merged.filter(F.col("family").isin(wanted) & (F.col("band_start_ms") < 0))
-                .orderBy(*KEY_COLUMNS)
-                .limit(LOOKED_AT)
-            )
-            for _, wanted in sorted(names.items())
-        ]
-        return scrape_intervals(pa.concat_tables(tables))
 
-    def _facts(self, merged: DataFrame, context: Context) -> list[PartitionFacts]:
-        def judge(batches: Batches) -> Batches:
-            yield _payloads([to_bytes(facts) for facts in facts_of(_table(batches), context)])
-
-        rows = merged.mapInArrow(judge, from_arrow_schema(_PAYLOAD)).collect()
-        return [from_bytes(bytes(row.payload)) for row in rows]
+def _bucket_of(table: pa.Table, count: int) -> Longs:
+    names = ("cluster", "topic", "topic_id", "partition")
+    places = zip(*(table[name].to_pylist() for name in names), strict=True)
+    return np.array([zlib.crc32(repr(place).encode()) % count for place in places], dtype=np.int64)
 
 
 def _merger(settings: KernelSettings) -> Any:
     def merge_partition(batches: Batches) -> Batches:
-        yield from merge(_table(batches), settings).to_batches()
+        merged = merge(_unpacked(_payloads(batches)), settings)
+        if merged.num_rows:
+            look = _Look(
+                family_counts(merged),
+                _packed(is_without_topic(merged)),
+                _packed(rows_for_intervals(merged)),
+            )
+            columns = ([_packed(merged)], [msgspec.msgpack.encode(look)])
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(column, pa.binary()) for column in columns], names=["payload", "look"]
+            )
 
     return merge_partition
 
 
-def _table(batches: Batches) -> pa.Table:
-    tables = [pa.Table.from_batches([batch]).cast(SCHEMA) for batch in batches]
+def _intervals(request: Request, looks: list[_Look]) -> Intervals:
+    if request.interval_ms is not None:
+        return Intervals(request.interval_ms, request.interval_ms)
+    rows = _unpacked(look.for_intervals for look in looks)
+    return scrape_intervals(rows.sort_by([(name, "ascending") for name in KEY_COLUMNS]))
+
+
+def _facts(kept: DataFrame, context: Context) -> list[PartitionFacts]:
+    def judge(batches: Batches) -> Batches:
+        facts = facts_of(_unpacked(_payloads(batches)), context)
+        packed = pa.array([to_bytes(each) for each in facts], pa.binary())
+        yield pa.RecordBatch.from_arrays([packed], names=["payload"])
+
+    rows = kept.select("payload").mapInArrow(judge, _PAYLOAD).collect()
+    return [from_bytes(bytes(row.payload)) for row in rows]
+
+
+def _payloads(batches: Batches) -> Iterator[bytes]:
+    for batch in batches:
+        yield from batch.column("payload").to_pylist()
+
+
+def _packed(table: pa.Table) -> bytes:
+    """As a stream of Arrow's own, with its schema."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def _unpacked(packed: Iterable[bytes]) -> pa.Table:
+    tables = [pa.ipc.open_stream(each).read_all() for each in packed]
     return pa.concat_tables(tables) if tables else EMPTY
-
-
-def _collected(rows: DataFrame) -> pa.Table:
-    return rows.toArrow().cast(SCHEMA)
-
-
-def _payloads(payloads: list[bytes]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"payload": payloads}, schema=_PAYLOAD)
 
 
 def _error_text(error: SourceError) -> str:

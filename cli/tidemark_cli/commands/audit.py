@@ -108,6 +108,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the made-up clusters (default 1)")
 
 
+def prepare_process(arguments: argparse.Namespace) -> None:
+    """Spark's own driver code asks for pandas; without Spark it would only be read in."""
+    if arguments.engine == "local":
+        _require_extra()
+        from tidemark_audit.engines.arrow_alone import leave_out_pandas
+
+        leave_out_pandas()
+
+
 def run(arguments: argparse.Namespace, output: Output) -> int:
     _require_extra()
     if arguments.self_test is not None:
