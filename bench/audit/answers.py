@@ -70,8 +70,7 @@ def answers_of_audit(result: AuditResult) -> Answers:
         ],
         "bands": [
             (
-                (each.start_ms - result.window_start_ms)
-                // ((result.window_end_ms - result.window_start_ms) // 96),
+                each.start_ms,
                 each.samples, each.max_seconds, each.p50_seconds, each.p90_seconds,
                 each.p99_seconds,
             )

@@ -118,17 +118,20 @@ SELECT metric, topic, partition, follower, any_value(maximum) AS maximum,
     min(bin) FILTER (reached >= ceil(0.999 * total)) AS p999_bin
 FROM summed GROUP BY ALL""",
     "bands": f"""
-WITH banded AS (
-    SELECT greatest(0, (timestamp_ms // {BAND_MS} * {BAND_MS} - (SELECT first FROM span))
-            // ((SELECT last - first FROM span) // {MOST_BANDS})) AS place,
+WITH span_of_band AS (
+    SELECT {BAND_MS} * ceil((last - first) / {MOST_BANDS * BAND_MS})::BIGINT AS length, first
+    FROM span),
+banded AS (
+    SELECT greatest(timestamp_ms // length * length, first) AS start_ms,
         CASE WHEN value <= 1e-6 THEN 0
             ELSE ceil(ln(value / 1e-6) / ln(1.02) - 1e-9) END::INT AS bin,
         count(*) AS samples, max(value) AS largest
-    FROM samples WHERE metric = 'tidemark_follower_caught_up_age_seconds' GROUP BY ALL),
+    FROM samples, span_of_band
+    WHERE metric = 'tidemark_follower_caught_up_age_seconds' GROUP BY ALL),
 summed AS (
-    SELECT *, sum(samples) OVER (PARTITION BY place ORDER BY bin) AS reached,
-        sum(samples) OVER (PARTITION BY place) AS total FROM banded)
-SELECT place, any_value(total) AS samples, max(largest) AS maximum,
+    SELECT *, sum(samples) OVER (PARTITION BY start_ms ORDER BY bin) AS reached,
+        sum(samples) OVER (PARTITION BY start_ms) AS total FROM banded)
+SELECT start_ms, any_value(total) AS samples, max(largest) AS maximum,
     min(bin) FILTER (reached >= ceil(0.5 * total)) AS p50_bin,
     min(bin) FILTER (reached >= ceil(0.9 * total)) AS p90_bin,
     min(bin) FILTER (reached >= ceil(0.99 * total)) AS p99_bin
