@@ -28,7 +28,7 @@ class Bounds:
 @dataclass(slots=True)
 class Result:
     states: int = 0
-    depth: int = 0
+    depth: int = 0  # every order of so many moves was tried; more of some, at the bound on states
     seconds: float = 0.0
     is_complete: bool = True
     broken: str = ""
@@ -54,35 +54,50 @@ def explored(
     came_from: dict[int, tuple[int, str]] = {root[3]: (0, "")}
     frontier = [root]
     while frontier and not result.broken:
-        following: list[State] = []
-        for world, records_left, faults_left, key in frontier:
-            for line, cost in moves(
-                world, records_left=records_left, faults_left=faults_left, kinds=bounds.kinds
-            ):
-                after = moved(world, line)
-                broken = broken_on_the_way(world, after)
-                records = records_left - line.startswith("append")
-                found = _state(after, records, faults_left - cost)
-                if found[3] not in came_from:
-                    broken = broken or broken_in(after)
-                    came_from[found[3]] = (key, line)
-                    following.append(found)
-                if broken:
-                    result.broken = broken
-                    result.path = [*_path(came_from, key), line]
-                    break
-            if result.broken:
-                break
+        following = _next_depth(frontier, bounds, came_from, result)
         result.states, result.seconds = len(came_from), time.process_time() - started
+        if not result.is_complete:
+            break
         result.depth += 1
         if progress is not None:
             progress(result)
-        if result.depth >= bounds.depth or len(came_from) >= bounds.states:
+        if result.depth >= bounds.depth:
             result.is_complete = not following
             break
         frontier = following
     gc.enable()
     return result
+
+
+def _next_depth(
+    frontier: list[State],
+    bounds: Bounds,
+    came_from: dict[int, tuple[int, str]],
+    result: Result,
+) -> list[State]:
+    """States that one more move leads to. Ends early with what broke, or, with the result no
+    longer complete, at the bound on states."""
+    following: list[State] = []
+    for world, records_left, faults_left, key in frontier:
+        if len(came_from) >= bounds.states:
+            result.is_complete = False
+            break
+        for line, cost in moves(
+            world, records_left=records_left, faults_left=faults_left, kinds=bounds.kinds
+        ):
+            after = moved(world, line)
+            broken = broken_on_the_way(world, after)
+            records = records_left - line.startswith("append")
+            found = _state(after, records, faults_left - cost)
+            if found[3] not in came_from:
+                broken = broken or broken_in(after)
+                came_from[found[3]] = (key, line)
+                following.append(found)
+            if broken:
+                result.broken = broken
+                result.path = [*_path(came_from, key), line]
+                return []
+    return following
 
 
 def _state(world: World, records_left: int, faults_left: int) -> State:

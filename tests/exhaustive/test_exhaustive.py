@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.exhaustive.__main__ import PARTS
 from tests.exhaustive.planted import PLANTED, Planted
 from tests.exhaustive.search import Bounds, begun_in, explored, transcript
 
@@ -14,6 +15,23 @@ def test_one_record_and_one_fault_break_nothing_in_any_order() -> None:
     assert result.broken == "", transcript("world", result)
     assert result.is_complete
     assert result.states > 3_000, "the search has become blind"
+
+
+def test_every_part_explores_a_world_of_its_own() -> None:
+    """The same numbers twice mean that what tells two worlds apart cannot happen within a bound."""
+    counts = [
+        explored(begun_in(part.situation), replace(part.bounds, depth=4)).states for part in PARTS
+    ]
+    assert len(set(counts)) == len(PARTS), counts
+
+
+def test_a_bound_on_states_ends_in_the_middle_of_a_depth() -> None:
+    bounds = Bounds(records=1, faults=1, states=500)
+    result = explored(begun_in("world"), bounds)
+    assert not result.is_complete
+    assert 500 <= result.states < 500 + 50  # what one state leads to
+    as_deep = replace(bounds, depth=result.depth, states=10_000)
+    assert explored(begun_in("world"), as_deep).states <= result.states
 
 
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
