@@ -152,9 +152,13 @@ AMBUSHED: dict[str, dict[str, int]] = {
     "writers freeze": {"freeze_writing_controller": 2, "kill_leader": 4, "slow_store": 3},
     "the last one leaves": {"last_one_leaves": 2},
     "producers give up": {"freeze_leader": 5, "mute_leader": 3, "slow_followers": 4},
+    "replicas move": {"move_partition": 6, "grow_topic": 2, "kill_leader": 3, "keep_down": 2},
+    "topics rest": {"retain_topic": 3, "kill_leader": 2, "kill_controller": 2},
     "slow syncs": {"slow_disk": 6, "slow_followers": 4, "freeze_leader": 3, "short_power_loss": 5},
 }
 FLUSHES_ALWAYS = ("slow syncs",)  # the weathers whose topics are to be flush: Always
 # The weathers in which idempotent producers soon ask for the next epoch.
 GIVES_UP_SOON = ("producers give up",)
+# The weathers in which there are more brokers than replicas; two of them share a rack.
+RACKS_OF: dict[str, tuple[str, ...]] = {"replicas move": ("a", "a", "b", "c")}
 SECONDS_OF: dict[str, float] = {"writers freeze": 14.0, "syncs lie unheard": 14.0}

@@ -18,6 +18,7 @@ from tidemark_protocol.error_codes import ErrorCode
 
 ANYWHERE = Consumer(rack="")
 MAX_READ_BYTES = 64 * 1024
+OVERDUE_SECONDS = 1.0  # an expiry is looked at by a tick, and a thawed process has much to do
 
 
 class Metadata(msgspec.Struct, frozen=True, tag="metadata"):
@@ -109,6 +110,7 @@ class Judge(Protocol):
     def on_acknowledged(self, broker: Any, request: Produce, base_offset: int) -> None: ...
     def on_shown(self, broker: Any, request: Fetch, result: FetchResult) -> None: ...
     def on_out_of_order(self, broker: Any, request: Produce) -> None: ...
+    def on_overdue(self, broker: Any, request: Produce) -> None: ...
 
 
 class Frames:
@@ -252,8 +254,17 @@ class _Connection(asyncio.Protocol):
     def _produce(self, number: int, question: Produce) -> None:
         has_returned = False
         topic_id = self._topic_id(question)
+        # By the process's own clock, which stands still for nobody: after a freeze the earlier
+        # timers come first.
+        overdue = asyncio.get_running_loop().call_later(
+            question.timeout_ms / 1000 + OVERDUE_SECONDS,
+            self._judge.on_overdue,
+            self._broker,
+            question,
+        )
 
         def done(result: ProduceResult) -> None:
+            overdue.cancel()
             is_refused = (
                 not has_returned
                 and result.error is not ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""I1 to I17 over the living world: after each event what it touched, now and then everything.
+"""I1 to I20 over the living world: after each event what it touched, now and then everything.
 
 `Invariants` looks at production objects (replicas, logs, slices in the store) and changes nothing.
 What cannot be seen in a state, an acknowledgement and a record shown to a reader, is told to it by
@@ -15,12 +15,18 @@ from tidemark_broker.storage.record_batch import CRC_START, read_header
 from tidemark_cli.history import Suspension
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import TopicId
+from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 
 from tests.simulator.client_port import Fetch, Produce
 from tests.simulator.clients import history_name
 from tests.simulator.committed_log import CommittedLog
+from tests.simulator.operation_checks import (
+    REGISTERED_FOR_US,
+    Erasures,
+    crowded_racks,
+    unnamed_leaderless,
+)
 from tests.simulator.replica_audit import ReplicaAudit, is_damaged
 from tests.simulator.slice_checks import SliceEvent, SliceJudge
 from tests.simulator.violations import Violation
@@ -50,6 +56,9 @@ class Invariants:
         # Epochs granted by the longest log or uncleanly, whose leader did not begin yet.
         self._awaited_grants: dict[tuple[TopicPartition, int], None] = {}
         self.deleted: dict[str, None] = {}  # partitions of topics that are gone
+        self._erasures = Erasures(world.was_asked_to_delete)
+        self._registered_us: dict[BrokerId, int] = {}
+        self._placed: dict[TopicPartition, None] = {}
 
     # ---- told by client ports, within an event: the process may not outlive it
 
@@ -109,6 +118,12 @@ class Invariants:
         except Violation as found:
             self._said_wrongly = self._said_wrongly or found
 
+    def on_overdue(self, broker: Any, request: Produce) -> None:
+        """L2: every produce is acknowledged or refused."""
+        who = f"broker {broker.settings.broker_id}: {request.topic}-{request.partition}"
+        text = f"{who}: a produce is not answered past its {request.timeout_ms} ms"
+        self._said_wrongly = self._said_wrongly or Violation("L2", text)
+
     def _check_shown(self, audit: ReplicaAudit, data: bytes, high_watermark: int) -> None:
         """I7: what a reader is shown was committed, and is what everybody is shown there."""
         committed = audit.committed
@@ -160,6 +175,14 @@ class Invariants:
             self._look_at_broker(broker)
         self._check_entries(live)
         self._check_locks(live)
+        self._check_conditions()
+
+    def _check_conditions(self) -> None:
+        if all(state.has_leader for state in self._states.values()):
+            return
+        for view in self._world.topic_views():
+            if text := unnamed_leaderless(view):
+                raise Violation("L6", text)
 
     def conclude(self) -> None:
         """At the end of a healed run: also what needs a full read or everybody's registration."""
@@ -182,6 +205,7 @@ class Invariants:
         self._world.look_at_store()
         for before, after in self._world.changed_brokers():
             self._judge.on_broker(before, after)
+            self._registered_us.setdefault(after.broker_id, self._world.now_us)
         changes = self._world.changed_slices()
         if not changes:
             return
@@ -191,6 +215,7 @@ class Invariants:
             if before is not None and (
                 after is None or before.topic.topic_id != after.topic.topic_id
             ):
+                self._erasures.on_slice_gone(name, before.topic.topic_id)
                 self._forget_topic(before)
                 before = None  # deleted, maybe recreated under its name
             if after is None:
@@ -201,9 +226,22 @@ class Invariants:
                 key = (after.topic.topic_id, state.partition)
                 self._states[key] = state
                 self._names[key] = f"{after.topic.topic}-{state.partition}"
+                self._check_placed(key, state)
+                self._erasures.note_state(key[0], state, records)
             for event in events:
                 self._on_slice_event(event)
         self._check_entries(self._world.live_brokers())
+
+    def _check_placed(self, key: TopicPartition, state: PartitionState) -> None:
+        """I18, of a new partition; later a user may move it as it pleases him."""
+        if key in self._placed:
+            return
+        self._placed[key] = None
+        before_us = self._world.now_us - REGISTERED_FOR_US
+        present = [i for i, since_us in self._registered_us.items() if since_us <= before_us]
+        racks = {i: record.rack for i, record in self._world.broker_records().items()}
+        if text := crowded_racks(state.replicas, racks, present):
+            raise Violation("I18", f"{self._names[key]}: {text}")
 
     def _forget_topic(self, value: PartitionSlice) -> None:
         del self._slices[value.name]
@@ -229,6 +267,7 @@ class Invariants:
 
     def _look_at_broker(self, broker: LiveBroker) -> None:
         self._check_epochs_of(broker)
+        self._erasures.look(broker)
         for replica in broker.partitions.replicas:
             audit = self._audits.get(replica) or self._audit_of(broker.broker, replica)
             if audit.look():

@@ -2,7 +2,8 @@
 
 Writes tests/simulator/mutants.md. The seed that noticed last time (mutant_seeds.json) is tried
 first, then those from 1 on, in the mutant's weather, which break nothing without the mutant. The
-named test is run with and without the mutant. Exit code 1 when nothing notices a mutant.
+named test is run with and without the mutant. Exit code 1 when nothing notices a mutant. With
+`--only` the rows of those mutants are renewed, the others stay as they were.
 """
 
 import argparse
@@ -128,7 +129,23 @@ def run_test_under(name: str) -> int:
         return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", mutant.test]))
 
 
-def table(found: Iterable[Hunted]) -> str:
+def row(hunted: Hunted) -> str:
+    mutant = hunted.mutant
+    seed = str(hunted.seed) if hunted.violation else "-"
+    test = f"`{mutant.test.removeprefix('tests/')}`" if hunted.is_tested else "**none**"
+    return (
+        f"| {mutant.rule} | {mutant.name} | `{mutant.targets}` | {mutant.weather or '-'} |"
+        f" {hunted.noticed_by} | {seed} | {test} |"
+    )
+
+
+def known_rows(text: str) -> dict[str, str]:
+    """By mutant, of a table as it was written before."""
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    return {line.split(" | ")[1]: line for line in rows}
+
+
+def table(rows: Iterable[str]) -> str:
     lines = [
         "# Guards removed, and what noticed",
         "",
@@ -143,15 +160,7 @@ def table(found: Iterable[Hunted]) -> str:
         " | test that fails |",
         "|---|---|---|---|---|---|---|",
     ]
-    for hunted in found:
-        mutant = hunted.mutant
-        seed = str(hunted.seed) if hunted.violation else "-"
-        test = f"`{mutant.test.removeprefix('tests/')}`" if hunted.is_tested else "**none**"
-        lines.append(
-            f"| {mutant.rule} | {mutant.name} | `{mutant.targets}` | {mutant.weather or '-'} |"
-            f" {hunted.noticed_by}"
-            f" | {seed} | {test} |"
-        )
+    lines += rows
     return "\n".join(lines) + "\n"
 
 
@@ -159,7 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seeds", type=int, default=MOST_SEEDS, help="at most, for each mutant")
-    parser.add_argument("--only", default="", help="mutants whose name contains this; no table")
+    parser.add_argument("--only", default="", help="mutants whose name contains this")
     parser.add_argument("--under", default="", help="run a mutant's test with it planted")
     options = parser.parse_args(arguments)
     if options.under:
@@ -180,10 +189,12 @@ def main(arguments: list[str] | None = None) -> int:
         at = f" at seed {seed}" if violation else ""
         test = "fails" if hunted.is_tested else "PASSES"
         console.print(f"{name}: {hunted.noticed_by}{at}; test {test}")
-    if not options.only:
-        TABLE.write_text(table(found))
-        seeds = {each.mutant.name: each.seed for each in found if each.violation}
-        SEEDS.write_text(json.dumps(seeds, indent=1) + "\n")
+    rows = known_rows(TABLE.read_text()) | {each.mutant.name: row(each) for each in found}
+    TABLE.write_text(table(rows[mutant.name] for mutant in MUTANTS if mutant.name in rows))
+    seeds = {name: seed for name, seed in known.items() if name not in {m.name for m in chosen}}
+    seeds |= {each.mutant.name: each.seed for each in found if each.violation}
+    present = [mutant.name for mutant in MUTANTS if mutant.name in seeds]
+    SEEDS.write_text(json.dumps({name: seeds[name] for name in present}, indent=1) + "\n")
     return 0 if all(hunted.is_caught for hunted in found) else 1
 
 

@@ -4,13 +4,19 @@ A mutant that no run and no test notices means that faults are too tame or a che
 that the guard guards nothing: each case is work.
 """
 
-from tests.simulator import weakened_controller, weakened_replication, weakened_storage
+from tests.simulator import (
+    weakened_controller,
+    weakened_operation,
+    weakened_replication,
+    weakened_storage,
+)
 from tests.simulator.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     *weakened_replication.MUTANTS,
     *weakened_controller.MUTANTS,
     *weakened_storage.MUTANTS,
+    *weakened_operation.MUTANTS,
 )
 
 

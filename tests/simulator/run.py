@@ -15,7 +15,7 @@ from typing import Any
 from tidemark_broker.runtime.partitions import FetchResult
 from tidemark_cli.history import Kind, Operation, judge
 
-from tests.simulator.ambushes import FLUSHES_ALWAYS, GIVES_UP_SOON
+from tests.simulator.ambushes import FLUSHES_ALWAYS, GIVES_UP_SOON, RACKS_OF
 from tests.simulator.client_port import Fetch, Produce, serve_clients
 from tests.simulator.clients import Consumer, ConsumerPlan, Producer, ProducerPlan, Surroundings
 from tests.simulator.clock import EPOCH_US
@@ -24,6 +24,7 @@ from tests.simulator.faults import Fault, heal, schedule
 from tests.simulator.group_member import SimulatedGroup
 from tests.simulator.idempotent_client import IdempotentProducer
 from tests.simulator.invariants import Invariants
+from tests.simulator.operation_checks import QUIET_SECONDS, QuietTime
 from tests.simulator.promises import Bounds, Promises
 from tests.simulator.storms import plan_of
 from tests.simulator.timeline import FOREVER_US
@@ -110,7 +111,12 @@ class Shape:
 
 def faults_of(seed: int, safety_seconds: float, weather: str = "") -> tuple[Fault, ...]:
     last_us = int((safety_seconds - 1) * SECOND_US)
-    return plan_of(seed, PlanShape(brokers=3, controllers=2, last_us=last_us), weather)
+    shape = PlanShape(brokers_in(weather), controllers=2, last_us=last_us)
+    return plan_of(seed, shape, weather)
+
+
+def brokers_in(weather: str) -> int:
+    return len(RACKS_OF.get(weather, ())) or 3
 
 
 class _Ears:
@@ -130,6 +136,10 @@ class _Ears:
         assert self.invariants is not None
         self.invariants.on_out_of_order(broker, request)
 
+    def on_overdue(self, broker: Any, request: Produce) -> None:
+        assert self.invariants is not None
+        self.invariants.on_overdue(broker, request)
+
 
 class Run:
     def __init__(self, plan: RunPlan) -> None:
@@ -140,7 +150,12 @@ class Run:
             self.faults = faults_of(plan.seed, plan.safety_seconds, plan.weather)
         self.ears = _Ears()
         serve = serve_clients(self.ears, lambda b: (b.settings.listen_host, CLIENT_PORT))
-        options = WorldOptions(serve_clients=serve, has_logs=plan.has_logs)
+        options = WorldOptions(
+            brokers=brokers_in(plan.weather),
+            racks=RACKS_OF.get(plan.weather, ()),
+            serve_clients=serve,
+            has_logs=plan.has_logs,
+        )
         self.world = World(plan.seed, options)
         self.watched = WatchedWorld(self.world)
         self.invariants = self.ears.invariants = Invariants(self.watched)
@@ -167,7 +182,7 @@ class Run:
     def _heal_and_judge(self) -> None:
         try:
             self._healing_phase()
-            self._last_reads()
+            self._quiet_phase()
         except Violation as found:
             # The only valid copy of a batch may be the damaged one: then only a human can help.
             if not (found.name in ("L1", "L3", "G4") and self.watched.has_flipped_bits):
@@ -247,6 +262,16 @@ class Run:
             self._run_to(self.world.now_us + SECOND_US // 20)
         if missing:
             raise Violation("G4", f"{missing}, {GROUP_SECONDS} s after everything else was well")
+
+    def _quiet_phase(self) -> None:
+        """All is well and nothing changes, whatever is applied again; then all is read."""
+        self.world.applies_again = True
+        quiet = QuietTime(self.watched)
+        ends_us = self.world.now_us + int(QUIET_SECONDS * SECOND_US)
+        self._last_reads()
+        self._run_to(ends_us)
+        quiet.conclude()
+        self.invariants.coverage["I21 kept"] += 1
 
     def _last_reads(self) -> None:
         """Everything is read from its start: what is not there then is lost."""

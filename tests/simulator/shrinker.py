@@ -42,4 +42,5 @@ def shrink(plan: RunPlan, name: str, most_runs: int = 200) -> tuple[Fault, ...]:
         violation = Run(replace(plan, faults=faults)).go().violation
         return violation is not None and violation[0] == name
 
-    return shrunk(faults_of(plan.seed, plan.safety_seconds), fails, most_runs)
+    faults = faults_of(plan.seed, plan.safety_seconds, plan.weather)
+    return shrunk(faults, fails, most_runs)

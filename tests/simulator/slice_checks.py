@@ -1,4 +1,4 @@
-"""I12, I13, I14, I16 and I18 over what the store holds: every write of a slice or Broker is judged.
+"""I12 to I14, I16, I18 and I19 over what the store holds: every write of a slice or Broker.
 
 Pure: the object before, the object after, and what else was durable then. What a write means (which
 kind of election, a shrink, a refusal) is told to the caller as events, for the coverage table and
@@ -14,6 +14,7 @@ from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 
+from tests.simulator.operation_checks import left_too_early
 from tests.simulator.violations import Violation
 
 Brokers = Mapping[BrokerId, BrokerRecord]
@@ -130,6 +131,8 @@ class SliceJudge:
             raise Violation("I14", f"{where}: leader epoch")
         if rise > 1:
             raise Violation("I14", f"{where}: leader epoch rose by {rise}")
+        if early := left_too_early(old, new):
+            raise Violation("I19", f"{where}: {early}")
         kinds = list(_kinds_of_change(old, new))
         is_by_void_entry = False
         if rise and new.has_leader:

@@ -6,6 +6,7 @@ and lists are quorum reads, as the seam promises.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
@@ -51,6 +52,7 @@ class SimulatedStore:
         self.is_down = False
         self.version = 0
         self.writes = 0
+        self.writes_asked: Counter[str] = Counter()  # by kind, whatever came of them
         self._timeline = timeline
         self._chance = chance
         self._stored: dict[Key, bytes] = {}
@@ -155,14 +157,17 @@ class StoreClient:
 
     async def create(self, kind: ResourceKind, item: Object) -> Object:
         copied = _copy(item)
+        self._store.writes_asked[kind.kind] += 1
         return await self._write(lambda: self._store.create(kind, copied))
 
     async def replace(self, kind: ResourceKind, item: Object) -> Object:
         copied = _copy(item)
+        self._store.writes_asked[kind.kind] += 1
         return await self._write(lambda: self._store.replace(kind, copied, status_only=False))
 
     async def replace_status(self, kind: ResourceKind, item: Object) -> Object:
         copied = _copy(item)
+        self._store.writes_asked[kind.kind] += 1
         return await self._write(lambda: self._store.replace(kind, copied, status_only=True))
 
     async def delete(

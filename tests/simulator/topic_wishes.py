@@ -72,7 +72,7 @@ async def keep_topics(world: "World", who: str, service: ControllerService) -> N
             if not service.is_leading:
                 break
             try:
-                done = await _step(service, world.pool, wish)
+                done = await _step(service, world, wish)
             except (NotLeading, StoreError, NoLiveReplica, TooFewBrokers, TopicUnknown):
                 continue  # tried again
             except SliceMissing as error:
@@ -86,8 +86,9 @@ async def keep_topics(world: "World", who: str, service: ControllerService) -> N
                 world.note(who, f"topic {wish.topic} {wish.topic_id}: {done}")
 
 
-async def _step(service: ControllerService, pool: str, wish: TopicWish) -> str:
+async def _step(service: ControllerService, world: "World", wish: TopicWish) -> str:
     """The next one; what it was."""
+    pool = world.pool
     if wish.is_gone or pool not in service.pools():
         return ""
     view = service.topic(pool, wish.topic_id)
@@ -104,19 +105,20 @@ async def _step(service: ControllerService, pool: str, wish: TopicWish) -> str:
         return await _create(service, pool, wish)
     if view.topic.partition_count < wish.partitions:
         return await _grow(service, pool, wish, view.topic.partition_count)
-    if view.topic.config != wish.config:
+    if view.topic.config != wish.config or world.applies_again:
         await service.update_topic(pool, wish.state)
         return f"configured: {wish.config}"
     return await _move(service, pool, wish, view)
 
 
-def _broker_ids(service: ControllerService, pool: str) -> list[BrokerId]:
-    return [broker.broker_id for broker in service.brokers(pool)]
+def _racks(service: ControllerService, pool: str) -> dict[BrokerId, str]:
+    """Of all brokers there are."""
+    return {broker.broker_id: broker.rack for broker in service.brokers(pool)}
 
 
 async def _create(service: ControllerService, pool: str, wish: TopicWish) -> str:
-    ids = _broker_ids(service, pool)
-    assignments = place(wish.partitions, wish.replication_factor, ids)
+    racks = _racks(service, pool)
+    assignments = place(wish.partitions, wish.replication_factor, tuple(racks), racks=racks)
     await service.create_topic(
         pool, wish.state, assignments, had_slices=wish.had_slices, deletion_policy="Delete"
     )
@@ -126,8 +128,10 @@ async def _create(service: ControllerService, pool: str, wish: TopicWish) -> str
 
 async def _grow(service: ControllerService, pool: str, wish: TopicWish, present: int) -> str:
     added = wish.partitions - present
-    ids = _broker_ids(service, pool)
-    assignments = place(added, wish.replication_factor, ids, first_partition=present)
+    racks = _racks(service, pool)
+    assignments = place(
+        added, wish.replication_factor, tuple(racks), first_partition=present, racks=racks
+    )
     await service.add_partitions(pool, wish.topic_id, assignments)
     return f"has {wish.partitions} partitions"
 

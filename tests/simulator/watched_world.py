@@ -14,6 +14,7 @@ from tidemark_operator.controller.broker_record import BrokerRecord
 from tidemark_operator.controller.pool_state import PoolState
 from tidemark_operator.controller.slices import PartitionSlice, read_broker, read_slice
 from tidemark_operator.controller.tombstones import is_tombstone, read_tombstone
+from tidemark_operator.controller.views import TopicView
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
@@ -126,6 +127,16 @@ class WatchedWorld:
             if not value.is_retained
             for state in value.partitions
         ]
+
+    def was_asked_to_delete(self, topic_id: TopicId) -> bool:
+        return any(wish.topic_id == topic_id and wish.is_deleted for wish in self.world.topics)
+
+    def topic_views(self) -> Iterator[TopicView]:
+        """As the leading operator would write them into conditions."""
+        slot = self.world.leading_controller
+        if slot is not None and slot.service is not None:
+            for pool in slot.service.pools():
+                yield from slot.service.topics(pool)
 
     def is_lost(self, topic_id: TopicId, partition: int, member: Member) -> bool:
         """A controller was told so: by a registration (S9), which is for ever, or by the last

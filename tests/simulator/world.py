@@ -70,6 +70,7 @@ class World(Surroundings):
         self.crashes: list[Crash] = []
         self.coverage: Counter[str] = Counter()  # what happened, how often
         self.is_healed = False
+        self.applies_again = False  # what is wished, although nothing has changed (I21)
         self.backup: list[dict[str, Any]] = []  # of slices
         self.topics: list[TopicWish] = []
         self.processes: list[SimulatedProcess] = []  # all that ever ran

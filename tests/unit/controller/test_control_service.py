@@ -336,6 +336,17 @@ def test_creating_a_topic_again_writes_nothing() -> None:
     run(scenario)
 
 
+def test_updating_a_topic_with_what_it_has_writes_nothing() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        writes = rig.store.writes
+        await rig.service.update_topic(POOL, rig.topic_state())
+        assert rig.store.writes == writes
+
+    run(scenario)
+
+
 def test_a_large_topic_is_cut_into_slices_of_128_partitions() -> None:
     async def scenario() -> None:
         rig = await Rig().start(3)

@@ -1,0 +1,117 @@
+"""I18 to I21, L2 and L6: promises about placement, moves, deletions, idleness, answers, conditions.
+
+Pure: each function says what is wrong with what the run saw, "" if nothing is.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark_operator.controller.views import TopicView
+from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
+from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.partition_state import PartitionState
+
+from tests.simulator.violations import Violation
+from tests.simulator.watched_world import LiveBroker, WatchedWorld
+
+REGISTERED_FOR_US = 1_000_000  # only such brokers was a placement surely made over
+QUIET_SECONDS = 1.0
+
+Replica = tuple[TopicId, int]
+
+
+def crowded_racks(
+    replicas: Collection[BrokerId], racks: Mapping[BrokerId, str], present: Collection[BrokerId]
+) -> str:
+    """I18: as many racks as there are replicas, or all. `racks`: of all brokers; `present`: those
+    that were there when the partition was placed."""
+    used = {racks[broker_id] for broker_id in replicas}
+    possible = {racks[broker_id] for broker_id in present}
+    if len(used) >= min(len(replicas), len(possible)):
+        return ""
+    return f"replicas {list(replicas)} stand in racks {sorted(used)}, of {sorted(possible)}"
+
+
+def left_too_early(old: PartitionState, new: PartitionState) -> str:
+    """I19: nobody leaves before the whole target is in sync. A move that is cancelled, or gets
+    another target, gives up only those that it was adding."""
+    leaving = set(old.replicas) - set(new.replicas)
+    missing = set(new.replicas) - new.in_sync_ids
+    if not leaving or not missing or leaving <= set(old.adding_replicas):
+        return ""
+    return f"brokers {sorted(leaving)} left while {sorted(missing)} were not in sync"
+
+
+def unnamed_leaderless(view: TopicView) -> str:
+    """L6: of each partition that nobody leads a condition says what to do."""
+    if view.is_retained:
+        return ""
+    for state in view.partitions:
+        begins = f"partition {state.partition} has no leader"
+        if not state.has_leader and not any(text.startswith(begins) for text in view.notices):
+            return f"{view.topic.topic}: {begins}, and no condition says so"
+    return ""
+
+
+class Erasures:
+    """I20: no slice and no replica's files go unless their topic was deleted, or the replica moved
+    away."""
+
+    def __init__(self, was_asked: Callable[[TopicId], bool]) -> None:
+        self._was_asked = was_asked
+        self._hosted: dict[int, frozenset[Replica]] = {}  # by process
+        self._moved_off: dict[tuple[Replica, BrokerId], None] = {}
+
+    def note_state(self, topic_id: TopicId, state: PartitionState, brokers: Iterable[Any]) -> None:
+        for broker_id in brokers:
+            if broker_id not in state.replicas:
+                self._moved_off[(topic_id, state.partition), broker_id] = None
+
+    def on_slice_gone(self, name: str, topic_id: TopicId) -> None:
+        if not self._was_asked(topic_id):
+            raise Violation("I20", f"slice {name} of topic id {topic_id} is deleted, nobody asked")
+
+    def look(self, broker: LiveBroker) -> None:
+        hosted = broker.partitions._hosted.by_id.keys()
+        known = self._hosted.get(broker.process)
+        if known == hosted:
+            return
+        self._hosted[broker.process] = frozenset(hosted)
+        for replica in () if known is None else sorted(known - hosted):
+            is_moved = (replica, broker.broker_id) in self._moved_off
+            if not is_moved and not self._was_asked(replica[0]):
+                raise Violation(
+                    "I20", f"broker {broker.broker_id} removed its replica {replica}, nobody asked"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    asked: int  # writes of slices and Brokers that the store was asked for
+    leaders: Mapping[Replica, BrokerId]
+
+
+class QuietTime:
+    """I21: applying the same again to a cluster in which all is well writes nothing. Leadership
+    that goes back to a preferred replica is a change of its own (L5)."""
+
+    def __init__(self, world: WatchedWorld) -> None:
+        self._world = world
+        self._before = self._moment()
+
+    def conclude(self) -> None:
+        now = self._moment()
+        written = now.asked - self._before.asked
+        if written and now.leaders == self._before.leaders:
+            raise Violation("I21", f"{written} writes although nothing had to change")
+
+    def _moment(self) -> _Moment:
+        writes = self._world.world.store.writes_asked
+        return _Moment(
+            writes[PARTITION_SLICE.kind] + writes[BROKER.kind],
+            {
+                (topic_id, state.partition): state.leader
+                for _, topic_id, state in self._world.served_partitions()
+            },
+        )

@@ -1,0 +1,86 @@
+"""The judges of I18 to I20 and L6 on values: what they notice, and what they let pass."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tidemark_operator.controller.views import TopicView
+from tidemark_protocol.ids import BrokerId, TopicId
+
+from tests.simulator.operation_checks import (
+    Erasures,
+    crowded_racks,
+    left_too_early,
+    unnamed_leaderless,
+)
+from tests.simulator.violations import Violation
+from tests.unit.controller.control_values import partition, topic
+
+RACKS = {BrokerId(i): rack for i, rack in enumerate("aabc")}
+ORDERS = TopicId("orders-id")
+
+
+def ids(*numbers: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, numbers))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "present", "is_crowded"),
+    [
+        (ids(0, 2, 3), ids(0, 1, 2, 3), False),
+        (ids(0, 1, 3), ids(0, 1, 2, 3), True),
+        (ids(0, 1, 3), ids(0, 1, 3), False),  # rack b came later
+        (ids(0, 1, 2, 3), ids(0, 1, 2, 3), False),  # more replicas than racks
+    ],
+)
+def test_replicas_stand_in_as_many_racks_as_there_are(
+    replicas: tuple[BrokerId, ...], present: tuple[BrokerId, ...], is_crowded: bool
+) -> None:
+    assert bool(crowded_racks(replicas, RACKS, present)) is is_crowded
+
+
+def test_nobody_leaves_before_the_target_is_in_sync() -> None:
+    old = partition("0@1 1@1", replicas=(1, 2, 3, 0), adding=(3,), removing=(0,))
+    assert left_too_early(old, partition("1@1 2@1", replicas=(1, 2, 3)))
+    assert not left_too_early(old, partition("1@1 2@1 3@1", replicas=(1, 2, 3)))
+    assert not left_too_early(old, partition("0@1 1@1", replicas=(1, 2, 0)))  # cancelled
+    assert not left_too_early(old, partition("1@1", replicas=(1, 2, 3, 0)))
+
+
+def test_of_a_leaderless_partition_a_condition_speaks() -> None:
+    said = TopicView(
+        topic=topic(),
+        partitions=(partition(""),),
+        object_name="orders",
+        deletion_policy="Delete",
+        is_retained=False,
+        notices=("partition 0 has no leader: start broker 2",),
+    )
+    assert not unnamed_leaderless(said)
+    assert unnamed_leaderless(replace(said, notices=("partition 1 has no leader: wait",)))
+    assert not unnamed_leaderless(replace(said, notices=(), is_retained=True))
+
+
+def hosting(*replicas: tuple[TopicId, int]) -> Any:
+    partitions = SimpleNamespace(_hosted=SimpleNamespace(by_id=dict.fromkeys(replicas)))
+    return SimpleNamespace(process=7, broker_id=BrokerId(1), partitions=partitions)
+
+
+def test_a_replica_goes_only_with_its_topic_or_to_other_brokers() -> None:
+    deleted: list[TopicId] = []
+    erasures = Erasures(deleted.__contains__)
+    erasures.look(hosting((ORDERS, 0), (ORDERS, 1)))
+    erasures.note_state(ORDERS, partition("0@1", replicas=(0, 2)), ids(0, 1, 2))  # partition 0
+    erasures.look(hosting((ORDERS, 1)))
+    with pytest.raises(Violation, match="I20"):
+        erasures.look(hosting())
+    erasures.look(hosting((ORDERS, 1)))
+    deleted.append(ORDERS)
+    erasures.look(hosting())
+
+
+def test_a_slice_goes_only_with_its_topic() -> None:
+    Erasures(lambda topic_id: True).on_slice_gone("orders-0", ORDERS)
+    with pytest.raises(Violation, match="I20"):
+        Erasures(lambda topic_id: False).on_slice_gone("orders-0", ORDERS)
