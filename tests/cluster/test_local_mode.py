@@ -192,7 +192,7 @@ def test_all_brokers_killed_at_once_come_back_with_every_record(tmp_path: Path) 
         for number in range(3):
             wait_for(
                 f"a new life of broker {number}",
-                lambda number=number: cluster.broker(number)["brokerEpoch"] > epochs[number],  # type: ignore[misc]
+                lambda number=number: cluster.broker(number)["brokerEpoch"] > epochs[number],
             )
         cluster.wait_until_in_sync()
         assert values(cluster, 2)[offset] == "kept"

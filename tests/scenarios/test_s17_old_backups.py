@@ -4,6 +4,7 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import cast
 
 from tidemark_operator.controller.service import ProbeVerdict
 from tidemark_operator.stores.object_store import PARTITION_SLICE, Object
@@ -78,7 +79,7 @@ def test_a_slice_restored_under_running_brokers_is_rebuilt_above_them_from_the_l
         state = rig.partition()
         assert (state.leader, state.leader_epoch, state.partition_epoch) == (1, 3, 4)
         assert state.in_sync_ids == {1}
-        assert all(broker.state() == state for broker in rig.brokers)  # type: ignore[attr-defined]
+        assert all(cast(MetadataBroker, broker).state() == state for broker in rig.brokers)
         view = rig.service.topic(POOL, ORDERS)
         assert view is not None
         assert view.notices == (

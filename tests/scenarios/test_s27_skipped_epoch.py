@@ -5,6 +5,8 @@ Found by the search of tests/exhaustive (docs/decisions/0015). Real logs, cores 
 
 from pathlib import Path
 
+from tidemark_protocol.ids import BrokerId
+
 from tests.unit.runtime.in_process_pool import InProcessPool
 
 
@@ -18,7 +20,10 @@ def test_progress_from_before_an_epoch_that_the_leader_missed_acknowledges_nothi
     deposed = pool.brokers[1]
     answers = deposed.produce("r", timeout_ms=600_000)
     pool.replicate(2, rounds=2)
-    assert deposed.replica().leader.follower(2).log_end_offset == 1  # type: ignore[union-attr, arg-type]
+    leader = deposed.replica().leader
+    assert leader is not None
+    follower = leader.follower(BrokerId(2))
+    assert follower is not None and follower.log_end_offset == 1
     del pool.brokers[1]  # out of earshot, not dead
     pool.lead(3, in_sync=None)
     pool.brokers[3].produce("other")

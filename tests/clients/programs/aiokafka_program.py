@@ -100,7 +100,7 @@ async def seek(asked: argparse.Namespace) -> None:
     await consumer.stop()
 
 
-class Telling(ConsumerRebalanceListener):  # type: ignore[misc]
+class Telling(ConsumerRebalanceListener):
     def __init__(self, topic: str) -> None:
         self._topic = topic
 

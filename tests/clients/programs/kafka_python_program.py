@@ -83,7 +83,7 @@ def seek(asked: argparse.Namespace) -> None:
     consumer.close()
 
 
-class Telling(ConsumerRebalanceListener):  # type: ignore[misc]
+class Telling(ConsumerRebalanceListener):
     def __init__(self, topic: str) -> None:
         self._topic = topic
 

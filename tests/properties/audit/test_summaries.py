@@ -1,6 +1,7 @@
 """Any cut of the samples and any tree of merges gives the summary of the uncut samples."""
 
 import itertools
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -64,9 +65,9 @@ def test_any_cut_and_any_tree_of_merges_is_the_uncut_summary(
 
 @given(batches(), st.randoms(use_true_random=False))
 @settings(max_examples=50)
-def test_the_order_of_samples_makes_no_difference(batch: SampleBatch, random: object) -> None:
-    order = np.arange(len(batch))
-    random.shuffle(order)  # type: ignore[attr-defined]
+def test_the_order_of_samples_makes_no_difference(batch: SampleBatch, random: Random) -> None:
+    order = list(range(len(batch)))
+    random.shuffle(order)
     shuffled = SampleBatch(
         batch.series, batch.series_of[order], batch.at_ms[order], batch.values[order]
     )

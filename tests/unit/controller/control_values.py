@@ -1,6 +1,7 @@
 """Short ways to write partitions, topics and standings in tests of the controller's core."""
 
 from dataclasses import replace
+from typing import Any
 
 from tidemark_operator.controller.elections import Evidence, LeaderCounts, settled
 from tidemark_operator.controller.last_resorts import Choice, Reports
@@ -63,7 +64,7 @@ def partition(
     )
 
 
-def standing(text: str, *, clean_since: int | None = None, **changes: object) -> Standing:
+def standing(text: str, *, clean_since: int | None = None, **changes: Any) -> Standing:
     """Live unless said otherwise; clean since epoch 0 unless said otherwise."""
     entry = member(text)
     value = Standing(
@@ -72,7 +73,7 @@ def standing(text: str, *, clean_since: int | None = None, **changes: object) ->
         BrokerEpoch(0 if clean_since is None else clean_since),
         is_live=True,
     )
-    return replace(value, **changes)  # type: ignore[arg-type]
+    return replace(value, **changes)
 
 
 def standings(*values: Standing | str) -> Standings:

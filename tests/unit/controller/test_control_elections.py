@@ -1,6 +1,7 @@
 """Who leads (architecture 6) and what becomes of ISR and eligible leaders (I12, I13; KIP-966)."""
 
 from dataclasses import replace
+from typing import Any
 
 from tidemark_operator.controller.elections import (
     LeaderCounts,
@@ -146,8 +147,8 @@ def test_with_commit_rule_isr_members_that_die_together_all_stay() -> None:
 # Eligible leaders: the cases of kafka-replication 4.2 (four replicas, min ISR 3).
 
 
-def four(in_sync: str, **more: object) -> PartitionState:
-    return partition(in_sync, replicas=(0, 1, 2, 3), min_insync=3, **more)  # type: ignore[arg-type]
+def four(in_sync: str, **more: Any) -> PartitionState:
+    return partition(in_sync, replicas=(0, 1, 2, 3), min_insync=3, **more)
 
 
 def test_fencing_below_min_isr_makes_eligible_leaders_one_after_the_other() -> None:

@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 from tidemark_operator.controller.image import MetadataImage
+from tidemark_protocol.controller_messages import MetadataPush
 from tidemark_protocol.ids import ControllerEpoch
+from tidemark_protocol.partition_state import PartitionState
 
 from tests.unit.controller.control_values import TOPIC_ID, partition, topic
 
@@ -12,13 +14,13 @@ P0 = partition("0@1", leader="0@1")
 P1 = replace(P0, partition=1)
 
 
-def image_of(*partitions) -> MetadataImage:  # type: ignore[no-untyped-def]
+def image_of(*partitions: PartitionState) -> MetadataImage:
     image = MetadataImage(EPOCH, deleted_kept=2)
     image.set_partitions(topic(), partitions, is_retained=False)
     return image
 
 
-def numbers(push) -> list[int]:  # type: ignore[no-untyped-def]
+def numbers(push: MetadataPush) -> list[int]:
     return [state.partition for pushed in push.topics for state in pushed.partitions]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tidemark_broker.http import documents
+from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_broker.storage.record_batch import build_batch
 
 from tests.unit.http.fake_broker import (
@@ -103,7 +104,7 @@ def test_no_replica_here_is_404() -> None:
 @pytest.mark.parametrize("target", ["/topics", "/brokers", "/topics/orders"])
 def test_a_broker_without_metadata_does_not_deny_that_topics_exist(target: str) -> None:
     broker = fake_broker()
-    broker.partitions.metadata.__init__()  # type: ignore[misc]
+    broker.partitions.metadata = MetadataCache()
     response = get(broker, target)
     assert (response.status, response.json()["error"]) == (503, "LEADER_NOT_AVAILABLE")
 

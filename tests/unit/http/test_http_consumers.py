@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tidemark_broker.http.consumers import instances as instances_module
@@ -20,6 +20,7 @@ from tidemark_broker.http.consumers.instances import Instances
 from tidemark_broker.http.formats import EmbeddedFormat
 from tidemark_broker.http.problems import HttpProblem
 from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, GroupConsumer
+from tidemark_broker.runtime.consumers.membership import Membership
 
 from tests.unit.http.fake_broker import fake_broker
 from tests.waiting import HANG_SECONDS
@@ -112,7 +113,7 @@ class ForgottenConsumer(GroupConsumer):
         self.settings = settings
         self.closed = []
         self.is_closed = asyncio.Event()
-        self.membership = self  # type: ignore[assignment]
+        self.membership = cast(Membership, self)
 
     async def run(self) -> None:
         await asyncio.Event().wait()

@@ -120,13 +120,15 @@ def test_nonsense_is_refused(query: str) -> None:
     assert asyncio.run(asked()).status == 400
 
 
-def test_a_new_leader_without_its_watermark_still_says_so() -> None:
+def test_a_new_leader_without_its_watermark_still_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """OFFSET_NOT_AVAILABLE of the leader itself is no redirect to itself."""
 
     async def asked() -> Response:
         broker = fake_broker()
-        broker.partitions.fetch = (  # type: ignore[method-assign]
-            lambda *args, done, **named: done(FetchResult(ErrorCode.OFFSET_NOT_AVAILABLE))
+        monkeypatch.setattr(
+            broker.partitions,
+            "fetch",
+            lambda *args, done, **named: done(FetchResult(ErrorCode.OFFSET_NOT_AVAILABLE)),
         )
         return await broker.client.get(f"{RECORDS}?offset=5")
 

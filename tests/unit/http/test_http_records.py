@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.runtime.results import FetchResult
-from tidemark_broker.storage.record_batch import build_batch
+from tidemark_broker.storage.record_batch import build_batch, read_records
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
@@ -246,6 +246,6 @@ def test_gzip_batches_are_opened() -> None:
     packed[22] |= 1
     broker = fake_broker()
     broker.partitions.batches[0] = [(0, bytes(packed))]
-    broker.partitions.logs[0] = [None, None]  # type: ignore[list-item]
+    broker.partitions.logs[0] = list(read_records(memoryview(plain)))
     response = get(broker, RECORDS)
     assert [record["value"] for record in response.json()] == ["YWJj", "ZGVm"]

@@ -192,7 +192,7 @@ def test_a_client_that_leaves_a_stream_is_noticed_and_its_read_cancelled() -> No
     run(scenario)
 
 
-def test_a_slow_reader_of_a_stream_is_waited_for() -> None:
+def test_a_slow_reader_of_a_stream_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         broker = fake_broker()
         value = json.dumps("x" * 200_000).encode()
@@ -206,7 +206,7 @@ def test_a_slow_reader_of_a_stream_is_waited_for() -> None:
             reads += 1
             return read(partition, offset, max_bytes)
 
-        broker.partitions.read = counting  # type: ignore[method-assign]
+        monkeypatch.setattr(broker.partitions, "read", counting)
         async with serving(broker.app) as port:
             reader, writer = await open_stream(port, f"{RECORDS}?max_wait_ms=0")
             writer.transport.pause_reading()

@@ -1,6 +1,7 @@
 """A human's choice of a leader, from the Topic's annotation to the controller."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tidemark_operator.controller.last_resorts import Choice
@@ -16,7 +17,7 @@ TOPIC_ID = TopicId("7f1c0000-0000-0000-0000-000000000001")
 CHOICE = Choice(0, BrokerId(2), LeaderEpoch(5))
 
 
-def manifest(elect: str) -> dict:  # type: ignore[type-arg]
+def manifest(elect: str) -> dict[str, Any]:
     return {
         "apiVersion": "tidemark.dev/v1alpha1",
         "kind": "Topic",
@@ -30,7 +31,7 @@ def manifest(elect: str) -> dict:  # type: ignore[type-arg]
     }
 
 
-def observed(elect: str, **view_fields: object) -> ObservedTopic:
+def observed(elect: str, **view_fields: Any) -> ObservedTopic:
     spec = topic_spec(effective(manifest(elect)))
     view = TopicView(
         topic=replace(topic(), config=spec.config),
@@ -39,7 +40,7 @@ def observed(elect: str, **view_fields: object) -> ObservedTopic:
         deletion_policy="Retain",
         is_retained=False,
     )
-    return ObservedTopic(spec, TOPIC_ID, replace(view, **view_fields))  # type: ignore[arg-type]
+    return ObservedTopic(spec, TOPIC_ID, replace(view, **view_fields))
 
 
 def test_a_choice_for_a_leaderless_partition_is_told_to_the_controller_once() -> None:

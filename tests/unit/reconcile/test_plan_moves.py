@@ -10,6 +10,7 @@ from tidemark_operator.manifests.specs import PoolSpec, TopicSpec, pool_spec, to
 from tidemark_operator.reconcile.plan_drain import plan_drain
 from tidemark_operator.reconcile.plan_moves import Places, replica_counts, wanted_moves
 from tidemark_operator.reconcile.plan_topic import (
+    AddPartitions,
     ObservedTopic,
     Reassign,
     UpdateTopic,
@@ -144,8 +145,8 @@ def test_growth_places_new_partitions_on_brokers_that_stay() -> None:
     view = view_of(spec, WHOLE)
     view = replace(view, topic=replace(view.topic, partition_count=1))
     action = plan_topic(observed(spec, view, 5, 1)).action
-    assert action is not None
-    assert action.assignments == (ids(2, 3, 4), ids(3, 4, 0))  # type: ignore[union-attr]
+    assert isinstance(action, AddPartitions)
+    assert action.assignments == (ids(2, 3, 4), ids(3, 4, 0))
 
 
 def test_the_condition_names_what_a_move_waits_for() -> None:

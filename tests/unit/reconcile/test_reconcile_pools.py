@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from tidemark_operator.manifests.specs import PoolSpec
 from tidemark_operator.reconcile.plan_pool import plan_pool
 from tidemark_operator.runtimes.broker_runtime import (
@@ -101,11 +102,11 @@ def test_what_the_api_server_refuses_is_told_to_the_user_and_tried_again(tmp_pat
     async def story() -> None:
         world = World(tmp_path)
         await world.apply(BROKER_POOL, "default", replicas=1)
-        apply, world.runtime.apply = world.runtime.apply, refusing  # type: ignore[method-assign]
-        assert await world.pass_pool() is not None
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(world.runtime, "apply", refusing)
+            assert await world.pass_pool() is not None
         condition = await world.condition(BROKER_POOL, "default")
         assert (condition["reason"], condition["message"]) == ("Refused", "exceeded quota: pods")
-        world.runtime.apply = apply  # type: ignore[method-assign]
         world.controller.active = {0}
         world.time_ms += 2000
         await world.pass_pool()

@@ -131,8 +131,11 @@ def test_retained_topics_hold_up_nobody() -> None:
     assert plan(broker(0), broker(1), broker(2), topics=(retained,)).stop is not None
 
 
+DEFAULTS = PodSettings()
+
+
 def test_a_pods_template_changes_with_all_that_it_was_made_of() -> None:
-    def template(pool: PoolSpec, settings: PodSettings = PodSettings()) -> str:  # noqa: B008
+    def template(pool: PoolSpec, settings: PodSettings = DEFAULTS) -> str:
         return template_of(
             broker_pod_manifest(pool, BrokerId(0), claim_uid="claim", settings=settings)
         )

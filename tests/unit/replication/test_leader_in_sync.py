@@ -4,8 +4,9 @@ import pytest
 from tidemark_broker.replication.effects import RejectFetch
 from tidemark_broker.replication.leader import JOIN_HOLD_OFF_MS, PartitionLeader
 from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
+from tidemark_protocol.controller_messages import BrokerState
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import Offset
+from tidemark_protocol.ids import BrokerId, Offset
 
 from tests.unit.replication.epoch_history import EpochHistory
 from tests.unit.replication.leaders import (
@@ -25,6 +26,12 @@ from tests.unit.replication.leaders import (
 
 LOG = EpochHistory(((0, 0), (5, 100)), Offset(100))
 LATER_MS = START_MS + LAG_MS
+
+
+def log_end_of(leader: PartitionLeader, follower: int) -> int:
+    replica = leader.follower(BrokerId(follower))
+    assert replica is not None
+    return replica.log_end_offset
 
 
 # ---- shrink
@@ -114,7 +121,9 @@ def test_a_replica_does_not_join_below_the_start_of_the_epoch() -> None:
 @pytest.mark.parametrize(
     "known", [brokers(fenced=[3]), brokers(stopping=[3]), brokers(epochs={3: 99}), {}]
 )
-def test_fenced_stopping_and_unknown_lives_are_not_proposed(known) -> None:  # type: ignore[no-untyped-def]
+def test_fenced_stopping_and_unknown_lives_are_not_proposed(
+    known: dict[BrokerId, BrokerState],
+) -> None:
     leader = a_leader((1, 2), known_brokers=known)
     assert fetches(leader, 3, 100) == ()
 
@@ -346,7 +355,7 @@ def test_progress_survives_a_new_epoch_of_the_same_leader() -> None:
     fetches(before, 2, 110)
     fetches(before, 3, 104)
     after = a_leader(leader_epoch=6, log_end=110, high_watermark=104, previous=before)
-    assert [after.follower(number).log_end_offset for number in (2, 3)] == [110, 104]  # type: ignore[arg-type, union-attr]
+    assert [log_end_of(after, number) for number in (2, 3)] == [110, 104]
     assert after.epoch_start_offset == 110
     assert after.on_granted(START_MS) == ()
     assert after.high_watermark == 104
@@ -378,7 +387,7 @@ def test_progress_is_forgotten_when_an_epoch_was_missed() -> None:
     for number in (2, 3):
         fetches(before, number, 110)
     after = a_leader(leader_epoch=7, log_end=120, high_watermark=100, previous=before)
-    assert [after.follower(number).log_end_offset for number in (2, 3)] == [-1, -1]  # type: ignore[arg-type, union-attr]
+    assert [log_end_of(after, number) for number in (2, 3)] == [-1, -1]
     assert after.on_granted(START_MS) == ()
 
 

@@ -1,5 +1,7 @@
 """When the high watermark moves, and whom it waits for (reference 2.1)."""
 
+from tidemark_broker.replication.effects import LeaderEffect
+from tidemark_broker.replication.leader import PartitionLeader
 from tidemark_broker.replication.leader_grant import LeaderSettings
 from tidemark_protocol.ids import Offset
 
@@ -15,7 +17,9 @@ from tests.unit.replication.leaders import (
 )
 
 
-def append_to(leader, end: int, now_ms: int = START_MS):  # type: ignore[no-untyped-def]
+def append_to(
+    leader: PartitionLeader, end: int, now_ms: int = START_MS
+) -> tuple[LeaderEffect, ...]:
     return leader.on_append(Offset(end), now_ms)
 
 

@@ -228,7 +228,7 @@ def test_a_poll_is_always_open(tmp_path: Path) -> None:
         async def steps() -> None:
             for number in range(3):
                 controller.answer(number)
-                await eventually(lambda: len(controller.polls) == number + 2)  # noqa: B023
+                await eventually(lambda polls=number + 2: len(controller.polls) == polls)
             assert not bench.session.is_fenced
 
         await polling(controller, bench, steps)

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from tidemark_broker.wire.metadata import METADATA_API
 from tidemark_protocol.controller_messages import ListenerAddress
@@ -12,7 +13,7 @@ from tests.unit.runtime.kafka_door import ONLY, Client, Door, with_door
 OUTSIDE = "outside"
 
 
-async def metadata_at(port: int) -> dict[str, object]:
+async def metadata_at(port: int) -> dict[str, Any]:
     client = Client(*await asyncio.open_connection("127.0.0.1", port))
     client.send(METADATA_API.encode_request(7, 9, "test", {"topics": None}))
     size = int.from_bytes(await client.reader.readexactly(4), "big")
@@ -21,8 +22,8 @@ async def metadata_at(port: int) -> dict[str, object]:
     return values
 
 
-def brokers_of(values: dict[str, object]) -> list[tuple[str, int]]:
-    return [(each["host"], each["port"]) for each in values["brokers"]]  # type: ignore[attr-defined]
+def brokers_of(values: dict[str, Any]) -> list[tuple[str, int]]:
+    return [(each["host"], each["port"]) for each in values["brokers"]]
 
 
 def test_each_listener_tells_its_own_addresses(tmp_path: Path) -> None:
@@ -39,7 +40,7 @@ def test_a_broker_without_an_address_there_is_none_and_leads_nothing(tmp_path: P
     async def scenario(door: Door) -> None:
         outside = await door.listener.start("127.0.0.1", 0, listener=OUTSIDE)
         found = await metadata_at(outside)
-        (topic,) = found["topics"]  # type: ignore[misc]
+        (topic,) = found["topics"]
         (partition,) = topic["partitions"]
         assert (brokers_of(found), partition["leader"], partition["error"]) == (
             [],

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import cast
 
 from tidemark_broker.runtime.kafka.limits import ListenerLimits
 from tidemark_broker.runtime.kafka.memory import ListenerMemory, MemoryLimits
@@ -176,7 +177,7 @@ def test_slow_readers_are_cut_once_others_want_to_read(tmp_path: Path) -> None:
             await producer.ask(produce(a_batch("x" * 900 * KIB)))
         slow = [await Client.connect(door) for _ in range(10)]
         for client in slow:
-            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            cast(asyncio.ReadTransport, client.writer.transport).pause_reading()
             client.send(fetch() * 8)
         await eventually(lambda: memory.answers.is_full)
         reader = await Client.connect(door)
