@@ -139,7 +139,7 @@ class Process:
         self.partitions.attach(self.directory)
         self.link = Link(self.rig)
         self.session = ControllerSession(
-            ControllerClient(self.settings.controllers, self.link),
+            ControllerClient(self.settings.controllers, lambda: self.link),
             self.partitions,
             self.directory,
             pool=self.settings.pool,

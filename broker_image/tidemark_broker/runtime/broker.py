@@ -127,7 +127,7 @@ class Broker:
             return
         self.directory = directory
         client = ControllerClient(
-            self.settings.controllers, self._environment.new_controller_transport()
+            self.settings.controllers, self._environment.new_controller_transport
         )
         await client.start()
         try:

@@ -3,10 +3,14 @@
 A call is one POST to one address; which one is decided here: the leader that answered last, a
 leader that a standby named, else the configured names in turn, each resolved at that moment (a
 headless Service's addresses change with its pods). Nothing here retries.
+
+What may take long is asked aside: on connections of its own and few at a time, so that no number
+of clients with slow wishes holds up a heartbeat (0057).
 """
 
 import asyncio
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -21,6 +25,7 @@ from tidemark_protocol.controller_messages import (
 Answer = TypeVar("Answer")
 
 CONNECT_TIMEOUT_SECONDS = 1.0
+MAX_CALLS_ASIDE = 4
 
 
 class ControllerUnavailable(Exception):
@@ -105,16 +110,23 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 
 
 class ControllerClient:
-    def __init__(self, controllers: tuple[str, ...], transport: ControllerTransport) -> None:
+    def __init__(
+        self, controllers: tuple[str, ...], new_transport: Callable[[], ControllerTransport]
+    ) -> None:
+        """`new_transport` is called twice: each has connections of its own."""
         self._names = tuple(Address.parse(text) for text in controllers)
-        self._transport = transport
+        self._transport = new_transport()
+        self._transport_aside = new_transport()
+        self._aside = asyncio.Semaphore(MAX_CALLS_ASIDE)
         self._leader: Address | None = None
         self._candidates: list[Address] = []
 
     async def start(self) -> None:
         await self._transport.start()
+        await self._transport_aside.start()
 
     async def close(self) -> None:
+        await self._transport_aside.close()
         await self._transport.close()
 
     def prefer(self, controller_address: str) -> None:
@@ -139,11 +151,25 @@ class ControllerClient:
         except (TimeoutError, ControllerUnavailable, OSError, MalformedMessage) as error:
             if self._leader == address:
                 self._leader = None
-            raise ControllerUnavailable(
-                f"controller {address.host}:{address.port}{path}: {error or type(error).__name__}"
-            ) from error
+            asked = f"controller {address.host}:{address.port}{path}"
+            raise ControllerUnavailable(_told(asked, error)) from error
         self._leader = address
         return answer
+
+    async def call_aside(
+        self, path: str, message: object, kind: type[Answer], *, timeout_ms: int
+    ) -> Answer:
+        """Of the leader that `call` found; how it ends says nothing about that leader. The time
+        counts from here, also that of waiting for others. Raises ControllerUnavailable."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000), self._aside:
+                address = self._leader
+                if address is None:
+                    raise ControllerUnavailable("no leading controller is known now")
+                body = await self._transport_aside.post(address, path, encode(message))
+            return decode(body, kind)
+        except (TimeoutError, ControllerUnavailable, OSError, MalformedMessage) as error:
+            raise ControllerUnavailable(_told(path, error)) from error
 
     async def _next_candidate(self) -> Address:
         if not self._candidates:
@@ -164,3 +190,7 @@ class ControllerClient:
             names = ", ".join(f"{name.host}:{name.port}" for name in self._names)
             raise ControllerUnavailable(f"no address found for {names}: {problem}")
         return found
+
+
+def _told(asked: str, error: Exception) -> str:
+    return f"{asked}: {str(error) or type(error).__name__}"

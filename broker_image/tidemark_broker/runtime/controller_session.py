@@ -13,7 +13,7 @@ register again, for a fresh report, is answered within this life: S14.)
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -380,27 +380,23 @@ class ControllerSession:
     async def ask_topics(
         self, path: str, request: TopicsRequest, timeout_ms: int
     ) -> TopicsResponse | None:
-        """None: ask again."""
-        return await self._ask(
-            path, request, TopicsResponse, during="changes of topics", timeout_ms=timeout_ms
-        )
+        """None: ask again. As slow as the controller's own writes, and so beside the heartbeats."""
+        asking = self._client.call_aside(path, request, TopicsResponse, timeout_ms=timeout_ms)
+        return await self._good_answer(asking, during="changes of topics")
 
     # ---- asking
 
     async def _ask(
-        self,
-        path: str,
-        request: object,
-        kind: type[Answer],
-        *,
-        during: str,
-        timeout_ms: int | None = None,
+        self, path: str, request: object, kind: type[Answer], *, during: str
     ) -> Answer | None:
         """None without a good answer of the leading controller; whoever asks tries again."""
-        if timeout_ms is None:
-            timeout_ms = self._session_timeout_ms // 2
+        timeout_ms = self._session_timeout_ms // 2
+        asking = self._client.call(path, request, kind, timeout_ms=timeout_ms)
+        return await self._good_answer(asking, during=during)
+
+    async def _good_answer(self, asking: Awaitable[Answer], *, during: str) -> Answer | None:
         try:
-            response = await self._client.call(path, request, kind, timeout_ms=timeout_ms)
+            response = await asking
         except ControllerUnavailable as error:
             self._note_problem(during, str(error))
             return None

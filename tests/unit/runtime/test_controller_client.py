@@ -2,10 +2,16 @@
 
 import asyncio
 
-from tidemark_broker.runtime.controller_client import Address, ControllerClient
+import pytest
+from tidemark_broker.runtime.controller_client import (
+    Address,
+    ControllerClient,
+    ControllerUnavailable,
+)
 from tidemark_protocol.controller_messages import HeartbeatResponse, encode
 from tidemark_protocol.error_codes import ErrorCode
 
+NEVER_ANSWERED = "/v1/create-topics"
 HOSTS = ("10.0.0.1", "10.0.0.2")
 
 
@@ -24,6 +30,8 @@ class Controllers:
 
     async def post(self, address: Address, path: str, body: bytes) -> bytes:
         self.asked.append(address.host)
+        if path == NEVER_ANSWERED:
+            await asyncio.Event().wait()
         named = self.named[address.host]
         error = ErrorCode.NOT_CONTROLLER if named else ErrorCode.NONE
         return encode(HeartbeatResponse(error, controller_address=named))
@@ -35,7 +43,7 @@ class Controllers:
 def asked_until_led(named: dict[str, str], most: int = 6) -> list[str]:
     async def ask() -> list[str]:
         controllers = Controllers(named)
-        client = ControllerClient(("controllers:8070",), controllers)
+        client = ControllerClient(("controllers:8070",), lambda: controllers)
         for _ in range(most):
             answer = await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
             if answer.error is ErrorCode.NONE:
@@ -54,3 +62,21 @@ def test_a_standby_that_names_itself_is_not_asked_for_ever() -> None:
     """Found by the simulator (seed 13): a frozen leader, told to stop, named itself on waking."""
     asked = asked_until_led({"10.0.0.1": "10.0.0.1:8070", "10.0.0.2": ""})
     assert asked == list(HOSTS)
+
+
+def test_a_call_aside_that_takes_too_long_costs_the_heartbeats_no_leader() -> None:
+    async def scenario() -> list[str]:
+        controllers = Controllers({HOSTS[0]: HOSTS[1] + ":8070", HOSTS[1]: ""})
+        client = ControllerClient(("controllers:8070",), lambda: controllers)
+        with pytest.raises(ControllerUnavailable, match="no leading controller"):
+            await client.call_aside(NEVER_ANSWERED, {}, HeartbeatResponse, timeout_ms=10)
+        for _ in HOSTS:
+            answer = await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
+            if answer.error is ErrorCode.NOT_CONTROLLER:
+                client.prefer(answer.controller_address)
+        with pytest.raises(ControllerUnavailable, match=f"{NEVER_ANSWERED}: TimeoutError"):
+            await client.call_aside(NEVER_ANSWERED, {}, HeartbeatResponse, timeout_ms=10)
+        await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
+        return controllers.asked
+
+    assert asyncio.run(scenario()) == [HOSTS[0], HOSTS[1], HOSTS[1], HOSTS[1]]

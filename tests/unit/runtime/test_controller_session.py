@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tidemark_broker.runtime.controller_client import Address, ControllerClient, HttpTransport
+from tidemark_broker.runtime.controller_client import (
+    MAX_CALLS_ASIDE,
+    Address,
+    ControllerClient,
+    HttpTransport,
+)
 from tidemark_broker.runtime.controller_session import (
     ControllerSession,
     RegistrationRefusedForGood,
@@ -44,6 +49,12 @@ from tidemark_protocol.ids import (
     TopicId,
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+from tidemark_protocol.topic_messages import (
+    CREATE_TOPICS_PATH,
+    CreateTopicsRequest,
+    NewTopic,
+    TopicsResponse,
+)
 
 from tests.unit.storage.faulty_disk import FaultyDisk
 from tests.waiting import HANG_SECONDS, eventually
@@ -66,6 +77,8 @@ class FakeController:
         self.registered: list[RegisterRequest] = []
         self.polls: list[tuple[HeartbeatRequest, asyncio.Future[HeartbeatResponse]]] = []
         self.blocks: list[AllocateProducerIdsResponse] = []
+        self.topics_asked = 0
+        self.topics_answer: asyncio.Future[TopicsResponse] | None = None
         self.port = 0
 
     async def start(self) -> web.AppRunner:
@@ -73,6 +86,7 @@ class FakeController:
         app.router.add_post(REGISTER_PATH, self._register)
         app.router.add_post(HEARTBEAT_PATH, self._heartbeat)
         app.router.add_post(ALLOCATE_PRODUCER_IDS_PATH, self._allocate)
+        app.router.add_post(CREATE_TOPICS_PATH, self._create_topics)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -89,6 +103,11 @@ class FakeController:
         asked = decode(await request.read(), AllocateProducerIdsRequest)
         assert asked == AllocateProducerIdsRequest("ns/p", BrokerId(1), BrokerEpoch(7))
         return web.Response(body=encode(self.blocks.pop(0)))
+
+    async def _create_topics(self, request: web.Request) -> web.Response:
+        self.topics_asked += 1
+        assert self.topics_answer is not None
+        return web.Response(body=encode(await asyncio.shield(self.topics_answer)))
 
     async def _heartbeat(self, request: web.Request) -> web.Response:
         future: asyncio.Future[HeartbeatResponse] = asyncio.get_running_loop().create_future()
@@ -109,7 +128,7 @@ class Bench:
             BrokerId(1), scheduler=asyncio.get_running_loop(), wall_clock_s=time.time
         )
         self.partitions.attach(self.directory)
-        self.client = ControllerClient(controllers, HttpTransport())
+        self.client = ControllerClient(controllers, HttpTransport)
         self.stale: list[str] = []
         self.session = ControllerSession(
             self.client,
@@ -423,6 +442,31 @@ def test_producer_ids_come_from_the_leading_controller_only(tmp_path: Path) -> N
         ]
         found = await bench.partitions.init_producer_id()
         assert (found.error, found.producer_id, controller.blocks) == (ErrorCode.NONE, 5000, [])
+
+    run(tmp_path, scenario)
+
+
+def test_slow_changes_of_topics_hold_up_no_heartbeat_however_many_there_are(
+    tmp_path: Path,
+) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        async def steps() -> None:
+            controller.topics_answer = asyncio.get_running_loop().create_future()
+            request = CreateTopicsRequest(bench.session.asking_broker(), "1", (NewTopic("orders"),))
+            asking = [
+                asyncio.create_task(bench.session.ask_topics(CREATE_TOPICS_PATH, request, 600_000))
+                for _ in range(3 * MAX_CALLS_ASIDE)
+            ]
+            await eventually(lambda: controller.topics_asked == MAX_CALLS_ASIDE)
+            for number in range(3):
+                controller.answer(number)
+                await eventually(lambda: len(controller.polls) == number + 2)  # noqa: B023
+            assert controller.topics_asked == MAX_CALLS_ASIDE
+            done = TopicsResponse(ErrorCode.NONE, controller_epoch=ControllerEpoch(5))
+            controller.topics_answer.set_result(done)
+            assert await asyncio.gather(*asking) == [done] * len(asking)
+
+        await polling(controller, bench, steps)
 
     run(tmp_path, scenario)
 
