@@ -17,7 +17,7 @@ MAX_TOPIC_NAME = 249
 
 def require_metadata(metadata: MetadataCache) -> None:
     """A broker that has just started knows no topics: that must not read as "no such topic"."""
-    if metadata.image_version < 0:
+    if not metadata.has_come:
         raise HttpProblem(
             ErrorCode.LEADER_NOT_AVAILABLE, "this broker has not heard of any metadata yet"
         )

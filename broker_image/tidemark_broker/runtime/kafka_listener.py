@@ -22,6 +22,8 @@ class KafkaListener:
         self.complaints = Complaints(services.clock)
         add_handlers(services)
         self.connections: dict[KafkaConnection, None] = {}  # by age
+        self.has_metadata = services.partitions.metadata.has_come
+        services.partitions.listeners.metadata_came = self._on_first_metadata
         self._servers: list[asyncio.Server] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
 
@@ -63,6 +65,11 @@ class KafkaListener:
             connection.close()
         for server in self._servers:
             await server.wait_closed()
+
+    def _on_first_metadata(self) -> None:
+        self.has_metadata = True
+        for connection in tuple(self.connections):
+            connection.look_again()
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()

@@ -54,6 +54,11 @@ class MetadataCache:
         self.retained: dict[TopicId, None] = {}  # kept without a Topic: clients do not see them
         self._held: dict[TopicPartition, HeldEpoch] = {}
 
+    @property
+    def has_come(self) -> bool:
+        """Anything at all. A broker without says nothing of topics: none is known to it."""
+        return self.image_version >= 0
+
     def partition(self, topic: str, partition: int) -> PartitionState | None:
         known = self.topics.get(topic)
         return None if known is None else self.partitions.get((known.topic_id, partition))

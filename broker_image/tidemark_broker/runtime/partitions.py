@@ -81,6 +81,7 @@ class PartitionListeners:
     flush_needed: Callable[[HostedReplica], None] = _nothing
     truncated: Callable[[HostedReplica], None] = _nothing
     metadata_applied: Callable[[], None] = _nothing
+    metadata_came: Callable[[], None] = _nothing  # for the first time in this life
     topics_deleted: Callable[[tuple[str, ...]], None] = _nothing
     storage_failed: Callable[[Exception], None] = _nothing
 
@@ -300,6 +301,7 @@ class Partitions:
         )
 
     def apply_push(self, push: MetadataPush) -> MetadataChanges:
+        is_first = not self.metadata.has_come
         changes = self.metadata.apply_push(push)
         if changes.is_dropped or self.is_stopped:
             return changes
@@ -321,6 +323,8 @@ class Partitions:
             self._apply_partition(key, now_ms)
         self.listeners.metadata_applied()
         self.topic_changes.on_metadata()
+        if is_first:
+            self.listeners.metadata_came()
         return changes
 
     def on_in_sync_answer(self, proposal: InSyncProposal, found: InSyncAnswer) -> None:

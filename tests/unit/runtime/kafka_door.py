@@ -67,7 +67,6 @@ class Door:
 
     async def start(self) -> None:
         self.port = await self.listener.start("127.0.0.1", 0)
-        self.push()
 
     def push(
         self,
@@ -113,11 +112,15 @@ def with_door(
     path: Path,
     scenario: Callable[[Door], Awaitable[None]],
     limits: ListenerLimits | None = None,
+    *,
+    has_metadata: bool = True,
 ) -> None:
     async def main() -> None:
         async with asyncio.timeout(60):
             door = Door(path, limits or ListenerLimits())
             await door.start()
+            if has_metadata:
+                door.push()
             try:
                 await scenario(door)
             finally:

@@ -301,6 +301,7 @@ def framed(body: bytes) -> bytes:
 )
 def test_what_is_not_served_here_closes_the_connection(tmp_path: Path, data: bytes) -> None:
     async def scenario(link: Link) -> None:
+        link.push()  # without metadata most of it would not be looked at yet
         assert await exchange(link.port, data) == b""
 
     run(tmp_path, scenario)

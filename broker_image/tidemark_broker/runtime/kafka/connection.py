@@ -22,6 +22,8 @@ from tidemark_broker.runtime.replica_fetches import FollowerLink, ReplicaFetches
 from tidemark_broker.runtime.scheduling import Timer
 from tidemark_broker.wire.frames import (
     API_VERSIONS,
+    FETCH,
+    OFFSET_FOR_LEADER_EPOCH,
     Buffers,
     Frame,
     FrameSplitter,
@@ -36,12 +38,16 @@ DECODED_FACTOR = 16
 MAX_DECODED_BYTES = 48 * 1024 * 1024
 SMALL_FRAME_BYTES = 4096  # not worth counting
 _NOTHING = Reader(b"")
+# All else waits, unread, for this broker's first metadata, as without it no topic is known (0058).
+# Whoever follows this broker, or reads from it, is told at once to look elsewhere.
+_BEFORE_METADATA = frozenset({API_VERSIONS, FETCH, OFFSET_FOR_LEADER_EPOCH})
 
 _log = logging.getLogger(__name__)
 
 
 class ConnectionOwner(Protocol):
     connections: "dict[KafkaConnection, None]"
+    has_metadata: bool
     limits: ListenerLimits
     memory: ListenerMemory
     complaints: Complaints
@@ -274,9 +280,12 @@ class KafkaConnection(asyncio.Protocol):
             return False
         if len(self._in_work) >= self._limits.requests_in_work:
             return False
-        handler = self._owner.handlers.get(_api_key(self._waiting[0].frame))
+        key = _api_key(self._waiting[0].frame)
+        handler = self._owner.handlers.get(key)
         if handler is None:
             return not self._in_work  # refused in its turn
+        if not self._owner.has_metadata and key not in _BEFORE_METADATA:
+            return False
         if self._memory.answers.is_full and not self.is_peer and not self._may_answer(handler):
             return False
         if not self._in_work:

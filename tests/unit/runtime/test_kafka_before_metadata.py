@@ -1,0 +1,59 @@
+"""A broker that has just started, and has not heard from its controller: who is answered."""
+
+import asyncio
+from pathlib import Path
+
+from tidemark_broker.runtime.kafka.limits import ListenerLimits
+from tidemark_broker.wire.metadata import METADATA_API
+
+from tests.unit.runtime.in_process_pool import TOPIC, a_batch
+from tests.unit.runtime.kafka_door import (
+    API_VERSIONS_REQUEST,
+    ONLY,
+    Client,
+    Door,
+    fetch,
+    produce,
+    with_door,
+)
+
+ALL_TOPICS = METADATA_API.encode_request(7, 8, "test", {"topics": None})
+
+
+async def metadata_of(client: Client) -> dict[str, object]:
+    size = int.from_bytes(await client.reader.readexactly(4), "big")
+    return METADATA_API.decode_response(await client.reader.readexactly(size), 8)[1]
+
+
+def test_clients_wait_for_the_first_metadata_instead_of_hearing_that_no_topic_exists(
+    tmp_path: Path,
+) -> None:
+    async def scenario(door: Door) -> None:
+        asking, producing, early = [await Client.connect(door) for _ in range(3)]
+        asking.send(ALL_TOPICS)
+        producing.send(produce(a_batch("one")))
+        told = asyncio.create_task(metadata_of(asking))
+        written = asyncio.create_task(producing.answer())
+        for _ in range(3):
+            assert await early.ask(API_VERSIONS_REQUEST)
+            assert await early.ask(fetch())  # so that followers and readers look elsewhere at once
+        assert not told.done() and not written.done()
+        door.push()
+        values = await told
+        (broker,), (topic,) = values["brokers"], values["topics"]  # type: ignore[misc]
+        assert (broker["broker_id"], topic["topic"]) == (ONLY, TOPIC)
+        await written
+        assert door.partitions.offsets(TOPIC, 0).log_end_offset == 1
+
+    with_door(tmp_path, scenario, has_metadata=False)
+
+
+def test_who_waits_for_metadata_for_ever_is_closed_as_any_idle_client(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        client = await Client.connect(door)
+        client.send(ALL_TOPICS)
+        assert await client.is_closed()
+        assert not door.listener.connections
+
+    limits = ListenerLimits(idle_seconds=0.05, sweep_seconds=0.02)
+    with_door(tmp_path, scenario, limits, has_metadata=False)
