@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from tidemark_broker.runtime.kafka.complaints import Complaints
 from tidemark_broker.runtime.kafka.connection import KafkaConnection
 from tidemark_broker.runtime.kafka.handlers import add_handlers
+from tidemark_broker.runtime.kafka.newcomers import Newcomers
 from tidemark_broker.runtime.kafka.quotas import ClientQuotas
 from tidemark_broker.runtime.kafka.requests import ApiHandler
 from tidemark_broker.runtime.kafka.services import KafkaServices
@@ -19,6 +20,7 @@ class KafkaListener:
         self.services = services
         self.limits = services.limits
         self.memory = services.memory
+        self.newcomers = Newcomers(services.limits, services.scheduler)
         self.complaints = Complaints(services.clock)
         add_handlers(services)
         self.connections: dict[KafkaConnection, None] = {}  # by age
@@ -58,6 +60,7 @@ class KafkaListener:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self.memory.stop()
+        self.newcomers.stop()
         self.complaints.tell_counts()
         for server in self._servers:
             server.close()

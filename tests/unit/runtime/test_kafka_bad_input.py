@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tidemark_broker.runtime.kafka.limits import ListenerLimits
 from tidemark_broker.storage.record_batch import NewRecord, build_batch
+from tidemark_broker.wire.fetch import FetchRequest, encode_fetch_request
 from tidemark_broker.wire.primitives import INT16, INT32, INT64, nullable_string
 
 from tests.unit.runtime.in_process_pool import TOPIC, a_batch
@@ -22,6 +23,9 @@ from tests.unit.runtime.kafka_door import (
 )
 from tests.waiting import eventually
 
+FETCH_OF_A_BROKER = encode_fetch_request(
+    FetchRequest(0, 1, 1, (), replica_id=1, replica_epoch=11), correlation_id=7, client_id="b"
+)
 CORRUPT_MESSAGE, INVALID_RECORD, UNKNOWN_TOPIC = 2, 87, 3
 
 
@@ -205,6 +209,40 @@ def test_one_connection_too_many_is_closed_and_the_others_stay(
 
     with_door(tmp_path, scenario, ListenerLimits(connections=3))
     assert [kind_of(record) for record in closed_log(caplog)] == ["too many connections"]
+
+
+def test_a_follower_gets_in_and_stays_however_many_clients_there_are(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        clients = [await Client.connect(door) for _ in range(3)]
+        for client in clients:
+            await client.ask(API_VERSIONS_REQUEST)
+        silent = await Client.connect(door)
+        follower = await Client.connect(door)
+        assert await follower.ask(FETCH_OF_A_BROKER)
+        crowd = [await Client.connect(door) for _ in range(4)]
+        assert await silent.is_closed()
+        assert all([await client.is_closed() for client in crowd])
+        for _ in range(3):
+            assert await follower.ask(FETCH_OF_A_BROKER)
+        for client in clients:
+            await client.ask(API_VERSIONS_REQUEST)
+        assert len(door.listener.connections) == 4
+
+    limits = ListenerLimits(connections=3, newcomers=2, newcomer_seconds=0.1)
+    with_door(tmp_path, scenario, limits)
+
+
+def test_what_a_client_above_the_limit_asks_for_is_not_done(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        first = await Client.connect(door)
+        await first.ask(API_VERSIONS_REQUEST)
+        second = await Client.connect(door)
+        second.send(produce(a_batch("one"), acks=0))
+        assert await second.is_closed()
+        assert door.partitions.offsets(TOPIC, 0).log_end_offset == 0
+        assert door.services.memory.requests.used_bytes == 0
+
+    with_door(tmp_path, scenario, ListenerLimits(connections=1))
 
 
 def test_an_unknown_topic_and_partition_are_answered_not_closed(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Protocol, cast
 from tidemark_broker.runtime.kafka.complaints import Complaints
 from tidemark_broker.runtime.kafka.limits import ListenerLimits
 from tidemark_broker.runtime.kafka.memory import LARGE_FRAME_BYTES, ListenerMemory
+from tidemark_broker.runtime.kafka.newcomers import Newcomers
 from tidemark_broker.runtime.kafka.quotas import ClientQuotas, Used
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.replica_fetches import FollowerLink, ReplicaFetches
@@ -50,6 +51,7 @@ class ConnectionOwner(Protocol):
     has_metadata: bool
     limits: ListenerLimits
     memory: ListenerMemory
+    newcomers: Newcomers
     complaints: Complaints
 
     @property
@@ -107,6 +109,7 @@ class KafkaConnection(asyncio.Protocol):
         self._is_beginning = False
         self._unread_counted = 0
         self._throttle_timer: Timer | None = None
+        self._is_newcomer = False  # above the limit of connections
         self._is_known = False  # something whole has come
         self._client_host = ""
         self._loop = asyncio.get_running_loop()
@@ -125,10 +128,8 @@ class KafkaConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._client_host = str(peer[0]) if peer else ""
         if len(self._owner.connections) >= self._limits.connections:
-            reason = f"{self._limits.connections} connections are open"
-            self._owner.complaints.note(self._client_host, "too many connections", reason)
-            self._transport.abort()
-            return
+            self._is_newcomer = True
+            self._owner.newcomers.join(self)
         stream = transport.get_extra_info("socket")
         if stream is not None:  # a client whose machine is gone says nothing
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -144,6 +145,7 @@ class KafkaConnection(asyncio.Protocol):
         self._memory.answers.give_back(self._unread_counted)
         self._partial_counted = self._unread_counted = 0
         self._memory.forget(self)
+        self._owner.newcomers.forget(self)
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
         self._owner.fetches.cancel(self._link)
@@ -234,6 +236,8 @@ class KafkaConnection(asyncio.Protocol):
 
     def _work(self) -> None:
         while self._waiting and self._transport is not None and self._may_begin():
+            if self._is_newcomer and not self._may_stay():
+                return
             waiting = self._waiting.popleft()
             self._waiting_bytes -= len(waiting.frame)
             self._is_beginning = True
@@ -291,6 +295,13 @@ class KafkaConnection(asyncio.Protocol):
         if not self._in_work:
             return True
         return handler.overlaps and all(work.overlaps for work in self._in_work)
+
+    def _may_stay(self) -> bool:
+        """A client's request is not begun, as its answer would be lost."""
+        if _api_key(self._waiting[0].frame) == FETCH:
+            return True
+        self._is_newcomer = False
+        return self._owner.newcomers.judge(self)
 
     def _may_answer(self, handler: ApiHandler) -> bool:
         """While clients leave too much unread: no more records, and of all else what a half more

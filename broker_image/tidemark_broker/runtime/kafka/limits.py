@@ -13,6 +13,8 @@ class ListenerLimits:
 
     request_bytes: int = 16 * MEBIBYTE
     connections: int = 2048
+    newcomers: int = 64  # above those, until it is known whether they are brokers of the pool
+    newcomer_seconds: float = 1.0
     waiting_requests: int = 8
     waiting_bytes: int = 16 * MEBIBYTE
     requests_in_work: int = 8
