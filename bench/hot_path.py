@@ -20,6 +20,7 @@ from typing import Any, cast
 from tidemark_broker.groups.settings import GroupSettings
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
 from tidemark_broker.runtime.kafka.connection import KafkaConnection
+from tidemark_broker.runtime.kafka.quotas import ClientQuotas
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.kafka_listener import KafkaListener
 from tidemark_broker.runtime.leader_connection import LeaderConnection
@@ -212,7 +213,9 @@ async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> di
     loop = asyncio.get_running_loop()
     groups = GroupCoordinators(leader, GroupSettings(), scheduler=loop, wall_clock_s=time.time)
     listener = KafkaListener(
-        KafkaServices(leader, fetches, groups, loop, uuid.uuid4, cluster_id="bench")
+        KafkaServices(
+            leader, fetches, groups, loop, uuid.uuid4, ClientQuotas(tuple), cluster_id="bench"
+        )
     )
     leader.apply_push(metadata())
     for number in FOLLOWERS:

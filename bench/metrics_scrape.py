@@ -24,6 +24,7 @@ from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.server import serve
 from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, GroupConsumer
+from tidemark_broker.runtime.kafka.quotas import ClientQuotas
 from tidemark_broker.runtime.metrics import MetricsProfile
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.storage.disk import OsDisk
@@ -137,6 +138,7 @@ async def measure(partition_count: int, scrapes: int, profile: MetricsProfile, p
         incarnation="bench",
         is_ready=lambda: (True, ""),
         new_consumer=_no_consumer,
+        quotas=ClientQuotas(tuple),
         metrics_profile=profile,
     )
     app = create_app(view)

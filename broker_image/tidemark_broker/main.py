@@ -86,6 +86,7 @@ class _Http:
                 new_consumer=lambda settings: GroupConsumer(
                     settings, broker.groups, broker.partitions.metadata
                 ),
+                quotas=broker.quotas,
                 groups=broker.groups.report,
                 crc_failures=broker.partitions.damaged.crc_failures,
                 rack=broker.settings.rack,

@@ -46,6 +46,7 @@ _STATUSES = {
     415: "Unknown Content-Type",
     416: "Offset out of range",
     422: "A record does not fit",
+    429: "Above the quota of its client id: Retry-After says until when",
     500: "Failed; `outcome` says what is known",
     502: "A leader that records were forwarded to did not answer",
     503: "Not now",
@@ -143,7 +144,7 @@ def create_api(admin: AdminRoutes, groups: GroupRoutes) -> FastAPI:
             endpoint,
             methods=["POST"],
             responses=_responses(
-                PRODUCE_ANSWER_TYPE, 307, 400, 404, 408, 409, 413, 415, 422, 500, 502, 503, 504
+                PRODUCE_ANSWER_TYPE, 307, 400, 404, 408, 409, 413, 415, 422, 429, 500, 502, 503, 504
             ),
             openapi_extra=_produce_body(to_partition=endpoint is produce_to_partition),
         )
@@ -221,7 +222,7 @@ def _responses(success_type: bytes | None, *statuses: int) -> dict[int | str, di
 
 def _read_responses() -> dict[int | str, dict[str, Any]]:
     """Four kinds of answers, by Accept."""
-    responses = _responses(None, 307, 400, 404, 406, 409, 416, 500, 503)
+    responses = _responses(None, 307, 400, 404, 406, 409, 416, 429, 500, 503)
     records = {"type": "array", "items": {"$ref": "#/components/schemas/FetchedDocument"}}
     content: dict[str, Any] = {
         media_type: {"schema": records}

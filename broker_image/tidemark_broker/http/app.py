@@ -32,10 +32,12 @@ from tidemark_broker.http.health import health, readiness
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem
 from tidemark_broker.http.produce_route import ProduceRoute
+from tidemark_broker.http.quotas import HttpQuotas
 from tidemark_broker.http.request_metrics import RequestMetrics
 from tidemark_broker.http.requests import Request
 
 __all__ = ["AsgiApp", "HttpApp", "create_app"]
+from tidemark_broker.runtime.kafka.quotas import Used
 
 logger = logging.getLogger(__name__)
 
@@ -76,9 +78,10 @@ class HttpApp:
         self._admission = Admission(limits)
         self._metrics = RequestMetrics()
         self._forwarder = Forwarder(view.broker_id)
+        self._quotas = HttpQuotas(view.quotas)
         self._produce = ProduceRoute(view, limits, self._forwarder, clock_ms)
         self._consumers = ConsumerRoutes(view, limits)
-        self._fetch = FetchRoute(view, limits, self._admission)
+        self._fetch = FetchRoute(view, limits, self._admission, self._quotas)
         self._view = view
         self._api: AsgiApp | None = None
         self._api_loading: asyncio.Future[AsgiApp] | None = None
@@ -147,7 +150,10 @@ class HttpApp:
     ) -> AnyAnswer | None:
         """The top of every hot request: nothing is raised past it but cancellation."""
         handled: Awaitable[AnyAnswer]
+        is_produce = route.startswith("produce")
         try:
+            if is_produce:
+                self._quotas.require(request, Used.PRODUCE_BYTES)
             if route == "produce_partition":
                 handled = self._produce.to_partition(request, parts[2], parts[4])
             elif route == "produce_topic":
@@ -158,7 +164,7 @@ class HttpApp:
                 handled = self._fetch.records(request, parts[2], parts[4])
             return await handled
         except HttpProblem as problem:
-            return problem.answer(request.path, is_produce=route.startswith("produce"))
+            return problem.answer(request.path, is_produce=is_produce)
         except ClientGone:
             return None
         except Exception:
@@ -166,7 +172,10 @@ class HttpApp:
             unexpected = HttpProblem(
                 ErrorCode.UNKNOWN_SERVER_ERROR, "an unexpected error; the broker's log has it"
             )
-            return unexpected.answer(request.path, is_produce=route.startswith("produce"))
+            return unexpected.answer(request.path, is_produce=is_produce)
+        finally:
+            if request.body_size_bytes and is_produce:
+                self._quotas.note(request, Used.PRODUCE_BYTES, request.body_size_bytes)
 
     async def _serve_health(self, path: str, send: Send) -> None:
         started = time.perf_counter()

@@ -7,6 +7,7 @@ from tidemark_protocol.ids import BrokerId
 
 from tidemark_broker.groups.messages import GroupsReport
 from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, GroupConsumer
+from tidemark_broker.runtime.kafka.quotas import ClientQuotas
 from tidemark_broker.runtime.metrics import CrcFailures, MetricsProfile
 from tidemark_broker.runtime.partitions import Partitions
 
@@ -23,6 +24,7 @@ class BrokerView:
     incarnation: str
     is_ready: Callable[[], tuple[bool, str]]
     new_consumer: Callable[[ConsumerSettings], GroupConsumer]  # of an HTTP client
+    quotas: ClientQuotas  # shared with the Kafka port
     groups: Callable[[], GroupsReport] = GroupsReport  # that this broker coordinates
     # Shared with whoever else checks batches, so that /metrics shows all of them.
     crc_failures: CrcFailures = field(default_factory=CrcFailures)

@@ -23,12 +23,14 @@ from tidemark_broker.http.formats import (
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, kind_of
 from tidemark_broker.http.queries import EARLIEST, LATEST, FetchQuery, fetch_query
+from tidemark_broker.http.quotas import HttpQuotas
 from tidemark_broker.http.reading import Reading, positions
 from tidemark_broker.http.record_batches import next_offset_of
 from tidemark_broker.http.record_json import FetchedRecords, RecordRenderer
 from tidemark_broker.http.record_stream import RecordStreams
 from tidemark_broker.http.requests import Request
 from tidemark_broker.http.waits import Pending
+from tidemark_broker.runtime.kafka.quotas import Used
 from tidemark_broker.runtime.partitions import FetchResult
 
 MIN_BYTES = 1
@@ -36,15 +38,19 @@ ANSWER_BYTES_PER_LOG_BYTE = 3  # base64 and member names
 
 
 class FetchRoute:
-    def __init__(self, view: BrokerView, limits: HttpLimits, admission: Admission) -> None:
+    def __init__(
+        self, view: BrokerView, limits: HttpLimits, admission: Admission, quotas: HttpQuotas
+    ) -> None:
         self._view = view
         self._partitions = view.partitions
         self._metadata = view.partitions.metadata
         self._limits = limits
         self._admission = admission
+        self._quotas = quotas
         self._streams = RecordStreams(self, limits)
 
     async def records(self, request: Request, topic: str, partition_text: str) -> AnyAnswer:
+        self._quotas.require(request, Used.FETCH_BYTES)
         query = fetch_query(request.query_string, self._limits)
         read_format = format_of_read(request.accept)
         partition = leadership.partition_number(self._metadata, topic, partition_text)
@@ -64,9 +70,11 @@ class FetchRoute:
         if read_format is ReadFormat.RECORD_BATCHES:
             next_offset = await next_offset_of(result.data, offset)
             headers = positions(result, next_offset)
+            self.quota_wait_seconds(request, len(result.data))
             return Answer(200, result.data, RECORD_BATCH_TYPE, headers)
         fetched = await self.render(reading, read_format.embedded, result.data, offset)
         headers = positions(result, fetched.next_offset)
+        self.quota_wait_seconds(request, len(fetched.body))
         return Answer(200, fetched.body, read_format.embedded.value, headers)
 
     async def read(
@@ -103,6 +111,10 @@ class FetchRoute:
                 if problem.error is ErrorCode.CORRUPT_MESSAGE:
                     self._view.crc_failures.note("fetch")
                 raise
+
+    def quota_wait_seconds(self, request: Request, size_bytes: int) -> float:
+        """Notes what was read; how long its client is to wait before the next."""
+        return self._quotas.note(request, Used.FETCH_BYTES, size_bytes)
 
     def _may_read_here(self, topic: str, partition: int, query: FetchQuery) -> bool:
         """Whether a follower here is asked at all; a name such as `latest` only leaders resolve."""

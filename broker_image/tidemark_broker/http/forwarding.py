@@ -8,6 +8,7 @@ replication, not at the advertised one.
 
 import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import aiohttp
 import msgspec
@@ -19,7 +20,7 @@ from tidemark_broker.http.formats import EmbeddedFormat
 from tidemark_broker.http.problems import Outcome
 from tidemark_broker.http.produce_bodies import ProducedRecord, encode_binary
 from tidemark_broker.http.produce_results import RecordResult, Written, failed
-from tidemark_broker.http.requests import FORWARDED_BY
+from tidemark_broker.http.requests import CLIENT_ID, FORWARDED_BY
 
 CONNECTIONS = 64
 CONNECTIONS_PER_PEER = 16
@@ -46,6 +47,14 @@ class _Problem(msgspec.Struct):
     outcome: str
 
 
+class ForwardTerms(NamedTuple):
+    """Of the client's request: `deadline` in the loop's time, whose quota it counts against."""
+
+    acks: int
+    deadline: float
+    client_id: str
+
+
 class Forwarder:
     def __init__(self, broker_id: BrokerId) -> None:
         self._broker_id = broker_id
@@ -61,12 +70,10 @@ class Forwarder:
         endpoints: Endpoints,
         topic: str,
         records: Sequence[tuple[int, ProducedRecord]],
-        *,
-        acks: int,
-        deadline: float,
+        terms: ForwardTerms,
     ) -> list[RecordResult]:
-        """One result per record, in order. `deadline` is in the loop's time."""
-        remaining_seconds = deadline - asyncio.get_running_loop().time()
+        """One result per record, in order."""
+        remaining_seconds = terms.deadline - asyncio.get_running_loop().time()
         if remaining_seconds <= 0:
             return _all_failed(
                 records,
@@ -77,12 +84,15 @@ class Forwarder:
         host = f"[{endpoints.host}]" if ":" in endpoints.host else endpoints.host
         url = (
             f"http://{host}:{endpoints.http_port}/topics/{topic}"
-            f"?acks={acks}&timeout_ms={int(remaining_seconds * 1000)}"
+            f"?acks={terms.acks}&timeout_ms={int(remaining_seconds * 1000)}"
         )
         error, outcome = ErrorCode.NETWORK_EXCEPTION, Outcome.UNKNOWN
         try:
             status, body = await self._post(
-                url, encode_binary(records), seconds=remaining_seconds + GRACE_SECONDS
+                url,
+                encode_binary(records),
+                client_id=terms.client_id,
+                seconds=remaining_seconds + GRACE_SECONDS,
             )
             return _read_answer(records, leader, status, body)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as cause:
@@ -95,7 +105,9 @@ class Forwarder:
             message = f"broker {leader}: the connection broke before the answer: {cause!r}"
         return _all_failed(records, error, message, outcome)
 
-    async def _post(self, url: str, body: bytes, *, seconds: float) -> tuple[int, bytes]:
+    async def _post(
+        self, url: str, body: bytes, *, client_id: str, seconds: float
+    ) -> tuple[int, bytes]:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
@@ -107,7 +119,10 @@ class Forwarder:
         async with self._session.post(
             url,
             data=body,
-            headers={"content-type": EmbeddedFormat.BINARY.value.decode()},
+            headers={
+                "content-type": EmbeddedFormat.BINARY.value.decode(),
+                CLIENT_ID.decode(): client_id,
+            },
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=seconds),
         ) as response:

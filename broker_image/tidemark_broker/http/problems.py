@@ -24,6 +24,7 @@ For a produce there is `outcome` too, because a client of an append-only log mus
 | KAFKA_STORAGE_ERROR, no space    | 507    |             | not_written (partition_write.py)   |
 | NETWORK_EXCEPTION (forwarded)    | 502    |             | unknown                            |
 | THROTTLING_QUOTA_EXCEEDED        | 503    | 1           | not_written (limits.py)            |
+| THROTTLING_QUOTA_EXCEEDED, quota | 429    | by the quota | not_written (quotas.py)           |
 | OUT_OF_ORDER_SEQUENCE_NUMBER     | 409    |             | unknown (maybe an older duplicate) |
 | INVALID_PRODUCER_EPOCH           | 409    |             | unknown (maybe sent with it before)|
 | UNKNOWN_PRODUCER_ID              | 409    |             | not_written                        |
@@ -141,8 +142,8 @@ def kind_of(error: ErrorCode) -> ProblemKind:
 class HttpProblem(Exception):
     """Raised by routes; the dispatcher turns it into an answer. `members` extend the body.
 
-    `status` and `outcome` replace those of the table. `must_close`: the rest of the request body is
-    not worth reading, so the connection ends with the answer."""
+    `status`, `outcome` and `retry_after_seconds` replace those of the table. `must_close`: the rest
+    of the request body is not worth reading, so the connection ends with the answer."""
 
     def __init__(
         self,
@@ -153,6 +154,7 @@ class HttpProblem(Exception):
         outcome: Outcome | None = None,
         location: str = "",
         must_close: bool = False,
+        retry_after_seconds: int = 0,
         members: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(detail)
@@ -164,6 +166,7 @@ class HttpProblem(Exception):
         self.outcome = outcome or kind.outcome
         self.location = location
         self.must_close = must_close
+        self.retry_after_seconds = retry_after_seconds or kind.retry_after_seconds
         self.members: dict[str, object] = dict(members or {})
 
     def answer(self, instance: str, *, is_produce: bool) -> Answer:
@@ -180,9 +183,9 @@ class HttpProblem(Exception):
         headers: list[tuple[bytes, bytes]] = []
         if is_produce:
             body["outcome"] = self.outcome.value
-        retry_after = kind_of(self.error).retry_after_seconds
+        retry_after = self.retry_after_seconds
         may_invite_retry = not is_produce or self.outcome is Outcome.NOT_WRITTEN
-        if self.status == 503 and retry_after and may_invite_retry:
+        if self.status in (429, 503) and retry_after and may_invite_retry:
             headers.append((b"retry-after", b"%d" % retry_after))
         if self.location:
             headers.append((b"location", self.location.encode("latin-1")))

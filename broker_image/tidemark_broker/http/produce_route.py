@@ -18,7 +18,7 @@ from tidemark_broker.http import leadership
 from tidemark_broker.http.answers import Answer
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.formats import format_of_body, is_record_batches
-from tidemark_broker.http.forwarding import Forwarder
+from tidemark_broker.http.forwarding import Forwarder, ForwardTerms
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.partition_write import PartitionWrite
 from tidemark_broker.http.problems import HttpProblem
@@ -129,6 +129,7 @@ class ProduceRoute:
             writes.append((write, places))
         self._refuse(request, topic, placement, results)
         if placement.elsewhere and not request.is_forwarded:
+            terms = ForwardTerms(query.acks, deadline, request.client_id)
             async with asyncio.TaskGroup() as group:
                 for leader, places in placement.elsewhere.items():
                     group.create_task(
@@ -138,8 +139,7 @@ class ProduceRoute:
                             places,
                             records,
                             placement,
-                            query,
-                            deadline,
+                            terms,
                             results,
                         ),
                         name=f"forward-to-{leader}",
@@ -179,8 +179,7 @@ class ProduceRoute:
         places: Sequence[int],
         records: Sequence[ProducedRecord],
         placement: Placement,
-        query: ProduceQuery,
-        deadline: float,
+        terms: ForwardTerms,
         results: list[RecordResult | None],
     ) -> None:
         broker = self._metadata.brokers[leader]
@@ -189,8 +188,7 @@ class ProduceRoute:
             broker.endpoints,
             topic,
             [(placement.partitions[place], records[place]) for place in places],
-            acks=query.acks,
-            deadline=deadline,
+            terms,
         )
         _fill(results, places, forwarded)
 

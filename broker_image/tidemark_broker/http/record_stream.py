@@ -20,6 +20,7 @@ from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem
 from tidemark_broker.http.reading import Reading, positions
 from tidemark_broker.http.record_json import FetchedRecords
+from tidemark_broker.http.requests import Request
 from tidemark_broker.runtime.results import FetchResult
 
 BUSY_RETRY_SECONDS = 0.1  # while this broker has no bytes to spare
@@ -41,6 +42,8 @@ class RecordSource(Protocol):
         *,
         as_lines: bool = False,
     ) -> FetchedRecords: ...
+
+    def quota_wait_seconds(self, request: Request, size_bytes: int) -> float: ...
 
 
 @dataclass(slots=True)
@@ -111,6 +114,7 @@ class RecordStreams:
                     offset = rendered.next_offset
                     if rendered.body:
                         yield rendered.body
+                        await self._keep_to_quota(reading, len(rendered.body))
                 elif waited_ms:
                     yield b"\n"
                 if query.ends and waited_ms >= query.max_wait_ms and not result.data:
@@ -125,6 +129,12 @@ class RecordStreams:
             yield problem.answer(reading.request.path, is_produce=False).body + b"\n"
         finally:
             self._open -= 1
+
+    async def _keep_to_quota(self, reading: Reading, size_bytes: int) -> None:
+        wait_seconds = self._source.quota_wait_seconds(reading.request, size_bytes)
+        while wait_seconds:
+            await asyncio.sleep(wait_seconds)
+            wait_seconds = self._source.quota_wait_seconds(reading.request, 0)
 
     async def _read(self, reading: Reading, offset: int, *, wait_ms: int) -> FetchResult:
         max_bytes = min(reading.query.max_bytes, self._limits.stream_bytes)

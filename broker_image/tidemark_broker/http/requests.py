@@ -9,11 +9,14 @@ from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, Outcome
 
 FORWARDED_BY = b"tidemark-forwarded-by"
+CLIENT_ID = b"tidemark-client-id"
 
 
 class Request:
     __slots__ = (
         "accept",
+        "body_size_bytes",
+        "client_id",
         "content_encoding",
         "content_length",
         "content_type",
@@ -29,6 +32,8 @@ class Request:
         self.raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
         self.accept = self.content_encoding = self.content_length = self.content_type = b""
         self.is_forwarded = False
+        self.client_id = ""
+        self.body_size_bytes = 0  # of what was read
         for name, value in scope["headers"]:
             if name == b"content-type":
                 self.content_type = value
@@ -38,6 +43,8 @@ class Request:
                 self.accept = value
             elif name == b"content-encoding":
                 self.content_encoding = value
+            elif name == CLIENT_ID:
+                self.client_id = value.decode("latin-1")
             elif name == FORWARDED_BY:
                 # Any client may claim it: it only turns redirects and forwarding off.
                 self.is_forwarded = True
@@ -95,6 +102,7 @@ class Request:
                 raise ClientGone
             chunk: bytes = message.get("body", b"")
             size_bytes += len(chunk)
+            self.body_size_bytes = size_bytes
             if size_bytes > most_bytes:
                 raise _too_large(most_bytes, "more")
             if not message.get("more_body", False):

@@ -32,6 +32,7 @@ from tidemark_broker.runtime.group_coordinator import GroupCoordinators
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.kafka.broker_configs import broker_configs
 from tidemark_broker.runtime.kafka.fetch_sessions import MAX_SESSION_ID
+from tidemark_broker.runtime.kafka.quotas import ClientQuotas
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.kafka_listener import KafkaListener
 from tidemark_broker.runtime.log_cleaner import LogCleaner
@@ -74,6 +75,7 @@ class Broker:
         self.partitions = Partitions(
             settings.broker_id, scheduler=self._loop, wall_clock_s=environment.wall_clock_s
         )
+        self.quotas = ClientQuotas(lambda: self.partitions.metadata.quotas)
         self.groups = GroupCoordinators(
             self.partitions,
             settings.groups,
@@ -261,6 +263,7 @@ class Broker:
             self.groups,
             self._loop,
             self._environment.new_uuid,
+            self.quotas,
             cluster_id=directory.cluster_id,
             first_session_id=UUID(self.incarnation).int % MAX_SESSION_ID + 1,
             log_directory=str(self.settings.data_directory),

@@ -14,6 +14,7 @@ INT8 = struct.Struct(">b")
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
+FLOAT64 = struct.Struct(">d")
 
 _MAX_VARINT_BYTES = 5
 # Of all arrays of one frame together: a byte or two of it become an object of a hundred and more,

@@ -16,6 +16,7 @@ from tidemark_protocol.ids import TopicId
 
 from tidemark_broker.wire.frames import Buffers, framed, request_header
 from tidemark_broker.wire.primitives import (
+    FLOAT64,
     INT8,
     INT16,
     INT32,
@@ -147,6 +148,7 @@ BYTE = _Number(INT8)
 SHORT = _Number(INT16)
 INT = _Number(INT32)
 LONG = _Number(INT64)
+DOUBLE = _Number(FLOAT64)
 BOOLEAN = _Boolean()
 TOPIC_ID = _TopicId()
 STRING = _String()

@@ -15,6 +15,7 @@ from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, GroupConsumer
+from tidemark_broker.runtime.kafka.quotas import ClientQuotas
 from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_broker.runtime.metrics import MetricsProfile
 from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot
@@ -29,7 +30,13 @@ from tidemark_broker.runtime.results import (
     ReplicaView,
 )
 from tidemark_broker.storage.record_batch import Record, read_records, split_batches
-from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
+from tidemark_protocol.controller_messages import (
+    BrokerState,
+    ClientQuota,
+    Endpoints,
+    MetadataPush,
+    TopicPush,
+)
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import (
     NO_BROKER,
@@ -300,6 +307,7 @@ def fake_broker(
     config: dict[str, str] | None = None,
     is_ready: tuple[bool, str] = (True, ""),
     metrics_profile: MetricsProfile = MetricsProfile.AUDIT,
+    quotas: tuple[ClientQuota, ...] = (),
 ) -> FakeBroker:
     """`leaders`: the leader of each partition of the topic `orders` (-1: none)."""
     known = brokers if brokers is not None else tuple(broker_state(i) for i in range(3))
@@ -311,6 +319,7 @@ def fake_broker(
         incarnation="5f3c",
         is_ready=lambda: is_ready,
         new_consumer=no_consumer,
+        quotas=ClientQuotas(lambda: quotas),
         rack="rack-0",
         metrics_profile=metrics_profile,
         fsyncs=lambda: 17,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.runtime.kafka.quotas import ClientQuotas
 from tidemark_broker.runtime.results import FetchResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
@@ -39,6 +40,7 @@ def ask(pool: InProcessPool, number: int, query: str) -> Response:
             "5f3c",
             lambda: (True, ""),
             no_consumer,
+            ClientQuotas(tuple),
         )
         return await Client(create_app(view)).get(f"{RECORDS}?{query}")
 

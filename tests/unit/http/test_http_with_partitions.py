@@ -7,6 +7,7 @@ from typing import Any
 
 from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
+from tidemark_broker.runtime.kafka.quotas import ClientQuotas
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.log_directory import LogDirectory
@@ -51,7 +52,9 @@ async def client_of(directory: Path, push: MetadataPush, *, shortage: str = "") 
     partitions.start_life(MY_EPOCH)
     partitions.apply_push(push)
     partitions.shortage = shortage
-    view = BrokerView(partitions, ME, "shop/default", "5f3c", lambda: (True, ""), no_consumer)
+    view = BrokerView(
+        partitions, ME, "shop/default", "5f3c", lambda: (True, ""), no_consumer, ClientQuotas(tuple)
+    )
     return Client(create_app(view, clock_ms=lambda: NOW_MS))
 
 

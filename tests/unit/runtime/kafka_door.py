@@ -10,6 +10,7 @@ import uvloop
 from tidemark_broker.groups.settings import GroupSettings
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
 from tidemark_broker.runtime.kafka.limits import ListenerLimits
+from tidemark_broker.runtime.kafka.quotas import ClientQuotas
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.kafka_listener import KafkaListener
 from tidemark_broker.runtime.partitions import Partitions
@@ -58,6 +59,7 @@ class Door:
             groups,
             loop,
             uuid.uuid4,
+            ClientQuotas(lambda: partitions.metadata.quotas),
             limits=limits,
             processing_clock_s=time.perf_counter,
         )

@@ -5,7 +5,11 @@ import time
 from pathlib import Path
 
 from tidemark_broker.runtime.kafka.quotas import ClientQuotas, Used
+from tidemark_broker.wire.alter_client_quotas import ALTER_CLIENT_QUOTAS_API
+from tidemark_broker.wire.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS_API
+from tidemark_broker.wire.primitives import INT32
 from tidemark_protocol.controller_messages import ClientQuota
+from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.runtime.in_process_pool import a_batch
 from tests.unit.runtime.kafka_door import (
@@ -125,5 +129,71 @@ def test_time_on_the_loop_is_limited_too(tmp_path: Path) -> None:
             if throttled:
                 break
         assert throttled > 0
+
+    with_door(tmp_path, scenario)
+
+
+def described(door: Door, answer: bytes) -> dict[tuple[str | None, ...], dict[str, float]]:
+    _, found = DESCRIBE_CLIENT_QUOTAS_API.decode_response(INT32.pack(7) + answer, 1)
+    assert (found["error"], found["error_message"]) == (0, None)
+    return {
+        tuple(part["entity_name"] for part in entry["entity"]): {
+            value["key"]: value["value"] for value in entry["values"]
+        }
+        for entry in found["entries"]
+    }
+
+
+def filtered(*components: tuple[str, int, str | None], strict: bool = False) -> bytes:
+    values = {
+        "components": tuple(
+            {"entity_type": kind, "match_type": match_type, "match": name}
+            for kind, match_type, name in components
+        ),
+        "strict": strict,
+    }
+    return DESCRIBE_CLIENT_QUOTAS_API.encode_request(7, 1, "test", values)
+
+
+def test_quotas_are_described_as_the_pool_has_them(tmp_path: Path) -> None:
+    own = {"producer_byte_rate": 1000.0, "request_percentage": 2.5}
+    default = {"consumer_byte_rate": 50.0}
+
+    async def scenario(door: Door) -> None:
+        door.push(
+            quotas=(
+                ClientQuota("a", produce_bytes_per_second=1000, request_percentage=2.5),
+                ClientQuota("", fetch_bytes_per_second=50),
+            )
+        )
+        client = await Client.connect(door)
+        for frame, expected in (
+            (filtered(), {("a",): own, (None,): default}),
+            (filtered(("client-id", 2, None)), {("a",): own, (None,): default}),
+            (filtered(("client-id", 0, "a")), {("a",): own}),
+            (filtered(("client-id", 1, None), strict=True), {(None,): default}),
+            (filtered(("client-id", 0, "other")), {}),
+            (filtered(("user", 2, None)), {}),
+            (filtered(("client-id", 2, None), ("user", 2, None)), {}),
+        ):
+            assert described(door, await client.ask(frame)) == expected
+        refused = await client.ask(filtered(("planet", 2, None)))
+        _, found = DESCRIBE_CLIENT_QUOTAS_API.decode_response(INT32.pack(7) + refused, 1)
+        assert (found["error"], found["entries"]) == (ErrorCode.INVALID_REQUEST, None)
+
+    with_door(tmp_path, scenario)
+
+
+def test_quotas_are_not_altered_here_and_the_refusal_says_where(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        client = await Client.connect(door)
+        entity = ({"entity_type": "client-id", "entity_name": "a"},)
+        operation = {"key": "producer_byte_rate", "value": 1.0, "remove": False}
+        values = {"entries": ({"entity": entity, "ops": (operation,)},), "validate_only": False}
+        answer = await client.ask(ALTER_CLIENT_QUOTAS_API.encode_request(7, 1, "test", values))
+        _, found = ALTER_CLIENT_QUOTAS_API.decode_response(INT32.pack(7) + answer, 1)
+        (entry,) = found["entries"]
+        assert (entry["error"], entry["entity"]) == (ErrorCode.POLICY_VIOLATION, entity)
+        assert "BrokerPool" in entry["error_message"]
 
     with_door(tmp_path, scenario)

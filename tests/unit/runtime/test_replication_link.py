@@ -12,6 +12,7 @@ import pytest
 from tidemark_broker.groups.settings import GroupSettings
 from tidemark_broker.replication.join_throttle import JoinThrottle
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
+from tidemark_broker.runtime.kafka.quotas import ClientQuotas
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.kafka_listener import KafkaListener
 from tidemark_broker.runtime.partitions import Partitions
@@ -74,6 +75,7 @@ class Link:
                 ),
                 loop,
                 uuid.uuid4,
+                ClientQuotas(tuple),
                 cluster_id="mine",
             )
         )

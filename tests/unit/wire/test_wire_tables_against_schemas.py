@@ -10,6 +10,7 @@ import kafka.protocol.admin as admin
 import kafka.protocol.consumer as consumer
 import kafka.protocol.metadata as metadata
 import pytest
+from tidemark_broker.wire.alter_client_quotas import ALTER_CLIENT_QUOTAS_API
 from tidemark_broker.wire.alter_configs import ALTER_CONFIGS_API
 from tidemark_broker.wire.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS_API
 from tidemark_broker.wire.create_partitions import CREATE_PARTITIONS_API
@@ -17,6 +18,7 @@ from tidemark_broker.wire.create_topics import CREATE_TOPICS_API
 from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
 from tidemark_broker.wire.delete_records import DELETE_RECORDS_API
 from tidemark_broker.wire.delete_topics import DELETE_TOPICS_API
+from tidemark_broker.wire.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS_API
 from tidemark_broker.wire.describe_configs import DESCRIBE_CONFIGS_API
 from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
 from tidemark_broker.wire.describe_log_dirs import DESCRIBE_LOG_DIRS_API
@@ -35,6 +37,8 @@ from tidemark_broker.wire.sync_group import SYNC_GROUP_API
 from tidemark_broker.wire.tables import Api, TableReader, TableWriter
 
 APIS = (
+    ALTER_CLIENT_QUOTAS_API,
+    DESCRIBE_CLIENT_QUOTAS_API,
     ALTER_CONFIGS_API,
     ALTER_PARTITION_REASSIGNMENTS_API,
     CREATE_PARTITIONS_API,
@@ -85,6 +89,8 @@ def value_of(schema: dict[str, Any], numbers: Iterator[int]) -> Any:
         return UUID(int=number)
     if kind == "bitfield":
         return {3, 8}  # an int32 on the wire
+    if kind == "float64":
+        return number / 2
     assert kind in {"int8", "int16", "int32", "int64"}, kind
     return number
 

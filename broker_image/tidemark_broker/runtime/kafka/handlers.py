@@ -13,6 +13,7 @@ from tidemark_broker.runtime.kafka.log_admin import log_admin_handlers
 from tidemark_broker.runtime.kafka.offset_for_leader_epoch import offset_for_leader_epoch_handler
 from tidemark_broker.runtime.kafka.partition_admin import partition_admin_handlers
 from tidemark_broker.runtime.kafka.produce import produce_handler
+from tidemark_broker.runtime.kafka.quota_admin import quota_admin_handlers
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.kafka.topic_admin import topic_admin_handlers
 
@@ -30,6 +31,7 @@ def add_handlers(services: KafkaServices) -> None:
         *config_admin_handlers(services),
         *partition_admin_handlers(services),
         *log_admin_handlers(services),
+        *quota_admin_handlers(services),
         *group_member_handlers(services.groups, services.answering, services.new_uuid),
         *group_offset_handlers(services.groups, services.answering, services.partitions.metadata),
         *group_admin_handlers(services.groups, services.answering, services.partitions.metadata),

@@ -11,7 +11,7 @@ from enum import Enum
 
 from tidemark_protocol.controller_messages import ClientQuota
 
-from tidemark_broker.runtime.scheduling import Clock
+from tidemark_broker.runtime.scheduling import Clock, monotonic_ms
 
 WINDOW_SECONDS = 10.0  # Kafka counts ten whole windows of one second each
 MAX_THROTTLE_MS = 10_000
@@ -48,7 +48,7 @@ class ClientQuotas:
     def __init__(
         self,
         quotas: Callable[[], Sequence[ClientQuota]],
-        clock: Clock,
+        clock: Clock = monotonic_ms,
     ) -> None:
         """`quotas`: those of now; another object when they have changed."""
         self._current = quotas

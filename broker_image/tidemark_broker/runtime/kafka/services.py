@@ -31,6 +31,7 @@ class KafkaServices:
     groups: GroupCoordinators
     scheduler: Scheduler
     new_uuid: Callable[[], UUID]
+    quotas: ClientQuotas
     cluster_id: str = ""
     log_directory: str = ""
     space: Callable[[], DiskSpace] = lambda: DiskSpace(-1, -1)  # of its volume; in a worker
@@ -42,12 +43,9 @@ class KafkaServices:
     answering: Answering = field(default_factory=Answering)
     handlers: dict[int, ApiHandler] = field(default_factory=dict)
     memory: ListenerMemory = field(init=False)
-    quotas: ClientQuotas = field(init=False)
 
     def __post_init__(self) -> None:
-        metadata = self.partitions.metadata
         self.memory = ListenerMemory(self.limits.memory, self.scheduler, self.clock)
-        self.quotas = ClientQuotas(lambda: metadata.quotas, self.clock)
 
     def add(self, *handlers: ApiHandler) -> None:
         for handler in handlers:
