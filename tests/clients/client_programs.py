@@ -43,7 +43,7 @@ LACKS = {
     "administrates": {"kcat": "has no admin requests"},
     "idempotent": {"kafka-go": "has no idempotent producer"},
 }
-RUN_SECONDS = 200.0  # several Java machines one after another, where others work too
+RUN_SECONDS = 100.0  # several Java machines one after another, where others work too
 
 Event = dict[str, Any]
 
