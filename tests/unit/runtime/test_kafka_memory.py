@@ -4,9 +4,12 @@ import asyncio
 from pathlib import Path
 from typing import cast
 
+from tidemark_broker.runtime.kafka.connection import KafkaConnection
 from tidemark_broker.runtime.kafka.limits import ListenerLimits
 from tidemark_broker.runtime.kafka.memory import ListenerMemory, MemoryLimits
-from tidemark_broker.wire.primitives import INT32
+from tidemark_broker.wire.create_topics import CREATE_TOPICS_API
+from tidemark_broker.wire.primitives import INT32, unsigned_varint
+from tidemark_protocol.topic_messages import TopicsRequest, TopicsResponse
 
 from tests.unit.runtime.in_process_pool import a_batch
 from tests.unit.runtime.kafka_door import (
@@ -14,6 +17,7 @@ from tests.unit.runtime.kafka_door import (
     Client,
     Door,
     fetch,
+    framed,
     produce,
     with_door,
 )
@@ -31,6 +35,7 @@ class FakeHolder:
         self.is_peer = False
         self.partial = 0
         self.unread = 0
+        self.unanswered = 0
         self.looked = 0
         self.refused: list[str] = []
         memory.join(self)
@@ -40,6 +45,9 @@ class FakeHolder:
 
     def partial_bytes(self) -> int:
         return self.partial
+
+    def unanswered_bytes(self, patience_s: float) -> int:
+        return self.unanswered
 
     def unread_bytes(self) -> int:
         return self.unread
@@ -91,6 +99,22 @@ def test_who_holds_a_place_that_others_wait_for_and_does_not_move_is_cut() -> No
     assert stuck.refused == []
     time.run(500)
     assert (stuck.refused[:1], waits.refused) == (["slow request"], [])
+
+
+def test_who_fills_the_pool_with_what_waits_for_its_answer_is_cut_the_largest_first() -> None:
+    memory, time = small_memory()
+    small, large, peer = (FakeHolder(memory) for _ in range(3))
+    small.unanswered, large.unanswered, peer.unanswered = 300, 500, 900
+    peer.is_peer = True
+    memory.requests.take(800)
+    time.run(1000)
+    memory.requests.take(200)
+    time.run(200)
+    assert [holder.refused[:1] for holder in (small, large, peer)] == [
+        ["slow request"],
+        ["slow request"],
+        [],
+    ]
 
 
 def test_a_place_that_nobody_waits_for_may_be_held_for_long() -> None:
@@ -199,3 +223,98 @@ def test_a_parked_fetch_of_very_many_partitions_ends_when_memory_is_wanted(tmp_p
             assert len(await client.answer()) > 10
 
     with_door(tmp_path, scenario, SMALL)
+
+
+def create_topics(*, tag_bytes: int = 0, values: int = 0) -> bytes:
+    """One topic with so many long config values; the request ends with a tag that nobody knows."""
+    configs = tuple({"name": f"name.{n}", "value": "x" * 30_000} for n in range(values))
+    topic = {"topic": "t", "partition_count": 1, "replication_factor": 1, "assignments": ()}
+    asked = {"topics": ({**topic, "configs": configs},), "timeout_ms": 60_000}
+    frame = CREATE_TOPICS_API.encode_request(7, 7, "test", asked)
+    tag = unsigned_varint(1) + unsigned_varint(99) + unsigned_varint(tag_bytes) + bytes(tag_bytes)
+    return framed(frame[4:-1] + (tag if tag_bytes else b"\x00"))
+
+
+async def never(path: str, request: TopicsRequest, timeout_ms: int) -> TopicsResponse | None:
+    await asyncio.Event().wait()
+    return None
+
+
+def test_a_request_that_waits_holds_what_it_asks_for_and_not_its_frame(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        door.partitions.topic_changes.ask = never
+        memory = door.services.memory
+        waiting = [await Client.connect(door) for _ in range(3)]
+        for client in waiting:
+            client.send(create_topics(tag_bytes=900 * KIB))
+        await eventually(lambda: 0 < memory.requests.used_bytes < 20 * KIB)
+        other = await Client.connect(door)
+        batch = a_batch("x" * 500 * KIB)
+        for _ in range(5):
+            assert len(await other.ask(produce(batch))) > 10
+        assert len(door.listener.connections) == 4
+
+    with_door(tmp_path, scenario, SMALL)
+
+
+def test_requests_that_wait_do_not_deafen_the_broker_however_much_they_ask_for(
+    tmp_path: Path,
+) -> None:
+    async def scenario(door: Door) -> None:
+        door.partitions.topic_changes.ask = never
+        memory = door.services.memory
+        small = await Client.connect(door)
+        small.send(create_topics(values=1))
+        waiting = [await Client.connect(door) for _ in range(3)]
+        for client in waiting:
+            client.send(create_topics(values=20))
+        async with asyncio.timeout(30):
+            await asyncio.wait(
+                [asyncio.create_task(client.is_closed()) for client in waiting],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        other = await Client.connect(door)
+        assert len(await other.ask(API_VERSIONS_REQUEST)) > 10
+        await eventually(lambda: memory.requests.used_bytes < memory.limits.requests)
+        assert not small.writer.is_closing()  # the largest are cut
+
+    with_door(tmp_path, scenario, SMALL)
+
+
+class StuckTransport(asyncio.Transport):
+    """What it has been given is never read."""
+
+    is_closed = is_aborted = False
+
+    def is_reading(self) -> bool:
+        return True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def test_a_refused_connection_gives_all_back_and_ends_however_little_its_client_reads(
+    tmp_path: Path,
+) -> None:
+    async def scenario(door: Door) -> None:
+        door.partitions.topic_changes.ask = never
+        transport = StuckTransport()
+        connection = KafkaConnection(door.listener)
+        connection.connection_made(transport)
+        connection.data_received(create_topics(values=1))
+        connection.data_received(produce(a_batch("x" * 5000))[:-4000])
+        memory = door.services.memory
+        assert memory.requests.used_bytes > 30 * KIB
+        connection.data_received(bytes(4000) + INT32.pack(-1))
+        await eventually(lambda: transport.is_aborted)
+        assert transport.is_closed
+        connection.connection_lost(None)
+        assert memory.requests.used_bytes == 0
+
+    with_door(tmp_path, scenario, ListenerLimits(closing_seconds=0.05))

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from tidemark_broker.runtime.kafka.kept_values import kept_steps
+from tidemark_broker.runtime.kafka.memory import SMALL_FRAME_BYTES
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.turns import Turns
 from tidemark_broker.wire.api_versions import SupportedApi
@@ -52,7 +54,7 @@ class Answering:
             request.cancel = task.cancel
 
         def handle(request: KafkaRequest) -> None:
-            steps = api.request_steps(request.reader, request.version)
+            steps = _asked_steps(api, request)
             work = self.turns.take(request, steps, lambda asked: begin(request, asked))
             if not work.is_over:
                 request.cancel = work.cancel
@@ -75,6 +77,16 @@ class Answering:
 
 def _supported(api: Api) -> SupportedApi:
     return SupportedApi(api.api_key, api.min_version, api.max_version)
+
+
+def _asked_steps(api: Api, request: KafkaRequest) -> Steps[Values]:
+    """Of one that waits for others: in the meantime it holds what it asks for, and no more."""
+    frame_bytes = request.reader.end
+    asked = yield from api.request_steps(request.reader, request.version)
+    if frame_bytes > SMALL_FRAME_BYTES:
+        asked, kept_bytes = yield from kept_steps(asked)
+        request.release(kept_bytes)
+    return asked
 
 
 def _response_steps(api: Api, request: KafkaRequest, values: Values) -> Steps[Buffers]:

@@ -15,7 +15,11 @@ from typing import Protocol, cast
 
 from tidemark_broker.runtime.kafka.complaints import Complaints
 from tidemark_broker.runtime.kafka.limits import ListenerLimits
-from tidemark_broker.runtime.kafka.memory import LARGE_FRAME_BYTES, ListenerMemory
+from tidemark_broker.runtime.kafka.memory import (
+    LARGE_FRAME_BYTES,
+    SMALL_FRAME_BYTES,
+    ListenerMemory,
+)
 from tidemark_broker.runtime.kafka.newcomers import Newcomers
 from tidemark_broker.runtime.kafka.quotas import ClientQuotas, Used
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
@@ -37,7 +41,6 @@ from tidemark_broker.wire.primitives import MalformedFrame, Reader
 # a Fetch become objects, of which a frame has at most MAX_ELEMENTS (wire/tables.py).
 DECODED_FACTOR = 16
 MAX_DECODED_BYTES = 48 * 1024 * 1024
-SMALL_FRAME_BYTES = 4096  # not worth counting
 _NOTHING = Reader(b"")
 # All else waits, unread, for this broker's first metadata, as without it no topic is known (0058).
 # Whoever follows this broker, or reads from it, is told at once to look elsewhere.
@@ -80,10 +83,19 @@ class _Waiting:
 class _InWork:
     """A request from its begin until its answer is written; `buffers` None: not answered yet."""
 
-    __slots__ = ("buffers", "counted_bytes", "large_bytes", "overlaps", "request", "throttle_ms")
+    __slots__ = (
+        "begun_s",
+        "buffers",
+        "counted_bytes",
+        "large_bytes",
+        "overlaps",
+        "request",
+        "throttle_ms",
+    )
 
     def __init__(self, waiting: _Waiting) -> None:
         self.overlaps = False  # the next may begin
+        self.begun_s = 0.0  # loop time, of one that is not small
         self.counted_bytes = waiting.counted_bytes
         self.large_bytes = waiting.large_bytes
         self.buffers: Buffers | None = None
@@ -149,11 +161,7 @@ class KafkaConnection(asyncio.Protocol):
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
         self._owner.fetches.cancel(self._link)
-        in_work, self._in_work = self._in_work, deque()
-        for work in in_work:
-            self._release(work)
-            if work.buffers is None and work.request is not None:
-                work.request.cancel()
+        self._drop_work()
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -199,6 +207,10 @@ class KafkaConnection(asyncio.Protocol):
 
     def partial_bytes(self) -> int:
         return self._splitter.partial_bytes
+
+    def unanswered_bytes(self, patience_s: float) -> int:
+        before_s = self._loop.time() - patience_s
+        return sum(work.counted_bytes for work in self._in_work if 0 < work.begun_s <= before_s)
 
     def unread_bytes(self) -> int:
         transport = self._transport
@@ -330,6 +342,7 @@ class KafkaConnection(asyncio.Protocol):
             )
         frame_bytes = len(waiting.frame)
         if frame_bytes > SMALL_FRAME_BYTES and not handler.overlaps and not self.is_peer:
+            work.begun_s = self._loop.time()
             more_bytes = min(DECODED_FACTOR * frame_bytes, MAX_DECODED_BYTES)
             work.counted_bytes += more_bytes
             self._memory.requests.take(more_bytes)
@@ -341,7 +354,7 @@ class KafkaConnection(asyncio.Protocol):
             self._fail,
             self._client_host,
             listener=self._listener,
-            release=lambda: self._release_begun(work, overlaps=handler.overlaps),
+            release=lambda kept: self._release_begun(work, kept, overlaps=handler.overlaps),
         )
         self._handle(handler, request)
         self._hurry()
@@ -351,7 +364,7 @@ class KafkaConnection(asyncio.Protocol):
         if not self._memory.requests.is_full:
             return
         for work in self._in_work:
-            if work.request is not None and work.counted_bytes > LARGE_FRAME_BYTES:
+            if work.request is not None and work.counted_bytes > SMALL_FRAME_BYTES:
                 work.request.hurry()
 
     def _handle(self, handler: ApiHandler, request: KafkaRequest) -> None:
@@ -400,10 +413,13 @@ class KafkaConnection(asyncio.Protocol):
             self._unread_counted += size_bytes
             self._memory.answers.take(size_bytes)
 
-    def _release_begun(self, work: _InWork, *, overlaps: bool) -> None:
+    def _release_begun(self, work: _InWork, kept_bytes: int, *, overlaps: bool) -> None:
         """All of it was begun: one that may overlap it keeps its order from here on."""
         work.overlaps = overlaps
         self._release(work)
+        if kept_bytes:
+            work.counted_bytes = kept_bytes
+            self._memory.requests.take(kept_bytes)
         if self._waiting and not self._is_beginning:
             self._loop.call_soon(self._work)
 
@@ -435,6 +451,14 @@ class KafkaConnection(asyncio.Protocol):
     def _note_activity(self) -> None:
         self.active_s = self._loop.time()
 
+    def _drop_work(self) -> None:
+        """Nobody is left to answer."""
+        in_work, self._in_work = self._in_work, deque()
+        for work in in_work:
+            self._release(work)
+            if work.buffers is None and work.request is not None:
+                work.request.cancel()
+
     def _forget_waiting(self) -> None:
         dropped, self._waiting = self._waiting, deque()
         self._waiting_bytes = 0
@@ -461,7 +485,9 @@ class KafkaConnection(asyncio.Protocol):
             return
         self._owner.complaints.note(self._client_host, kind, reason)
         self._forget_waiting()
-        transport.close()
+        self._drop_work()
+        transport.close()  # answers on their way are still sent, but not for ever
+        self._loop.call_later(self._limits.closing_seconds, self._abort)
 
     def _abort(self) -> None:
         if self._transport is not None:

@@ -19,5 +19,6 @@ class ListenerLimits:
     waiting_bytes: int = 16 * MEBIBYTE
     requests_in_work: int = 8
     idle_seconds: float = 600.0  # without a whole request or answer; connections.max.idle.ms
+    closing_seconds: float = 5.0  # for answers on their way when a connection is ended
     sweep_seconds: float = 30.0  # how late an idle connection may be closed
     memory: MemoryLimits = field(default_factory=MemoryLimits)

@@ -15,11 +15,13 @@ from typing import Protocol
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
 
 MEBIBYTE = 1024 * 1024
+SMALL_FRAME_BYTES = 4096  # what becomes of it is not worth counting
 LARGE_FRAME_BYTES = 256 * 1024  # what one read of a socket brings at most
 SMALLEST_SHARE_BYTES = 64 * 1024
 WATCH_SECONDS = 0.125  # while a pool is full, or somebody waits for one
 PATIENCE_MS = 500  # with a request begun, or an answer unread, while others wait
 PROGRESS_BYTES = 32 * 1024  # in that time: less is no progress
+_TOO_LONG = f"memory is short: expected an answer within {PATIENCE_MS} ms"
 _TOO_SLOW = f"memory is short: expected {PROGRESS_BYTES} bytes in {PATIENCE_MS} ms"
 
 
@@ -74,6 +76,10 @@ class Holder(Protocol):
 
     def partial_bytes(self) -> int:
         """What has come of a request that is not whole yet."""
+
+    def unanswered_bytes(self, patience_s: float) -> int:
+        """What requests of some size hold that were begun so long ago and wait, for other members
+        of their group, or for the controller."""
 
     def unread_bytes(self) -> int:
         """What the socket has still to send of answers; 0 while it keeps up."""
@@ -217,8 +223,8 @@ class ListenerMemory:
             self._watch()
 
     def _cut_slow_senders(self, now_ms: int) -> None:
-        """Of those that hold the pool with requests begun, and of those that have a place for a
-        large request which others wait for."""
+        """Of those that hold the pool with requests that have begun to come, or that wait for their
+        answer, and of those that have a place for a large request which others wait for."""
         stuck = self._stuck(
             self._seen_partial, lambda each: each.partial_bytes(), now_ms, grows=True
         )
@@ -226,9 +232,17 @@ class ListenerMemory:
             for holder, _ in stuck:
                 if holder in self._reserved:
                     holder.refuse("slow request", f"{_TOO_SLOW} of a large request")
+        if not self.requests.is_full:
+            return
         begun = [(each, held) for each, held in stuck if each not in self._reserved]
-        if self.requests.is_full and sum(held for _, held in begun) * 4 >= self.limits.requests:
-            _cut(begun, self.requests, "slow request", f"{_TOO_SLOW} of a request")
+        waiting = [
+            (each, held)
+            for each in self._holders
+            if not each.is_peer and (held := each.unanswered_bytes(PATIENCE_MS / 1000))
+        ]
+        for found, reason in ((begun, f"{_TOO_SLOW} of a request"), (waiting, _TOO_LONG)):
+            if sum(held for _, held in found) * 4 >= self.limits.requests:
+                _cut(found, self.requests, "slow request", reason)
 
     def _cut_slow_readers(self, now_ms: int) -> None:
         stuck = self._stuck(

@@ -45,12 +45,12 @@ def produce_handler(services: KafkaServices) -> ApiHandler:
         producing = Producing(services.partitions, request, produce)
         if len(produce.partitions) <= BATCHES_OF_A_TURN:
             producing.start(produce.partitions)
-            request.release()
+            request.release(0)
             return
         services.answering.turns.take(
             request,
             producing.start_steps(produce.partitions),
-            lambda _: request.release(),
+            lambda _: request.release(0),
             steps_of_a_slice=BATCHES_OF_A_TURN,
         )
 

@@ -15,6 +15,10 @@ def _nothing() -> None:
     return None
 
 
+def _nothing_of_it(kept_bytes: int) -> None:
+    return None
+
+
 def _at_once(part: Callable[[], None]) -> None:
     part()
 
@@ -24,9 +28,10 @@ class KafkaRequest:
     """`answer` is called once, maybe before `handle` returns, with a whole frame or NO_ANSWER.
     `cancel` is called if the connection ends before; `fail` closes the connection. `hurry` asks for
     an answer with what there is: its memory is wanted. `release`: the frame is no longer needed,
-    which is said before the answer where that may take a while. `throttle_ms`: told in the answer;
-    for so long nothing more is read of the client. `listener`: by whose port it came in. `measured`
-    does a part of its work, which counts against the client's quota."""
+    but so many bytes are still held; it is said before the answer where that may take a while.
+    `throttle_ms`: told in the answer; for so long nothing more is read of the client. `listener`:
+    by whose port it came in. `measured` does a part of its work, which counts against the client's
+    quota."""
 
     header: RequestHeader
     reader: Reader
@@ -36,7 +41,7 @@ class KafkaRequest:
     client_host: str = ""
     listener: str = ""
     throttle_ms: int = 0
-    release: Callable[[], None] = _nothing
+    release: Callable[[int], None] = _nothing_of_it
     hurry: Callable[[], object] = _nothing
     measured: Callable[[Callable[[], None]], None] = _at_once
     cancel: Callable[[], object] = field(default=_nothing)
