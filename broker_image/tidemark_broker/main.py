@@ -88,6 +88,8 @@ class _Http:
                 ),
                 quotas=broker.quotas,
                 groups=broker.groups.report,
+                group_census=broker.groups.census,
+                group_counts=broker.groups.counts,
                 crc_failures=broker.partitions.damaged.crc_failures,
                 rack=broker.settings.rack,
                 metrics_profile=broker.settings.metrics_profile,

@@ -45,6 +45,7 @@ def shape_of(value: Any) -> Any:
 def test_the_curl_lines_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     commands = commands_of(PAGE.read_text())
     assert len(commands) > 15
+    assert any("/consumers/" in command for command, _ in commands)
     script = PRELUDE + "".join(f"{command}\necho '\n{MARK}'\n" for command, _ in commands)
     with running(tmp_path / "cluster") as cluster:
         cluster.wait_until_in_sync()

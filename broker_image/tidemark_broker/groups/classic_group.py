@@ -10,6 +10,7 @@ from enum import Enum
 
 from tidemark_protocol.error_codes import ErrorCode
 
+from tidemark_broker.groups.counts import GroupCounts
 from tidemark_broker.groups.members import (
     CONSUMER_PROTOCOL_TYPE,
     Member,
@@ -52,10 +53,19 @@ class GroupState(Enum):
 class ClassicGroup:
     """Members join and leave through `GroupMembership`; this class turns the generations."""
 
-    def __init__(self, group_id: str, settings: GroupSettings, outbox: Outbox, now_ms: int) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        settings: GroupSettings,
+        outbox: Outbox,
+        now_ms: int,
+        *,
+        counts: GroupCounts,
+    ) -> None:
         self.group_id = group_id
         self.settings = settings
         self.outbox = outbox
+        self._counts = counts
         self.state = GroupState.EMPTY
         self.state_since_ms = now_ms
         self.generation_id = 0
@@ -310,6 +320,7 @@ class ClassicGroup:
             else None
         )
         self._become(GroupState.COMPLETING_REBALANCE, now_ms)
+        self._counts.completed_rebalances += 1
         for member in self.members.values():
             self._awaited_syncs[member.member_id] = None
             member.is_new = False

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.groups.classic_group import ClassicGroup, GroupState
+from tidemark_broker.groups.counts import GroupCensus, GroupCounts
 from tidemark_broker.groups.group_offsets import GroupOffsets, TopicPartition
 from tidemark_broker.groups.loading import Loading
 from tidemark_broker.groups.members import CONSUMER_PROTOCOL_TYPE
@@ -60,9 +61,10 @@ class _Coordinated:
 
 
 class CoordinatedGroups:
-    def __init__(self, settings: GroupSettings, outbox: Outbox) -> None:
+    def __init__(self, settings: GroupSettings, outbox: Outbox, counts: GroupCounts) -> None:
         self._settings = settings
         self._outbox = outbox
+        self._counts = counts
         self._groups: dict[str, _Coordinated] = {}
 
     def find(self, group_id: str) -> ClassicGroup | None:
@@ -75,8 +77,14 @@ class CoordinatedGroups:
     def offsets_of(self, group_id: str) -> tuple[FetchedOffset, ...]:
         return self._groups[group_id].offsets.fetch(None)
 
+    def count(self, census: GroupCensus) -> None:
+        for coordinated in self._groups.values():
+            census.groups[coordinated.group.state.value] += 1
+            census.members += len(coordinated.group.members)
+            census.offsets += len(coordinated.offsets)
+
     def _add(self, group_id: str, now_ms: int) -> _Coordinated:
-        group = ClassicGroup(group_id, self._settings, self._outbox, now_ms)
+        group = ClassicGroup(group_id, self._settings, self._outbox, now_ms, counts=self._counts)
         added = _Coordinated(group, GroupMembership(group), GroupOffsets())
         self._groups[group_id] = added
         return added
@@ -167,6 +175,8 @@ class CoordinatedGroups:
         }
 
         def settle(error: ErrorCode, _now_ms: int) -> None:
+            if error is ErrorCode.NONE:
+                self._counts.committed_offsets += len(taken)
             answered = tuple(
                 PartitionError(
                     asked.topic,

@@ -13,6 +13,7 @@ from tidemark_protocol.ids import NO_EPOCH, LeaderEpoch
 
 from tidemark_broker.groups.classic_group import GroupState
 from tidemark_broker.groups.coordinated_groups import CoordinatedGroups
+from tidemark_broker.groups.counts import GroupCensus, GroupCounts
 from tidemark_broker.groups.descriptions import NO_SUCH_GROUP, describe, listed
 from tidemark_broker.groups.loading import Loading
 from tidemark_broker.groups.messages import (
@@ -45,15 +46,17 @@ class CoordinatorState(Enum):
 class GroupCoordinator:
     """Times are wall milliseconds, as they are written to the log; they may not go back."""
 
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, settings: GroupSettings, counts: GroupCounts) -> None:
+        """`counts`: of all coordinators of the broker."""
         self.state = CoordinatorState.RESIGNED
         self.leader_epoch = LeaderEpoch(NO_EPOCH)
         self.unreadable_records = 0  # of the last load; the shell tells somebody
         self._settings = settings
+        self._counts = counts
         self._outbox = Outbox(self.leader_epoch, 0)
         self._loading = Loading()
         self._deleted_while_loading: frozenset[str] = frozenset()
-        self._groups = CoordinatedGroups(settings, self._outbox)
+        self._groups = CoordinatedGroups(settings, self._outbox, counts)
 
     # Leadership
 
@@ -67,7 +70,7 @@ class GroupCoordinator:
         self._outbox = Outbox(leader_epoch, self._outbox.next_append_id)
         self._loading = Loading()
         self._deleted_while_loading = frozenset()
-        self._groups = CoordinatedGroups(self._settings, self._outbox)
+        self._groups = CoordinatedGroups(self._settings, self._outbox, self._counts)
         return effects
 
     def on_record(self, leader_epoch: LeaderEpoch, key: bytes, value: bytes | None) -> None:
@@ -97,7 +100,7 @@ class GroupCoordinator:
         self._outbox.resign(now_ms)
         effects = self._outbox.take()
         assert all(isinstance(effect, Answer) for effect in effects)  # it may not write any more
-        self._groups = CoordinatedGroups(self._settings, self._outbox)
+        self._groups = CoordinatedGroups(self._settings, self._outbox, self._counts)
         return effects
 
     def _is_loading(self, leader_epoch: LeaderEpoch) -> bool:
@@ -159,6 +162,10 @@ class GroupCoordinator:
         if group is None:
             return DescribedGroup(NO_SUCH_GROUP, group_id, GroupState.DEAD.value)
         return describe(group)
+
+    def count(self, census: GroupCensus) -> None:
+        """Adds its groups; none before they are loaded."""
+        self._groups.count(census)
 
     def report(self) -> tuple[GroupReport, ...]:
         """All groups; none before they are loaded."""

@@ -22,6 +22,7 @@ from tidemark_broker.http.problems import HttpProblem, kind_of, malformed
 from tidemark_broker.http.request_metrics import RequestMetrics
 from tidemark_broker.http.requests import Request as HotRequest
 from tidemark_broker.runtime.exposition import Exposition
+from tidemark_broker.runtime.group_metrics import render_groups
 from tidemark_broker.runtime.metrics import CONTENT_TYPE, BrokerFacts
 
 Topic = Annotated[str, Path(min_length=1, max_length=249)]
@@ -197,8 +198,10 @@ class AdminRoutes:
         )
 
     def _other_metrics(self) -> tuple[Iterator[str], ...]:
+        view = self._view
         return (
-            self._view.crc_failures.render(),
+            view.crc_failures.render(),
+            render_groups(view.group_census(), view.group_counts, view.metrics_profile),
             self._request_metrics.render(self._admission.requests_in_flight),
         )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tidemark_protocol.ids import BrokerId
 
+from tidemark_broker.groups.counts import GroupCensus, GroupCounts
 from tidemark_broker.groups.messages import GroupsReport
 from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, GroupConsumer
 from tidemark_broker.runtime.kafka.quotas import ClientQuotas
@@ -26,6 +27,8 @@ class BrokerView:
     new_consumer: Callable[[ConsumerSettings], GroupConsumer]  # of an HTTP client
     quotas: ClientQuotas  # shared with the Kafka port
     groups: Callable[[], GroupsReport] = GroupsReport  # that this broker coordinates
+    group_census: Callable[[], GroupCensus] = GroupCensus
+    group_counts: GroupCounts = field(default_factory=GroupCounts)
     # Shared with whoever else checks batches, so that /metrics shows all of them.
     crc_failures: CrcFailures = field(default_factory=CrcFailures)
     rack: str = ""

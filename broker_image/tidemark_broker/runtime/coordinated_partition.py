@@ -16,6 +16,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
 from tidemark_broker.groups.coordinator import GroupCoordinator
+from tidemark_broker.groups.counts import GroupCounts
 from tidemark_broker.groups.messages import (
     Answer,
     AppendRecords,
@@ -57,13 +58,14 @@ class CoordinatedPartition:
         replica: HostedReplica,
         partitions: Partitions,
         settings: GroupSettings,
+        counts: GroupCounts,
         *,
         scheduler: Scheduler,
         clock: GroupClock,
     ) -> None:
         leader = replica.leader
         assert leader is not None
-        self.core = GroupCoordinator(settings)
+        self.core = GroupCoordinator(settings, counts)
         self.replica = replica
         self.leader_epoch = leader.leader_epoch
         self._partitions = partitions

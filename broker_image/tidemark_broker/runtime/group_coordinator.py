@@ -14,6 +14,7 @@ from tidemark_protocol.ids import TopicId
 from tidemark_protocol.partition_state import TopicState
 
 from tidemark_broker.groups.coordinator import CoordinatorState
+from tidemark_broker.groups.counts import GroupCensus, GroupCounts
 from tidemark_broker.groups.messages import (
     DescribedGroup,
     GroupAnswer,
@@ -46,6 +47,7 @@ class GroupCoordinators:
     ) -> None:
         self._partitions = partitions
         self._settings = settings
+        self.counts = GroupCounts()
         self._scheduler = scheduler
         self._clock = GroupClock(clock, wall_clock_s)
         self._coordinated: dict[tuple[TopicId, int], CoordinatedPartition] = {}
@@ -69,6 +71,7 @@ class GroupCoordinators:
             replica,
             self._partitions,
             self._settings,
+            self.counts,
             scheduler=self._scheduler,
             clock=self._clock,
         )
@@ -168,6 +171,12 @@ class GroupCoordinators:
             any(core.state is CoordinatorState.LOADING for core in cores),
             tuple(report for core in cores for report in core.report()),
         )
+
+    def census(self) -> GroupCensus:
+        census = GroupCensus()
+        for coordinated in self._coordinated.values():
+            coordinated.core.count(census)
+        return census
 
     def describe_group(self, group_id: str) -> DescribedGroup:
         coordinated = self._find(group_id)

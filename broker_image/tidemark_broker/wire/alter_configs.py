@@ -1,17 +1,8 @@
 """AlterConfigs v0 to v2: all configs of a resource at once (older than KIP-339)."""
 
+from tidemark_broker.wire.config_fields import NAME, VALUE, alter_request, response
 from tidemark_broker.wire.frames import ALTER_CONFIGS
-from tidemark_broker.wire.tables import (
-    BOOLEAN,
-    BYTE,
-    INT,
-    SHORT,
-    STRING,
-    Api,
-    ArrayOf,
-    Field,
-    Struct,
-)
+from tidemark_broker.wire.tables import Api
 
 ALTER_CONFIGS_API = Api(
     api_key=ALTER_CONFIGS,
@@ -19,39 +10,6 @@ ALTER_CONFIGS_API = Api(
     min_version=0,
     max_version=2,
     first_flexible_version=2,
-    request=Struct(
-        Field(
-            "resources",
-            ArrayOf(
-                Struct(
-                    Field("resource_type", BYTE),
-                    Field("resource", STRING),
-                    Field(
-                        "configs",
-                        ArrayOf(
-                            Struct(
-                                Field("name", STRING),
-                                Field("value", STRING, nullable_since=0),
-                            )
-                        ),
-                    ),
-                )
-            ),
-        ),
-        Field("validate_only", BOOLEAN),
-    ),
-    response=Struct(
-        Field("throttle_time_ms", INT, default=0),
-        Field(
-            "resources",
-            ArrayOf(
-                Struct(
-                    Field("error", SHORT),
-                    Field("error_message", STRING, nullable_since=0),
-                    Field("resource_type", BYTE),
-                    Field("resource", STRING),
-                )
-            ),
-        ),
-    ),
+    request=alter_request(NAME, VALUE),
+    response=response(),
 )

@@ -1,17 +1,8 @@
 """IncrementalAlterConfigs v0 and v1 (KIP-339)."""
 
+from tidemark_broker.wire.config_fields import NAME, VALUE, alter_request, response
 from tidemark_broker.wire.frames import INCREMENTAL_ALTER_CONFIGS
-from tidemark_broker.wire.tables import (
-    BOOLEAN,
-    BYTE,
-    INT,
-    SHORT,
-    STRING,
-    Api,
-    ArrayOf,
-    Field,
-    Struct,
-)
+from tidemark_broker.wire.tables import BYTE, Api, Field
 
 INCREMENTAL_ALTER_CONFIGS_API = Api(
     api_key=INCREMENTAL_ALTER_CONFIGS,
@@ -19,40 +10,6 @@ INCREMENTAL_ALTER_CONFIGS_API = Api(
     min_version=0,
     max_version=1,
     first_flexible_version=1,
-    request=Struct(
-        Field(
-            "resources",
-            ArrayOf(
-                Struct(
-                    Field("resource_type", BYTE),
-                    Field("resource", STRING),
-                    Field(
-                        "configs",
-                        ArrayOf(
-                            Struct(
-                                Field("name", STRING),
-                                Field("operation", BYTE),
-                                Field("value", STRING, nullable_since=0),
-                            )
-                        ),
-                    ),
-                )
-            ),
-        ),
-        Field("validate_only", BOOLEAN),
-    ),
-    response=Struct(
-        Field("throttle_time_ms", INT, default=0),
-        Field(
-            "resources",
-            ArrayOf(
-                Struct(
-                    Field("error", SHORT),
-                    Field("error_message", STRING, nullable_since=0),
-                    Field("resource_type", BYTE),
-                    Field("resource", STRING),
-                )
-            ),
-        ),
-    ),
+    request=alter_request(NAME, Field("operation", BYTE), VALUE),
+    response=response(),
 )

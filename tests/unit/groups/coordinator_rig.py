@@ -4,6 +4,7 @@ import struct
 from dataclasses import dataclass, replace
 
 from tidemark_broker.groups.coordinator import CoordinatorState, GroupCoordinator
+from tidemark_broker.groups.counts import GroupCounts
 from tidemark_broker.groups.messages import (
     Answer,
     AppendRecords,
@@ -188,6 +189,6 @@ class Rig:
 
 
 def a_rig(settings: GroupSettings = SETTINGS) -> Rig:
-    rig = Rig(GroupCoordinator(settings), [])
+    rig = Rig(GroupCoordinator(settings, GroupCounts()), [])
     rig.lead(1)
     return rig

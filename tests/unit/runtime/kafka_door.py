@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import uvloop
+from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
 from tidemark_broker.groups.settings import GroupSettings
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
 from tidemark_broker.runtime.kafka.limits import ListenerLimits
@@ -33,6 +34,7 @@ from tidemark_protocol.ids import (
     ControllerEpoch,
     LeaderEpoch,
     PartitionEpoch,
+    TopicId,
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
@@ -40,6 +42,7 @@ from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID
 
 PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
 ONLY = BrokerId(1)
+OFFSETS_TOPIC_ID = TopicId("0b8f8b2e-0000-4000-8000-00000000000f")
 
 
 class Door:
@@ -75,6 +78,7 @@ class Door:
         *,
         quotas: tuple[ClientQuota, ...] | None = None,
         addresses: tuple[ListenerAddress, ...] | None = None,
+        has_groups: bool = False,
     ) -> None:
         self._version += 1
         member = Member(ONLY, BrokerEpoch(11))
@@ -92,14 +96,16 @@ class Door:
         broker = BrokerState(
             ONLY, BrokerEpoch(11), False, False, Endpoints("127.0.0.1", self.port, 1, "http://b")
         )
-        topics = (TopicPush(TopicState(TOPIC, TOPIC_ID, 1, 1), (state,)),)
+        topics = [TopicPush(TopicState(TOPIC, TOPIC_ID, 1, 1), (state,))]
+        if has_groups:
+            topics.append(TopicPush(TopicState(OFFSETS_TOPIC, OFFSETS_TOPIC_ID, 1, 1), (state,)))
         self.partitions.apply_push(
             MetadataPush(
                 ControllerEpoch(1),
                 self._version,
                 True,
                 (broker,),
-                topics,
+                tuple(topics),
                 quotas=quotas,
                 addresses=addresses,
             )

@@ -1,11 +1,13 @@
 """Group coordinators on real logs of several brokers: leadership, loading, late commits, time."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from tidemark_broker.groups.counts import GroupCensus, GroupCounts
 from tidemark_broker.groups.messages import (
     GroupAnswer,
     GroupRequest,
@@ -236,3 +238,17 @@ def test_a_large_log_is_loaded_in_steps(rig: Rig) -> None:
     (answer,) = rig.send(OffsetFetch("g", None))
     assert isinstance(answer, OffsetFetchAnswer)
     assert [found.partition for found in answer.offsets] == list(range(40))
+
+
+def test_metrics_tell_groups_members_rebalances_and_commits(rig: Rig) -> None:
+    rig.join()
+    rig.ask(OffsetCommit("g", (OffsetToCommit("orders", 0, 7),), 1, "m"), OffsetCommitAnswer)
+    rig.ask(OffsetCommit("simple", (OffsetToCommit("orders", 0, 7),)), OffsetCommitAnswer)
+    groups = rig.groups[1]
+    assert groups.census() == GroupCensus(Counter(Stable=1, Empty=1), members=1, offsets=2)
+    assert groups.counts == GroupCounts(completed_rebalances=1, committed_offsets=2)
+    rig.pool.lead(2)
+    rig.settle()
+    assert groups.census() == GroupCensus()
+    assert groups.counts.committed_offsets == 2
+    assert rig.groups[2].census().members == 1
