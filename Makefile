@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ON ?=
+# Set in many images: each of the many brokers and clients would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON := .venv/bin/python
 
 .PHONY: help setup demo test test-local check format cluster cluster-down images deploy sim sim-replay sim-mutants sim-exhaustive e2e-long bench bench-scale bench-audit lock
@@ -15,10 +17,10 @@ setup: ## the Python environment in .venv (demo and test do it themselves)
 demo: setup ## a leader is killed under load, twice, and nothing is lost (1 to 3 min)
 	@hack/demo
 
-test: setup ## all tests that this machine can run; ON=kind insists on Kubernetes (4 to 25 min)
+test: setup ## all tests that this machine can run; ON=kind insists on Kubernetes (5 to 25 min)
 	@hack/test
 
-test-local: setup ## all tests but those on Kubernetes (about 3 min)
+test-local: setup ## all tests but those on Kubernetes (under 10 min on two processors)
 	@ON=local hack/test
 
 check: setup ## format, lint, types, layers and tidiness, in seconds
