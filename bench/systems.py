@@ -114,9 +114,13 @@ def leader_of(system: System, topic: str) -> int:
 class KafkaSystem:
     name = "kafka"
 
-    def __init__(self, directory: Path, jars: Path) -> None:
+    def __init__(
+        self, directory: Path, jars: Path, broker_options: Sequence[Sequence[str]] = ((),) * BROKERS
+    ) -> None:
+        """`broker_options`: of Java, for each broker."""
         self._directory = directory
         self._jars = jars
+        self._broker_options = broker_options
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._ports: list[int] = []
         self.bootstrap = ""
@@ -162,17 +166,22 @@ class KafkaSystem:
         if former is not None:
             former.wait(STOP_LIMIT_SECONDS)
         self._processes[broker_id] = self._java(
-            "kafka.Kafka", self._directory / f"{broker_id}.properties"
+            "kafka.Kafka",
+            self._directory / f"{broker_id}.properties",
+            options=self._broker_options[broker_id],
         )
 
     def is_in_sync(self, topic: str) -> bool:
         """The ISR of a broker away for longer than its session is short."""
         return _is_in_sync(self, topic)
 
-    def _java(self, main: str, *arguments: str | Path) -> subprocess.Popen[bytes]:
+    def _java(
+        self, main: str, *arguments: str | Path, options: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        java = ("java", "-Xmx1g", "-XX:+UseG1GC", *options, "-cp", f"{self._jars}/*")
         with (self._directory / f"{main}.{len(arguments)}.log").open("ab") as log:
             return subprocess.Popen(
-                [*("java", "-Xmx1g", "-XX:+UseG1GC", "-cp", f"{self._jars}/*", main), *arguments],
+                [*java, main, *arguments],
                 stdout=log,
                 stderr=log,
                 # As Tidemark's brokers: Linux shares the processor between sessions first.

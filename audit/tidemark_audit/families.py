@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from tidemark_audit.kafka_names import kafka_names
+from tidemark_audit.kafka_names import (
+    LEADERS_ONLY,
+    OF_THEMSELVES,
+    SAID_BY_KAFKA,
+    kafka_names,
+)
 
 PREFIX = "tidemark_"
 
@@ -71,8 +76,17 @@ _OPERATOR = (
         "partition_recovery_lost_committed_records", Shape.STEP, Exporter.OPERATOR, detail="cause"
     ),
 )
+# What Kafka says of its effective min.insync.replicas, whose number it does not export.
+_KAFKA = (
+    Family("partition_under_min_isr", Shape.STEP),
+    Family("partition_at_min_isr", Shape.STEP),
+)
 FAMILIES: Mapping[str, Family] = {
-    PREFIX + family.name: family for family in (*_BROKERS, *_OPERATOR)
+    PREFIX + family.name: family for family in (*_BROKERS, *_OPERATOR, *_KAFKA)
+}
+# A family is not missing where all of these are there.
+STAND_FOR: Mapping[str, frozenset[str]] = {
+    "partition_min_in_sync_replicas": frozenset(family.name for family in _KAFKA)
 }
 
 # What sources look for: ours, and what Kafka calls some of them.
@@ -107,13 +121,16 @@ def series_key(labels: Mapping[str, str]) -> SeriesKey | None:
     """None for a family that the audit does not read. Raises BadLabels."""
     name = labels.get("__name__", "")
     family = FAMILIES.get(name)
-    broker = labels.get("broker", "")
+    broker, follower = labels.get("broker", ""), labels.get("follower", "")
+    detail = labels.get(family.detail, "") if family is not None and family.detail else ""
     if family is None:
         ours = kafka_names().families.get(name)
         if ours is None:
             return None
         family = FAMILIES[PREFIX + ours]
         broker = kafka_names().broker_of(labels)
+        follower = broker if ours in OF_THEMSELVES else ""
+        detail = SAID_BY_KAFKA if ours in LEADERS_ONLY else ""
     partition = labels.get("partition") or "-1"  # an empty label is none
     if not partition.removeprefix("-").isdecimal():
         raise BadLabels(f"{as_text(labels)}: expected a number as partition, found {partition!r}")
@@ -125,8 +142,8 @@ def series_key(labels: Mapping[str, str]) -> SeriesKey | None:
         topic_id=labels.get("topic_id", ""),
         partition=int(partition),
         broker=broker,
-        follower=labels.get("follower", ""),
-        detail=labels.get(family.detail, "") if family.detail else "",
+        follower=follower,
+        detail=detail,
         scrape="|".join(labels.get(label, "") for label in _SCRAPE_LABELS).strip("|"),
     )
 

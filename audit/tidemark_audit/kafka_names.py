@@ -2,6 +2,7 @@
 
 Kafka has no leader epochs, follower ages or proofs of loss to export, and its broker-wide counters
 are nobody's partition: what the file does not name stays unknown, and rules that need it say so.
+`kafka_jmx_exporter.yaml` is the configuration of the JMX exporter that serves just these names.
 """
 
 import re
@@ -11,6 +12,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+# Of a follower, Kafka's follower speaks itself, where our leaders do.
+OF_THEMSELVES = frozenset({"follower_lag_records"})
+# Leaders say these, and followers say 0: such series carry the mark until engines.kafka_followers.
+LEADERS_ONLY = frozenset({"partition_replicas", "partition_in_sync_replicas"})
+SAID_BY_KAFKA = "kafka"
 _NUMBER_AT_END = re.compile(r".*-(\d+)$")
 
 

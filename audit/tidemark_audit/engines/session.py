@@ -25,13 +25,20 @@ class NoJava(Exception):
     """There is no Java to start Spark with."""
 
 
+class NoConnect(Exception):
+    """The packages that Spark Connect needs beside pyspark are not installed."""
+
+
 def spark_session(master: str | None, *, archive_directory: Path | None = None) -> SparkSession:
-    """`sc://` addresses are Spark Connect; None is local[*]. Raises NoJava."""
+    """`sc://` addresses are Spark Connect; None is local[*]. Raises NoJava, NoConnect."""
     # Workers of a local master would else be the machine's python3, which lacks our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if master is not None and master.startswith("sc://"):
-        return SparkSession.builder.remote(master).getOrCreate()
+        try:
+            return SparkSession.builder.remote(master).getOrCreate()
+        except ImportError as error:
+            raise NoConnect(str(error)) from error
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise NoJava("no Java on this machine")
     options = " ".join((*JVM_OPTIONS, *class_archive_options(archive_directory)))

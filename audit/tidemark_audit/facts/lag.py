@@ -29,11 +29,14 @@ def _by_follower(tracks: Sequence[Track]) -> dict[str, list[Track]]:
 
 
 def _looks(series: Series) -> int:
-    """How often a leader was looked at: as often as its best known follower."""
+    """How often a leader was looked at: as often as its best known follower. A follower that speaks
+    for itself (Kafka's) says nothing of how often."""
     by_leader: dict[str, int] = {}
     for family in ("follower_caught_up_age_seconds", "follower_lag_records"):
         for track in series.all_of(family):
             broker = track.key.broker
+            if broker == track.key.follower:
+                continue
             by_leader[broker] = max(by_leader.get(broker, 0), int(track.bin_counts.sum()))
     return sum(by_leader.values())
 

@@ -144,10 +144,14 @@ class _Claim:
 
     @classmethod
     def of(cls, series: Series, broker: str) -> "_Claim":
+        in_sync = series.steps("partition_in_sync_replicas", broker=broker)
+        min_in_sync = series.steps("partition_min_in_sync_replicas", broker=broker)
+        if not len(min_in_sync.value):
+            min_in_sync = _min_in_sync_of_kafka(series, broker, in_sync)
         return cls(
-            series.steps("partition_in_sync_replicas", broker=broker),
+            in_sync,
             series.steps("partition_replicas", broker=broker),
-            series.steps("partition_min_in_sync_replicas", broker=broker),
+            min_in_sync,
             series.steps("partition_reassigning", broker=broker),
             series.steps("replica_is_leader", broker=broker),
             series.steps("replica_leader_epoch", broker=broker),
@@ -158,6 +162,24 @@ class _Claim:
             self.in_sync, self.replicas, self.min_in_sync, self.reassigning, self.is_leader,
             self.epoch,
         )  # fmt: skip
+
+
+def _min_in_sync_of_kafka(series: Series, broker: str, in_sync: StepFunction) -> StepFunction:
+    """Kafka tells on which side of min.insync.replicas a partition is: the nearest number there."""
+    under = series.steps("partition_under_min_isr", broker=broker)
+    at_it = series.steps("partition_at_min_isr", broker=broker)
+    borders = np.unique(np.concatenate([each.borders() for each in (in_sync, under, at_it)]))
+    times = borders[:-1]
+    side = np.where(under.at(times) == 1.0, 1.0, np.where(at_it.at(times) == 1.0, 0.0, -1.0))
+    side[np.isnan(under.at(times)) | np.isnan(at_it.at(times))] = np.nan
+    value = in_sync.at(times) + side
+    known = ~np.isnan(value)
+    return StepFunction(
+        times[known],
+        borders[1:][known],
+        value[known],
+        in_sync.last_sample_at(times)[known].astype(np.int64),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,14 +216,18 @@ def _borders(
 def _leaders(claims: Sequence[_Claim], times: Longs) -> tuple[NDArray[np.int64], Floats]:
     leader = np.full(len(times), NOBODY, dtype=np.int64)
     highest = np.full(len(times), -np.inf)
+    is_fresh = np.zeros(len(times), dtype=np.bool_)
     for number, claim in enumerate(claims):
         leads = claim.is_leader.at(times)
         speaks = ~np.isnan(claim.in_sync.at(times)) & (np.isnan(leads) | (leads == 1.0))
         epoch = claim.epoch.at(times)
         epoch = np.where(np.isnan(epoch), -1.0, epoch)
-        better = speaks & (epoch > highest)
+        # Without epochs (Kafka's): who was scraped since, where the other's word only still stands.
+        fresh = claim.in_sync.last_sample_at(times) >= times
+        better = speaks & ((epoch > highest) | ((epoch == highest) & fresh & ~is_fresh))
         leader[better] = number
         highest[better] = epoch[better]
+        is_fresh[better] = fresh[better]
     return leader, np.where(leader == NOBODY, np.nan, highest)
 
 

@@ -35,22 +35,12 @@ class _Columns:
         )
         self.keys = tuple(place)
         series, at_ms, values = folded[batch.series_of], batch.at_ms, batch.values
-        self.out_of_order = self._count(
-            series[1:][(series[1:] == series[:-1]) & (at_ms[1:] < at_ms[:-1])]
-        )
-        step = np.diff(series)
-        if not bool(np.all((step > 0) | ((step == 0) & (np.diff(at_ms) > 0)))):
-            # Equal times are put in order of value, so that every reader keeps the same one.
-            order = np.lexsort((values, at_ms, series))
-            series, at_ms, values = series[order], at_ms[order], values[order]
-        again = np.zeros(len(series), dtype=np.bool_)
-        again[1:] = (series[1:] == series[:-1]) & (at_ms[1:] == at_ms[:-1])
-        differs = np.zeros(len(series), dtype=np.bool_)
-        differs[1:] = again[1:] & (values.view(np.int64)[1:] != values.view(np.int64)[:-1])
-        self.duplicates = self._count(series[again & ~differs])
-        self.conflicts = self._count(series[differs])
-        if again.any():
-            series, at_ms, values = series[~again], at_ms[~again], values[~again]
+        same, later = series[1:] == series[:-1], at_ms[1:] > at_ms[:-1]
+        none = np.zeros(len(self.keys), dtype=np.int64)
+        self.out_of_order = self.duplicates = self.conflicts = none
+        if not bool(np.all(np.where(same, later, series[1:] > series[:-1]))):
+            self.out_of_order = self._count(series[1:][same & (at_ms[1:] < at_ms[:-1])])
+            series, at_ms, values = self._in_order(series, at_ms, values)
         finite = np.isfinite(values)
         self.not_finite = self._count(series[~finite & ~is_stale(values)])
         self.series, self.at_ms = series, at_ms
@@ -58,6 +48,21 @@ class _Columns:
         self.finite = finite
         shapes = [FAMILIES[PREFIX + key.family].shape for key in self.keys]
         self.shape = np.array(shapes, dtype=np.int8)
+
+    def _in_order(
+        self, series: NDArray[np.int32], at_ms: Longs, values: Floats
+    ) -> tuple[NDArray[np.int32], Longs, Floats]:
+        """Each time of a series once."""
+        # Equal times are put in order of value, so that every reader keeps the same one.
+        order = np.lexsort((values, at_ms, series))
+        series, at_ms, values = series[order], at_ms[order], values[order]
+        again = np.zeros(len(series), dtype=np.bool_)
+        again[1:] = (series[1:] == series[:-1]) & (at_ms[1:] == at_ms[:-1])
+        differs = np.zeros(len(series), dtype=np.bool_)
+        differs[1:] = again[1:] & (values.view(np.int64)[1:] != values.view(np.int64)[:-1])
+        self.duplicates = self._count(series[again & ~differs])
+        self.conflicts = self._count(series[differs])
+        return series[~again], at_ms[~again], values[~again]
 
     def _count(self, series: NDArray[np.int32]) -> Longs:
         return np.bincount(series, minlength=len(self.keys)).astype(np.int64)

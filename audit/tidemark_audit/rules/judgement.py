@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark_audit.facts.partition import PartitionFacts
-from tidemark_audit.families import PREFIX
+from tidemark_audit.families import PREFIX, STAND_FOR
 from tidemark_audit.results import (
     Confidence,
     Finding,
@@ -62,7 +62,11 @@ class AuditFacts:
         return About(subject, self.window_start_ms, self.window_end_ms)
 
     def missing(self, needed: Iterable[str]) -> tuple[str, ...]:
-        return tuple(PREFIX + name for name in needed if name not in self.families)
+        return tuple(PREFIX + name for name in needed if not self._has(name))
+
+    def _has(self, family: str) -> bool:
+        standing = STAND_FOR.get(family)
+        return family in self.families or (standing is not None and standing <= self.families)
 
     def by_topic(self) -> Mapping[str, tuple[PartitionFacts, ...]]:
         found: dict[str, list[PartitionFacts]] = {}

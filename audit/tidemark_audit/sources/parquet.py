@@ -8,14 +8,16 @@ or integer column is a label, and so is a map column `labels`.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from tidemark_audit.families import READ_NAMES, BadLabels, SeriesKey, series_key
-from tidemark_audit.kernel.samples import Longs, SampleBatch
+from tidemark_audit.kernel.samples import Floats, Longs, SampleBatch
 from tidemark_audit.sources.batches import BATCH_SAMPLES
 from tidemark_audit.sources.source import Slice, SourceError, Window
 
@@ -141,24 +143,30 @@ def _is_outside(statistics: pq.Statistics | None, window: Window) -> bool:
 
 
 def _batch(table: pa.Table, columns: _Columns) -> SampleBatch:
-    table = table.combine_chunks()
-    table = table.filter(_is_read(table[columns.name]))
+    table = _read_rows(table.combine_chunks(), columns)
     if columns.has_map:
         # Rare and slow: each distinct map as text is a label column of its own.
         return _of_maps(table, columns)
-    code: Longs = np.zeros(table.num_rows, dtype=np.int64)
-    for column in (columns.name, *columns.labels):
-        encoded = _encoded(table[column])
-        code = code * (len(encoded.dictionary) + 1) + _indices(encoded)
-        if code.size and code.max() > 1 << 40:  # keep room: the next factor must not overflow
-            code = np.unique(code, return_inverse=True)[1].astype(np.int64)
-    return _of_codes(table, columns, code)
+    names = (columns.name, *columns.labels)
+    indices = [_indices(_encoded(table[name])) for name in names]
+    # Rows of a series mostly stand together: one look per stretch, not per row.
+    begins = np.ones(table.num_rows, dtype=np.bool_)
+    if table.num_rows:
+        begins[1:] = False
+    for each in indices:
+        begins[1:] |= each[1:] != each[:-1]
+    starts = np.flatnonzero(begins)
+    return _of_stretches(table, columns, starts, _codes([each[starts] for each in indices]))
 
 
-def _is_read(names: pa.ChunkedArray) -> pa.Array:
-    encoded = _encoded(names)
+def _read_rows(table: pa.Table, columns: _Columns) -> pa.Table:
+    """Those of families that the audit reads."""
+    encoded = _encoded(table[columns.name])
     known = np.array([word in READ_NAMES for word in encoded.dictionary.to_pylist()], dtype=bool)
-    return pa.array(known[encoded.indices.to_numpy()] if len(known) else [], type=pa.bool_())
+    if encoded.null_count == 0 and known.all():
+        return table
+    known = np.append(known, False)
+    return table.filter(pa.array(known[_indices(encoded)]))
 
 
 def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
@@ -168,16 +176,32 @@ def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
     return whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
 
 
-def _indices(encoded: pa.DictionaryArray) -> Longs:
-    filled = pc.fill_null(encoded.indices, len(encoded.dictionary))
-    return np.asarray(filled.to_numpy(zero_copy_only=False)).astype(np.int64)
+def _indices(encoded: pa.DictionaryArray) -> NDArray[Any]:
+    """Into its dictionary; for null, one past its end."""
+    indices = encoded.indices
+    if indices.null_count:
+        indices = pc.fill_null(indices, len(encoded.dictionary))
+    return np.asarray(indices.to_numpy(zero_copy_only=False))
 
 
-def _of_codes(table: pa.Table, columns: _Columns, code: Longs) -> SampleBatch:
-    # Rows of a series mostly stand together: one look per stretch, not per row.
-    starts = np.flatnonzero(np.concatenate((np.ones(min(1, len(code)), bool), np.diff(code) != 0)))
-    _, first, inverse = np.unique(code[starts], return_index=True, return_inverse=True)
-    rows = table.select([columns.name, *columns.labels]).take(pa.array(starts[first])).to_pylist()
+def _codes(columns: Sequence[NDArray[Any]]) -> Longs:
+    """One number for each combination of values."""
+    code: Longs = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values, place = np.unique(column, return_inverse=True)
+        _, code = np.unique(code * len(values) + place, return_inverse=True)
+    return code.astype(np.int64)
+
+
+def _of_stretches(table: pa.Table, columns: _Columns, starts: Longs, codes: Longs) -> SampleBatch:
+    """`codes` tells the series of each stretch. Series are numbered as they appear: rows that are
+    in order stay so."""
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty(len(first), dtype=np.int32)
+    number[order] = np.arange(len(first), dtype=np.int32)
+    chosen = pa.array(starts[first[order]])
+    rows = table.select([columns.name, *columns.labels]).take(chosen).to_pylist()
     keys: list[SeriesKey] = []
     for row in rows:
         labels = {name: str(text) for name, text in row.items() if text is not None}
@@ -185,13 +209,18 @@ def _of_codes(table: pa.Table, columns: _Columns, code: Longs) -> SampleBatch:
         key = series_key(labels)
         assert key is not None, "rows of other families were filtered out"
         keys.append(key)
-    lengths = np.diff(np.concatenate((starts, [len(code)])))
+    lengths = np.diff(np.append(starts, table.num_rows))
     return SampleBatch(
         tuple(keys),
-        np.repeat(inverse.astype(np.int32), lengths),
+        np.repeat(number[inverse], lengths),
         _milliseconds(table[columns.time]),
-        np.asarray(table["value"].cast(pa.float64()).to_numpy()).astype(np.float64),
+        _values(table),
     )
+
+
+def _values(table: pa.Table) -> Floats:
+    column = table["value"].combine_chunks().cast(pa.float64())
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def _of_maps(table: pa.Table, columns: _Columns) -> SampleBatch:
@@ -206,7 +235,7 @@ def _of_maps(table: pa.Table, columns: _Columns) -> SampleBatch:
         tuple(place),
         series_of,
         _milliseconds(table[columns.time]),
-        np.asarray(table["value"].cast(pa.float64()).to_numpy()).astype(np.float64),
+        _values(table),
     )
 
 

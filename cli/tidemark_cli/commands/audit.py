@@ -204,7 +204,7 @@ def _engine(arguments: argparse.Namespace, output: Output) -> "Engine":
         from tidemark_audit.engines.local import LocalEngine
 
         return LocalEngine()
-    from tidemark_audit.engines.session import NoJava, spark_session
+    from tidemark_audit.engines.session import NoConnect, NoJava, spark_session
     from tidemark_audit.engines.spark import SparkEngine
 
     output.remark("starting Spark (--engine local does without)")
@@ -217,6 +217,13 @@ def _engine(arguments: argparse.Namespace, output: Output) -> "Engine":
             expected="Java 17 or newer for Spark",
             found=str(error),
             to_do="install openjdk-17-jre-headless, or use --engine local",
+            exit_code=EXIT_NO_SOURCE,
+        ) from error
+    except NoConnect as error:
+        raise CommandFailed(
+            expected="the packages of Spark Connect",
+            found=str(error),
+            to_do="install them: pip install 'pyspark[connect]'",
             exit_code=EXIT_NO_SOURCE,
         ) from error
 

@@ -1,5 +1,6 @@
 """Apache Kafka's own metrics, as the JMX exporter names them: fewer rules, none passes unseen."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,72 @@ def test_a_broker_is_named_by_the_first_label_that_is_there(
 
 def test_every_name_stands_for_a_family_that_is_read() -> None:
     assert {PREFIX + family for family in kafka_names().families.values()} <= set(FAMILIES)
+
+
+MIN_ISR = 2
+LEADERLESS = (400_000, 430_000)
+
+
+def in_sync(at_ms: int) -> int:
+    if 100_000 <= at_ms < 130_000:
+        return 1
+    return 2 if 130_000 <= at_ms < 160_000 else 3
+
+
+def a_kafka_that_says_more(path: Path) -> AuditResult:
+    """As kafka_jmx_exporter.yaml serves it: on which side of min.insync.replicas, and lag."""
+    times = range(0, LENGTH_MS, STEP_MS)
+    with path.open("w") as file:
+        for broker in (0, 1, 2):
+            about = {"topic": "orders", "partition": "0", "broker": str(broker)}
+
+            def leads(at_ms: int, broker: int = broker) -> bool:
+                return leader(at_ms) == broker and not LEADERLESS[0] <= at_ms < LEADERLESS[1]
+
+            partition = "kafka_cluster_partition_"
+            values: tuple[tuple[str, Callable[[int], float]], ...] = (
+                ("replicascount", lambda at_ms: 3),
+                ("insyncreplicascount", in_sync),
+                ("underminisr", lambda at_ms: in_sync(at_ms) < MIN_ISR),
+                ("atminisr", lambda at_ms: in_sync(at_ms) == MIN_ISR),
+            )
+            for name, value in values:
+                samples = [(at_ms, value(at_ms) if leads(at_ms) else 0) for at_ms in times]
+                file.write(json_line({"__name__": partition + name, **about}, samples))
+            lag = [(at_ms, 7.0) for at_ms in times if leader(at_ms) != broker]
+            name = "kafka_server_fetcherlagmetrics_consumerlag"
+            file.write(json_line({"__name__": name, **about}, lag))
+    return audit(LocalEngine(), sources_at([str(path)]))
+
+
+def test_the_side_of_min_insync_replicas_is_enough_for_the_rules_that_need_it(
+    tmp_path: Path,
+) -> None:
+    result = a_kafka_that_says_more(tmp_path / "kafka.jsonl")
+
+    def stretches(kind: IntervalKind) -> list[tuple[int, int]]:
+        return [(each.start_ms, each.end_ms) for each in result.intervals if each.kind is kind]
+
+    assert stretches(IntervalKind.UNDER_MIN_ISR) == [(100_000, 130_000)]
+    assert stretches(IntervalKind.UNDER_REPLICATED) == [(130_000, 160_000)]
+    assert stretches(IntervalKind.ONE_FAILURE_FROM_STALL) == [(130_000, 160_000)]
+    assert stretches(IntervalKind.ONE_FAILURE_FROM_LOSS) == [(100_000, 130_000)]
+    told = outcomes(result)
+    assert {told[rule] for rule in ("R1", "R2", "R5")} == {Outcome.VIOLATED}
+    assert {told[rule] for rule in ("R4", "R6")} == {Outcome.NOT_EVALUATED}
+
+
+def test_a_partition_that_every_replica_says_it_does_not_lead_is_offline(tmp_path: Path) -> None:
+    result = a_kafka_that_says_more(tmp_path / "kafka.jsonl")
+    found = [each for each in result.intervals if each.kind is IntervalKind.OFFLINE]
+    assert [(each.start_ms, each.end_ms) for each in found] == [LEADERLESS]
+
+
+def test_lag_that_followers_tell_of_themselves_is_not_thinned_by_when_they_led(
+    tmp_path: Path,
+) -> None:
+    result = a_kafka_that_says_more(tmp_path / "kafka.jsonl")
+    found = {each.follower: (each.samples, each.records_p50) for each in result.follower_lag}
+    half, whole = MOVED_MS // STEP_MS, LENGTH_MS // STEP_MS
+    seven = pytest.approx(7.0, rel=0.01)
+    assert found == {"0": (half, seven), "1": (half, seven), "2": (whole, seven)}
