@@ -25,6 +25,7 @@ from tidemark_operator.leading import BrokerTrouble, LeadingOperator
 from tidemark_operator.lease import ControllerLease, LeaseSettings
 from tidemark_operator.local.api import add_local_routes
 from tidemark_operator.local.manifests import NAMESPACE, ManifestRefused, apply_manifests
+from tidemark_operator.local.ports import until_free
 from tidemark_operator.manifests.specs import PoolSpec
 from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
@@ -37,6 +38,7 @@ from tidemark_operator.topic_admin.service import TopicAdmin
 HOST = "127.0.0.1"
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+PORTS_FREE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ class LocalCluster:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop.set)
+        await until_free(HOST, self._ports(), seconds=PORTS_FREE_SECONDS)
         await self._apply_files()
         with socket.create_server((HOST, self._settings.controller_port)) as listening:
             runner = await api.serve(
@@ -134,6 +137,12 @@ class LocalCluster:
             finally:
                 await runner.cleanup()
         return self._exit_code
+
+    def _ports(self) -> list[int]:
+        settings = self._settings
+        of_brokers = (settings.http_port, settings.kafka_port)
+        each = [first + number for first in of_brokers for number in range(settings.brokers)]
+        return [settings.controller_port, *each]
 
     def _add_routes(self, app: web.Application) -> None:
         add_local_routes(app, self._store)
