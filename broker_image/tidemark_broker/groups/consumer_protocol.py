@@ -14,6 +14,7 @@ RANGE = "range"
 TopicPartition = tuple[str, int]
 
 _INT32 = struct.Struct(">i")
+_SMALLEST_TOPIC_BYTES = 6  # an empty name, no partitions
 _NO_USER_DATA = _INT32.pack(-1)
 
 
@@ -51,10 +52,15 @@ def decode_assignment(raw: bytes) -> tuple[TopicPartition, ...]:
     try:
         (topics,) = _INT32.unpack_from(raw, position)
         position += 4
+        if not 0 <= _SMALLEST_TOPIC_BYTES * topics <= len(raw) - position:
+            raise MalformedAssignment(f"at byte {position}: {topics} topics do not fit")
         for _ in range(topics):
             (size,) = struct.unpack_from(">h", raw, position)
-            topic = raw[position + 2 : position + 2 + size].decode()
-            position += 2 + size
+            position += 2
+            if not 0 <= size <= len(raw) - position:
+                raise MalformedAssignment(f"at byte {position}: a name of {size} bytes")
+            topic = raw[position : position + size].decode()
+            position += size
             (count,) = _INT32.unpack_from(raw, position)
             position += 4
             if not 0 <= 4 * count <= len(raw) - position:

@@ -42,6 +42,22 @@ def test_more_partitions_than_there_are_bytes_are_refused() -> None:
         decode_assignment(raw)
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        struct.pack(">i", 1_000) + b"\x00\x01t" + struct.pack(">i", 0),
+        struct.pack(">i", -1),
+        struct.pack(">i", 1) + struct.pack(">h", -6) + struct.pack(">i", 0),
+        # Read as it stands, this name would lead back to its own length, for ever.
+        struct.pack(">i", 3) + bytes(6) + struct.pack(">h", -6) + bytes(12),
+    ],
+    ids=["more topics than bytes", "fewer than none", "a name", "a name that leads back"],
+)
+def test_sizes_below_nothing_and_beyond_the_end_are_refused(rest: bytes) -> None:
+    with pytest.raises(MalformedAssignment):
+        decode_assignment(b"\x00\x00" + rest)
+
+
 @given(
     st.dictionaries(st.sampled_from("abcde"), st.frozensets(TOPICS, min_size=1), min_size=1),
     st.fixed_dictionaries({name: st.integers(0, 9) for name in ("orders", "payments", "clicks")}),
