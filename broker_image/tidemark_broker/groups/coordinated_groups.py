@@ -45,6 +45,7 @@ from tidemark_broker.groups.refusals import refusal
 from tidemark_broker.groups.settings import GroupSettings
 
 MAX_TOPIC_NAME = 249  # as Kafka
+_LAST_MS = 2**63 - 1  # that a record can name
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,9 @@ class CoordinatedGroups:
         self, request_id: int, commit: OffsetCommit, errors: tuple[ErrorCode, ...], now_ms: int
     ) -> None:
         """Answered, and visible, once the log holds the offsets committed."""
-        expire_ms = now_ms + commit.retention_ms if commit.retention_ms >= 0 else -1
+        expire_ms = -1
+        if commit.retention_ms >= 0:
+            expire_ms = min(now_ms + commit.retention_ms, _LAST_MS)
         taken = {
             (asked.topic, asked.partition): CommittedOffset(
                 asked.offset, asked.leader_epoch, asked.metadata, now_ms, expire_ms

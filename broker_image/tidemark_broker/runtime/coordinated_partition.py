@@ -18,12 +18,12 @@ from tidemark_protocol.ids import Offset
 from tidemark_broker.groups.coordinator import GroupCoordinator
 from tidemark_broker.groups.counts import GroupCounts
 from tidemark_broker.groups.messages import (
-    Answer,
     AppendRecords,
     Effect,
     GroupAnswer,
     GroupRequest,
 )
+from tidemark_broker.groups.refusals import refusal
 from tidemark_broker.groups.settings import GroupSettings
 from tidemark_broker.runtime.group_clock import GroupClock
 from tidemark_broker.runtime.hosted_replica import HostedReplica
@@ -109,7 +109,18 @@ class CoordinatedPartition:
     def request(self, request_id: int, request: GroupRequest, done: AnswerDone) -> None:
         """`done` is called once, maybe before this returns."""
         self._waiting[request_id] = done
-        self._perform(self.core.on_request(request_id, request, self._clock.now_ms()))
+        try:
+            effects = self.core.on_request(request_id, request, self._clock.now_ms())
+        except Exception:
+            # Asked in a way that we did not foresee: it must not wait, and nobody else with it.
+            _log.exception(
+                "a group request could not be handled",
+                extra={"partition": self.replica.partition, "request": type(request).__name__},
+            )
+            del self._waiting[request_id]
+            answer(done, refusal(request, ErrorCode.UNKNOWN_SERVER_ERROR))
+            effects = ()  # what the core did before it failed comes with the next look
+        self._perform(effects)
 
     def on_topics_deleted(self, topics: frozenset[str]) -> None:
         self._perform(self.core.on_topics_deleted(topics))
@@ -127,10 +138,10 @@ class CoordinatedPartition:
         try:
             while self._effects:
                 effect = self._effects.popleft()
-                if isinstance(effect, Answer):
-                    answer(self._waiting.pop(effect.request_id), effect.answer)
-                else:
+                if isinstance(effect, AppendRecords):
                     self._append(effect)
+                elif effect.request_id in self._waiting:  # else refused when the core failed
+                    answer(self._waiting.pop(effect.request_id), effect.answer)
         finally:
             self._is_performing = False
         if self._is_over:

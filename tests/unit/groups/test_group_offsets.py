@@ -194,6 +194,14 @@ def test_a_retention_of_the_clients_own() -> None:
     assert rig.fetched() == {}
 
 
+def test_a_retention_beyond_all_time_is_for_ever() -> None:
+    rig = a_rig()
+    commit = OffsetCommit("g", (OffsetToCommit("t", 0, 5),), retention_ms=2**63 - 1)
+    assert rig.committed(rig.send(commit)) == "NONE"
+    rig.perform(rig.coordinator.on_expiry(rig.now_ms + 100 * WEEK_MS))
+    assert rig.fetched() == {"t": 5}
+
+
 # Deletion
 
 

@@ -196,6 +196,17 @@ def test_who_waits_is_told_when_leadership_moves(rig: Rig) -> None:
     assert rig.committed() is ErrorCode.NOT_COORDINATOR
 
 
+def test_a_request_that_nobody_foresaw_waits_for_nothing(rig: Rig) -> None:
+    half_a_character = "\ud800"  # no wire carries it, no record holds it
+    answers = rig.send(OffsetCommit("g", (OffsetToCommit(half_a_character, 0, 7),)))
+    assert error_of(answers) is ErrorCode.UNKNOWN_SERVER_ERROR
+    rig.commit(7)
+    rig.settle()
+    assert rig.committed() == 7
+    rig.pool.lead(2)
+    assert rig.committed() is ErrorCode.NOT_COORDINATOR
+
+
 def test_a_former_leadership_answers_nothing_twice_when_this_broker_leads_again(rig: Rig) -> None:
     answers = rig.commit(7)
     rig.pool.lead(1)
