@@ -29,6 +29,7 @@ from tidemark_broker.groups.messages import (
     SyncGroup,
     SyncGroupAnswer,
 )
+from tidemark_broker.groups.moment import Moment
 from tidemark_broker.groups.offsets_topic import (
     GroupKey,
     GroupMetadata,
@@ -58,7 +59,7 @@ class ClassicGroup:
         group_id: str,
         settings: GroupSettings,
         outbox: Outbox,
-        now_ms: int,
+        now: Moment,
         *,
         counts: GroupCounts,
     ) -> None:
@@ -67,7 +68,7 @@ class ClassicGroup:
         self.outbox = outbox
         self._counts = counts
         self.state = GroupState.EMPTY
-        self.state_since_ms = now_ms
+        self.state_since_ms = now.wall_ms
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -133,7 +134,7 @@ class ClassicGroup:
             return ErrorCode.ILLEGAL_GENERATION
         return error
 
-    def check_commit(self, commit: OffsetCommit, now_ms: int) -> ErrorCode:
+    def check_commit(self, commit: OffsetCommit, now: Moment) -> ErrorCode:
         is_simple_commit = commit.generation_id < 0
         if is_simple_commit and self.state is GroupState.EMPTY:
             return ErrorCode.NONE
@@ -146,23 +147,23 @@ class ClassicGroup:
             return error
         if self.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS  # nothing is assigned in this generation yet
-        self.believe_in(self.members[commit.member_id], now_ms)
+        self.believe_in(self.members[commit.member_id], now)
         return ErrorCode.NONE
 
     # Requests of members
 
-    def on_heartbeat(self, heartbeat: Heartbeat, now_ms: int) -> ErrorCode:
+    def on_heartbeat(self, heartbeat: Heartbeat, now: Moment) -> ErrorCode:
         error = self._check_of_generation(
             heartbeat.member_id, heartbeat.group_instance_id, heartbeat.generation_id
         )
         if error is not ErrorCode.NONE:
             return error
-        self.believe_in(self.members[heartbeat.member_id], now_ms)
+        self.believe_in(self.members[heartbeat.member_id], now)
         if self.state is GroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def on_sync(self, request_id: int, sync: SyncGroup, now_ms: int) -> None:
+    def on_sync(self, request_id: int, sync: SyncGroup, now: Moment) -> None:
         error = self._check_sync(sync)
         if error is not ErrorCode.NONE:
             self.outbox.answer(request_id, SyncGroupAnswer(error))
@@ -170,14 +171,14 @@ class ClassicGroup:
         member = self.members[sync.member_id]
         self._awaited_syncs.pop(member.member_id, None)
         if self.state is GroupState.STABLE:
-            self.believe_in(member, now_ms)
+            self.believe_in(member, now)
             self._answer_sync(request_id, member)
             return
         if member.sync_request_id is not None:  # the client gave up on that request
             self._refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.sync_request_id = request_id
         if self._may_assign(member):
-            self._store_assignment(dict(sync.assignments), now_ms)
+            self._store_assignment(dict(sync.assignments), now)
 
     def _check_sync(self, sync: SyncGroup) -> ErrorCode:
         error = self._check_of_generation(
@@ -196,23 +197,23 @@ class ClassicGroup:
     def _may_assign(self, member: Member) -> bool:
         return member.member_id == self.leader_id
 
-    def _store_assignment(self, assignments: dict[str, bytes], now_ms: int) -> None:
+    def _store_assignment(self, assignments: dict[str, bytes], now: Moment) -> None:
         for member in self.members.values():
             member.assignment = assignments.get(member.member_id, b"")
         generation_id = self.generation_id
 
-        def settle(error: ErrorCode, settled_ms: int) -> None:
+        def settle(error: ErrorCode, settled: Moment) -> None:
             is_current = self._is_assigning(generation_id)
             if is_current and error is ErrorCode.NONE:
-                self._become_stable(settled_ms)
+                self._become_stable(settled)
             elif is_current:
                 self._refuse_syncs(group_error(error))
-                self.prepare_rebalance(settled_ms)
+                self.prepare_rebalance(settled)
 
-        record = self.record(now_ms)
+        record = self.record(now)
         assert record.value is not None
         if len(record.value) > self.settings.max_group_bytes:
-            settle(ErrorCode.MESSAGE_TOO_LARGE, now_ms)
+            settle(ErrorCode.MESSAGE_TOO_LARGE, now)
             return
         self.outbox.append((record,), settle)
 
@@ -220,13 +221,13 @@ class ClassicGroup:
         """A rebalance may have begun while the assignment was on its way to the log."""
         return self.state is GroupState.COMPLETING_REBALANCE and generation_id == self.generation_id
 
-    def _become_stable(self, now_ms: int) -> None:
-        self._become(GroupState.STABLE, now_ms)
+    def _become_stable(self, now: Moment) -> None:
+        self._become(GroupState.STABLE, now)
         for member in self.members.values():
             if member.sync_request_id is not None:
                 request_id, member.sync_request_id = member.sync_request_id, None
                 self._answer_sync(request_id, member)
-                self.believe_in(member, now_ms)
+                self.believe_in(member, now)
 
     def _answer_sync(self, request_id: int, member: Member) -> None:
         answer = SyncGroupAnswer(
@@ -253,65 +254,65 @@ class ClassicGroup:
 
     # Rebalances
 
-    def rebalance_or_complete_join(self, now_ms: int) -> None:
+    def rebalance_or_complete_join(self, now: Moment) -> None:
         """Members or what they know have changed."""
         if self.state is GroupState.PREPARING_REBALANCE:
-            self.maybe_complete_join(now_ms)
+            self.maybe_complete_join(now)
         elif self.state is not GroupState.DEAD:
-            self.prepare_rebalance(now_ms)
+            self.prepare_rebalance(now)
 
-    def prepare_rebalance(self, now_ms: int) -> None:
+    def prepare_rebalance(self, now: Moment) -> None:
         if self.state is GroupState.COMPLETING_REBALANCE:
             self._refuse_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
         self._sync_deadline_ms = None
         self._awaited_syncs.clear()
         self.has_initial_rebalance = self.state is GroupState.EMPTY
-        self._become(GroupState.PREPARING_REBALANCE, now_ms)
+        self._become(GroupState.PREPARING_REBALANCE, now)
         if self.has_initial_rebalance:
             # More members are about to come: one rebalance for all of them, not one for each.
             delay_ms = min(self.settings.initial_rebalance_delay_ms, self.rebalance_timeout_ms)
             self._initial_wait_left_ms = self.rebalance_timeout_ms - delay_ms
-            self._join_deadline_ms = now_ms + delay_ms
+            self._join_deadline_ms = now.monotonic_ms + delay_ms
             self.is_new_member_added = False
         else:
-            self._join_deadline_ms = now_ms + self.rebalance_timeout_ms
-            self.maybe_complete_join(now_ms)
+            self._join_deadline_ms = now.monotonic_ms + self.rebalance_timeout_ms
+            self.maybe_complete_join(now)
 
     @property
     def rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
-    def maybe_complete_join(self, now_ms: int) -> None:
+    def maybe_complete_join(self, now: Moment) -> None:
         """The first rebalance of a group ends by time alone."""
         if self.has_initial_rebalance or self.pending_members:
             return
         if all(member.is_awaiting_join for member in self.members.values()):
-            self._complete_join(now_ms)
+            self._complete_join(now)
 
-    def _on_join_deadline(self, now_ms: int) -> None:
+    def _on_join_deadline(self, now: Moment) -> None:
         if self.has_initial_rebalance and self.is_new_member_added and self._initial_wait_left_ms:
             delay_ms = min(self.settings.initial_rebalance_delay_ms, self._initial_wait_left_ms)
             self._initial_wait_left_ms -= delay_ms
             self.is_new_member_added = False
-            self._join_deadline_ms = now_ms + delay_ms
+            self._join_deadline_ms = now.monotonic_ms + delay_ms
             return
-        self._complete_join(now_ms)
+        self._complete_join(now)
 
-    def _complete_join(self, now_ms: int) -> None:
+    def _complete_join(self, now: Moment) -> None:
         for member in tuple(self.members.values()):
             if not member.is_awaiting_join and member.group_instance_id is None:
                 self.forget_member(member)
         if self.members and not self._elect_joined_leader():
             # Only static members are left, and none has come back: they have until their sessions
             # end, which removes them.
-            self._join_deadline_ms = now_ms + max(1, self.rebalance_timeout_ms)
+            self._join_deadline_ms = now.monotonic_ms + max(1, self.rebalance_timeout_ms)
             return
         self._join_deadline_ms = None
         self.has_initial_rebalance = False
         self.generation_id += 1
         self._awaited_syncs.clear()
         if not self.members:
-            self._become_empty(now_ms)
+            self._become_empty(now)
             return
         self.protocol = voted_protocol(self.members)
         self.topics = (
@@ -319,22 +320,22 @@ class ClassicGroup:
             if self.protocol_type == CONSUMER_PROTOCOL_TYPE
             else None
         )
-        self._become(GroupState.COMPLETING_REBALANCE, now_ms)
+        self._become(GroupState.COMPLETING_REBALANCE, now)
         self._counts.completed_rebalances += 1
         for member in self.members.values():
             self._awaited_syncs[member.member_id] = None
             member.is_new = False
-            self.believe_in(member, now_ms)
+            self.believe_in(member, now)
             self.answer_join(member, self.joined_answer(member))
-        self._sync_deadline_ms = now_ms + self.rebalance_timeout_ms
+        self._sync_deadline_ms = now.monotonic_ms + self.rebalance_timeout_ms
 
-    def _become_empty(self, now_ms: int) -> None:
+    def _become_empty(self, now: Moment) -> None:
         self.protocol = None
         self.topics = frozenset()
-        self._become(GroupState.EMPTY, now_ms)
+        self._become(GroupState.EMPTY, now)
         # Nobody waits for it: without this record the next coordinator would expect the former
         # members until their sessions end.
-        self.outbox.append((self.record(now_ms),), lambda _error, _now_ms: None)
+        self.outbox.append((self.record(now),), lambda _error, _now: None)
 
     def _elect_joined_leader(self) -> bool:
         """The leader stays if it has come back; false: nobody has."""
@@ -347,9 +348,9 @@ class ClassicGroup:
         self.leader_id = elected
         return True
 
-    def _become(self, state: GroupState, now_ms: int) -> None:
+    def _become(self, state: GroupState, now: Moment) -> None:
         self.state = state
-        self.state_since_ms = now_ms
+        self.state_since_ms = now.wall_ms
 
     def joined_answer(
         self, member: Member, *, tells_members: bool = True, skip_assignment: bool = False
@@ -381,13 +382,13 @@ class ClassicGroup:
 
     # Members that come to an end
 
-    def believe_in(self, member: Member, now_ms: int) -> None:
-        member.expires_ms = now_ms + member.session_timeout_ms
+    def believe_in(self, member: Member, now: Moment) -> None:
+        member.expires_ms = now.monotonic_ms + member.session_timeout_ms
 
-    def remove_member(self, member: Member, now_ms: int) -> None:
+    def remove_member(self, member: Member, now: Moment) -> None:
         """It left or died. Its waiting requests are answered, as its client may live after all."""
         self.forget_member(member)
-        self.rebalance_or_complete_join(now_ms)
+        self.rebalance_or_complete_join(now)
 
     def forget_member(self, member: Member) -> None:
         refused = JoinGroupAnswer(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
@@ -401,47 +402,49 @@ class ClassicGroup:
         if self.leader_id == member.member_id:
             self.leader_id = next(iter(self.members), None)
 
-    def on_tick(self, now_ms: int) -> None:
+    def on_tick(self, now: Moment) -> None:
         """Call when `next_deadline_ms` has come, or at any other time."""
-        for member_id in [id_ for id_, until in self.pending_members.items() if until <= now_ms]:
+        for member_id in [
+            id_ for id_, until in self.pending_members.items() if until <= now.monotonic_ms
+        ]:
             del self.pending_members[member_id]
             if self.state is GroupState.PREPARING_REBALANCE:
-                self.maybe_complete_join(now_ms)
+                self.maybe_complete_join(now)
         for member in tuple(self.members.values()):
-            if member.member_id not in self.members or member.expires_ms > now_ms:
+            if member.member_id not in self.members or member.expires_ms > now.monotonic_ms:
                 continue
             if member.is_believed_in:
-                self.believe_in(member, now_ms)
+                self.believe_in(member, now)
             else:
-                self.remove_member(member, now_ms)
-        if self._join_deadline_ms is not None and self._join_deadline_ms <= now_ms:
-            self._on_join_deadline(now_ms)
-        if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now_ms:
-            self._on_sync_deadline(now_ms)
+                self.remove_member(member, now)
+        if self._join_deadline_ms is not None and self._join_deadline_ms <= now.monotonic_ms:
+            self._on_join_deadline(now)
+        if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now.monotonic_ms:
+            self._on_sync_deadline(now)
 
-    def _on_sync_deadline(self, now_ms: int) -> None:
+    def _on_sync_deadline(self, now: Moment) -> None:
         """Who has not asked for its assignment by now holds the others up no longer."""
         self._sync_deadline_ms = None
         late = [self.members[id_] for id_ in self._awaited_syncs if id_ in self.members]
         for member in late:
             self.forget_member(member)
         if late:
-            self.prepare_rebalance(now_ms)
+            self.prepare_rebalance(now)
 
     # The log
 
-    def record(self, now_ms: int) -> OffsetsRecord:
+    def record(self, now: Moment) -> OffsetsRecord:
         metadata = GroupMetadata(
             self.protocol_type or "",
             self.generation_id,
             self.protocol,
             self.leader_id,
-            now_ms,
+            now.wall_ms,
             tuple(member.stored(self.protocol) for member in self.members.values()),
         )
         return OffsetsRecord(encode_key(GroupKey(self.group_id)), encode_metadata(metadata))
 
-    def load(self, metadata: GroupMetadata, now_ms: int) -> None:
+    def load(self, metadata: GroupMetadata, now: Moment) -> None:
         """As the newest record says; every member has a whole session from now on."""
         self.generation_id = max(0, metadata.generation_id)
         self.protocol_type = metadata.protocol_type or None
@@ -451,7 +454,7 @@ class ClassicGroup:
             self.members[member.member_id] = member
             if member.group_instance_id is not None:
                 self.static_members[member.group_instance_id] = member.member_id
-            self.believe_in(member, now_ms)
+            self.believe_in(member, now)
         self.leader_id = metadata.leader_id if metadata.leader_id in self.members else None
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
         self.state_since_ms = metadata.state_since_ms

@@ -32,11 +32,13 @@ from tidemark_broker.groups.messages import (
     PartitionError,
     SyncGroup,
 )
+from tidemark_broker.groups.moment import Moment
 from tidemark_broker.groups.offsets_topic import (
     CommittedOffset,
     GroupKey,
     OffsetKey,
     OffsetsRecord,
+    decode_key,
     encode_key,
     encode_offset,
 )
@@ -84,19 +86,19 @@ class CoordinatedGroups:
             census.members += len(coordinated.group.members)
             census.offsets += len(coordinated.offsets)
 
-    def _add(self, group_id: str, now_ms: int) -> _Coordinated:
-        group = ClassicGroup(group_id, self._settings, self._outbox, now_ms, counts=self._counts)
+    def _add(self, group_id: str, now: Moment) -> _Coordinated:
+        group = ClassicGroup(group_id, self._settings, self._outbox, now, counts=self._counts)
         added = _Coordinated(group, GroupMembership(group), GroupOffsets())
         self._groups[group_id] = added
         return added
 
-    def load(self, loading: Loading, now_ms: int) -> None:
+    def load(self, loading: Loading, now: Moment) -> None:
         for group_id, metadata in loading.groups.items():
-            self._add(group_id, now_ms).group.load(metadata, now_ms)
+            self._add(group_id, now).group.load(metadata, now)
         for group_id, offsets in loading.offsets.items():
             if not offsets:
                 continue
-            coordinated = self._groups.get(group_id) or self._add(group_id, now_ms)
+            coordinated = self._groups.get(group_id) or self._add(group_id, now)
             for partition, committed in offsets.items():
                 coordinated.offsets.load(partition, committed)
 
@@ -106,7 +108,7 @@ class CoordinatedGroups:
 
     # Membership
 
-    def on_join(self, request_id: int, join: JoinGroup, now_ms: int) -> None:
+    def on_join(self, request_id: int, join: JoinGroup, now: Moment) -> None:
         coordinated = self._groups.get(join.group_id)
         if coordinated is None:
             error = ErrorCode.NONE
@@ -117,40 +119,40 @@ class CoordinatedGroups:
             if error is not ErrorCode.NONE:
                 self._outbox.answer(request_id, refusal(join, error))
                 return
-            coordinated = self._add(join.group_id, now_ms)
-        coordinated.membership.on_join(request_id, join, now_ms)
+            coordinated = self._add(join.group_id, now)
+        coordinated.membership.on_join(request_id, join, now)
 
     def _is_full(self) -> bool:
         return len(self._groups) >= self._settings.max_groups
 
-    def on_sync(self, request_id: int, sync: SyncGroup, now_ms: int) -> None:
+    def on_sync(self, request_id: int, sync: SyncGroup, now: Moment) -> None:
         group = self.find(sync.group_id)
         if group is None:
             self._outbox.answer(request_id, refusal(sync, ErrorCode.UNKNOWN_MEMBER_ID))
         else:
-            group.on_sync(request_id, sync, now_ms)
+            group.on_sync(request_id, sync, now)
 
-    def on_heartbeat(self, request_id: int, heartbeat: Heartbeat, now_ms: int) -> None:
+    def on_heartbeat(self, request_id: int, heartbeat: Heartbeat, now: Moment) -> None:
         group = self.find(heartbeat.group_id)
         error = ErrorCode.UNKNOWN_MEMBER_ID
         if group is not None:
-            error = group.on_heartbeat(heartbeat, now_ms)
+            error = group.on_heartbeat(heartbeat, now)
         self._outbox.answer(request_id, HeartbeatAnswer(error))
 
-    def on_leave(self, request_id: int, leave: LeaveGroup, now_ms: int) -> None:
+    def on_leave(self, request_id: int, leave: LeaveGroup, now: Moment) -> None:
         coordinated = self._groups.get(leave.group_id)
         if coordinated is None:
             members = tuple((member, ErrorCode.UNKNOWN_MEMBER_ID) for member in leave.members)
         else:
-            members = coordinated.membership.on_leave(leave, now_ms)
+            members = coordinated.membership.on_leave(leave, now)
         self._outbox.answer(request_id, LeaveGroupAnswer(ErrorCode.NONE, members))
 
     # Offsets
 
-    def on_commit(self, request_id: int, commit: OffsetCommit, now_ms: int) -> None:
+    def on_commit(self, request_id: int, commit: OffsetCommit, now: Moment) -> None:
         coordinated = self._groups.get(commit.group_id)
         if coordinated is not None:
-            error = coordinated.group.check_commit(commit, now_ms)
+            error = coordinated.group.check_commit(commit, now)
         elif commit.generation_id >= 0:
             error = ErrorCode.ILLEGAL_GENERATION
         else:
@@ -160,24 +162,24 @@ class CoordinatedGroups:
             return
         offsets = GroupOffsets() if coordinated is None else coordinated.offsets
         errors = self._check_offsets(commit.offsets, offsets)
-        self._commit(request_id, commit, errors, now_ms)
+        self._commit(request_id, commit, errors, now)
 
     def _commit(
-        self, request_id: int, commit: OffsetCommit, errors: tuple[ErrorCode, ...], now_ms: int
+        self, request_id: int, commit: OffsetCommit, errors: tuple[ErrorCode, ...], now: Moment
     ) -> None:
         """Answered, and visible, once the log holds the offsets committed."""
         expire_ms = -1
         if commit.retention_ms >= 0:
-            expire_ms = min(now_ms + commit.retention_ms, _LAST_MS)
+            expire_ms = min(now.wall_ms + commit.retention_ms, _LAST_MS)
         taken = {
             (asked.topic, asked.partition): CommittedOffset(
-                asked.offset, asked.leader_epoch, asked.metadata, now_ms, expire_ms
+                asked.offset, asked.leader_epoch, asked.metadata, now.wall_ms, expire_ms
             )
             for asked, error in zip(commit.offsets, errors, strict=True)
             if error is ErrorCode.NONE
         }
 
-        def settle(error: ErrorCode, _now_ms: int) -> None:
+        def settle(error: ErrorCode, _now: Moment) -> None:
             if error is ErrorCode.NONE:
                 self._counts.committed_offsets += len(taken)
             answered = tuple(
@@ -195,16 +197,16 @@ class CoordinatedGroups:
             for key, committed in taken.items()
         )
         if not records:
-            settle(ErrorCode.NONE, now_ms)
+            settle(ErrorCode.NONE, now)
         elif sum(_size_bytes(record) for record in records) > self._settings.max_group_bytes:
-            settle(ErrorCode.RECORD_LIST_TOO_LARGE, now_ms)
+            settle(ErrorCode.RECORD_LIST_TOO_LARGE, now)
         else:
             append_id = self._outbox.next_append_id
 
-            def apply(applied_ms: int) -> None:
+            def apply(applied: Moment) -> None:
                 coordinated = self._groups.get(commit.group_id)
                 if coordinated is None:
-                    coordinated = self._add(commit.group_id, applied_ms)
+                    coordinated = self._add(commit.group_id, applied)
                 for key, committed in taken.items():
                     coordinated.offsets.apply(append_id, key, committed)
 
@@ -237,7 +239,7 @@ class CoordinatedGroups:
         answer = OffsetFetchAnswer(ErrorCode.NONE, offsets.fetch(fetch.partitions))
         self._outbox.answer(request_id, answer)
 
-    def on_delete_offsets(self, request_id: int, delete: OffsetDelete) -> None:
+    def on_delete_offsets(self, request_id: int, delete: OffsetDelete, now: Moment) -> None:
         coordinated = self._groups.get(delete.group_id)
         error = ErrorCode.GROUP_ID_NOT_FOUND
         if coordinated is not None:
@@ -247,7 +249,7 @@ class CoordinatedGroups:
             return
         errors = tuple(_deletion_of(coordinated.group, topic) for topic, _ in delete.partitions)
 
-        def settle(error: ErrorCode, _now_ms: int) -> None:
+        def settle(error: ErrorCode, _now: Moment) -> None:
             if error is not ErrorCode.NONE:
                 self._outbox.answer(request_id, OffsetDeleteAnswer(offsets_error(error)))
                 return
@@ -265,7 +267,7 @@ class CoordinatedGroups:
         if removed:
             self._append_tombstones(delete.group_id, removed, settle)
         else:
-            settle(ErrorCode.NONE, 0)
+            settle(ErrorCode.NONE, now)
 
     # The end of offsets and groups
 
@@ -279,7 +281,7 @@ class CoordinatedGroups:
             self._outbox.answer(request_id, DeleteGroupAnswer(error))
             return
 
-        def settle(error: ErrorCode, _now_ms: int) -> None:
+        def settle(error: ErrorCode, _now: Moment) -> None:
             self._outbox.answer(request_id, DeleteGroupAnswer(group_error(error)))
 
         self._append_tombstones(
@@ -299,7 +301,7 @@ class CoordinatedGroups:
         size = self._settings.records_per_append
         batches = [partitions[at : at + size] for at in range(0, len(partitions), size)] or [()]
         for batch in batches[:-1]:
-            self._append_batch(group_id, batch, lambda _error, _now_ms: None)
+            self._append_batch(group_id, batch, lambda _error, _now: None)
         self._append_batch(group_id, batches[-1], settle, with_group=with_group)
 
     def _append_batch(
@@ -315,7 +317,7 @@ class CoordinatedGroups:
         if with_group:
             records.append(OffsetsRecord(encode_key(GroupKey(group_id)), None))
 
-        def apply(_now_ms: int) -> None:
+        def apply(_now: Moment) -> None:
             coordinated = self._groups.get(group_id)
             if coordinated is None:
                 return
@@ -332,22 +334,31 @@ class CoordinatedGroups:
         for group_id, coordinated in self._groups.items():
             removed = tuple(key for key in coordinated.offsets.partitions() if key[0] in topics)
             if removed:
-                self._append_tombstones(group_id, removed, lambda _error, _now_ms: None)
+                self._append_tombstones(group_id, removed, lambda _error, _now: None)
 
-    def on_expiry(self, now_ms: int) -> None:
+    def on_expiry(self, now: Moment) -> None:
+        """What has a record on its way is not touched: a tombstone would come after it in the log,
+        and undo a commit that is then answered as done."""
         retention_ms = self._settings.offsets_retention_ms
+        under_way = {decode_key(key) for key in self._outbox.keys_under_way()}
+        groups_under_way = {key.group_id for key in under_way if key is not None}
         for group_id, coordinated in tuple(self._groups.items()):
             group, offsets = coordinated.group, coordinated.offsets
             offsets.forget_removed(self._outbox.oldest_append_id)
-            expired = offsets.expired(group, now_ms, retention_ms)
+            expired = tuple(
+                key
+                for key in offsets.expired(group, now.wall_ms, retention_ms)
+                if OffsetKey(group_id, *key) not in under_way
+            )
             is_over = (
                 group.state is GroupState.EMPTY
+                and group_id not in groups_under_way
                 and not group.pending_members
                 and len(expired) == len(offsets)
             )
             if expired or is_over:
                 self._append_tombstones(
-                    group_id, expired, lambda _error, _now_ms: None, with_group=is_over
+                    group_id, expired, lambda _error, _now: None, with_group=is_over
                 )
 
     # Time
@@ -357,9 +368,9 @@ class CoordinatedGroups:
         deadlines = (coordinated.group.next_deadline_ms for coordinated in self._groups.values())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    def on_tick(self, now_ms: int) -> None:
+    def on_tick(self, now: Moment) -> None:
         for group_id, coordinated in tuple(self._groups.items()):
-            coordinated.group.on_tick(now_ms)
+            coordinated.group.on_tick(now)
             # Ids were given out, nobody came, and the log knows nothing of it.
             if coordinated.is_idle and coordinated.group.generation_id == 0:
                 del self._groups[group_id]

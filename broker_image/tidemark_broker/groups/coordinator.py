@@ -32,6 +32,7 @@ from tidemark_broker.groups.messages import (
     OffsetFetch,
     SyncGroup,
 )
+from tidemark_broker.groups.moment import Moment
 from tidemark_broker.groups.outbox import Outbox
 from tidemark_broker.groups.refusals import check_request, refusal
 from tidemark_broker.groups.settings import GroupSettings
@@ -44,8 +45,6 @@ class CoordinatorState(Enum):
 
 
 class GroupCoordinator:
-    """Times are wall milliseconds, as they are written to the log; they may not go back."""
-
     def __init__(self, settings: GroupSettings, counts: GroupCounts) -> None:
         """`counts`: of all coordinators of the broker."""
         self.state = CoordinatorState.RESIGNED
@@ -60,11 +59,11 @@ class GroupCoordinator:
 
     # Leadership
 
-    def become_leader(self, leader_epoch: LeaderEpoch, now_ms: int) -> tuple[Effect, ...]:
+    def become_leader(self, leader_epoch: LeaderEpoch, now: Moment) -> tuple[Effect, ...]:
         """Then give all committed records to `on_record`, in order, and call `on_loaded`."""
         if leader_epoch <= self.leader_epoch:
             return ()  # known already, or out of date
-        effects = self._resign(now_ms)
+        effects = self._resign(now)
         self.leader_epoch = leader_epoch
         self.state = CoordinatorState.LOADING
         self._outbox = Outbox(leader_epoch, self._outbox.next_append_id)
@@ -77,27 +76,27 @@ class GroupCoordinator:
         if self._is_loading(leader_epoch):
             self._loading.on_record(key, value)
 
-    def on_loaded(self, leader_epoch: LeaderEpoch, now_ms: int) -> tuple[Effect, ...]:
+    def on_loaded(self, leader_epoch: LeaderEpoch, now: Moment) -> tuple[Effect, ...]:
         if not self._is_loading(leader_epoch):
             return ()
         self.unreadable_records = self._loading.unreadable_records
-        self._groups.load(self._loading, now_ms)
+        self._groups.load(self._loading, now)
         self._loading = Loading()
         self.state = CoordinatorState.ACTIVE
         self._groups.on_topics_deleted(self._deleted_while_loading)
         return self._outbox.take()
 
-    def resign(self, leader_epoch: LeaderEpoch, now_ms: int) -> tuple[Effect, ...]:
+    def resign(self, leader_epoch: LeaderEpoch, now: Moment) -> tuple[Effect, ...]:
         """Another leads since this epoch, or the replica is gone."""
         if leader_epoch < self.leader_epoch:
             return ()
         self.leader_epoch = leader_epoch
-        return self._resign(now_ms)
+        return self._resign(now)
 
-    def _resign(self, now_ms: int) -> tuple[Effect, ...]:
+    def _resign(self, now: Moment) -> tuple[Effect, ...]:
         self.state = CoordinatorState.RESIGNED
         self._groups.resign()
-        self._outbox.resign(now_ms)
+        self._outbox.resign(now)
         effects = self._outbox.take()
         assert all(isinstance(effect, Answer) for effect in effects)  # it may not write any more
         self._groups = CoordinatedGroups(self._settings, self._outbox, self._counts)
@@ -108,32 +107,32 @@ class GroupCoordinator:
 
     # Requests
 
-    def on_request(self, request_id: int, request: GroupRequest, now_ms: int) -> tuple[Effect, ...]:
+    def on_request(self, request_id: int, request: GroupRequest, now: Moment) -> tuple[Effect, ...]:
         error = check_request(request, self._settings)
         if error is ErrorCode.NONE:
             error = self._absence()
         if error is not ErrorCode.NONE:
             return (Answer(request_id, refusal(request, error)),)
-        self._handle(request_id, request, now_ms)
+        self._handle(request_id, request, now)
         return self._outbox.take()
 
-    def _handle(self, request_id: int, request: GroupRequest, now_ms: int) -> None:
+    def _handle(self, request_id: int, request: GroupRequest, now: Moment) -> None:
         groups = self._groups
         match request:
             case JoinGroup():
-                groups.on_join(request_id, request, now_ms)
+                groups.on_join(request_id, request, now)
             case SyncGroup():
-                groups.on_sync(request_id, request, now_ms)
+                groups.on_sync(request_id, request, now)
             case Heartbeat():
-                groups.on_heartbeat(request_id, request, now_ms)
+                groups.on_heartbeat(request_id, request, now)
             case LeaveGroup():
-                groups.on_leave(request_id, request, now_ms)
+                groups.on_leave(request_id, request, now)
             case OffsetCommit():
-                groups.on_commit(request_id, request, now_ms)
+                groups.on_commit(request_id, request, now)
             case OffsetFetch():
                 groups.on_fetch(request_id, request)
             case OffsetDelete():
-                groups.on_delete_offsets(request_id, request)
+                groups.on_delete_offsets(request_id, request, now)
             case DeleteGroup():
                 groups.on_delete_group(request_id, request)
 
@@ -177,19 +176,19 @@ class GroupCoordinator:
 
     # The log
 
-    def on_committed(self, append_id: int, now_ms: int) -> tuple[Effect, ...]:
+    def on_committed(self, append_id: int, now: Moment) -> tuple[Effect, ...]:
         """Its records are committed: visible, and in every later coordinator's load."""
-        self._outbox.on_committed(append_id, now_ms)
+        self._outbox.on_committed(append_id, now)
         return self._outbox.take()
 
-    def on_refused(self, append_id: int, error: ErrorCode, now_ms: int) -> tuple[Effect, ...]:
+    def on_refused(self, append_id: int, error: ErrorCode, now: Moment) -> tuple[Effect, ...]:
         """Its records are not in the log and never will be."""
-        self._outbox.on_refused(append_id, error, now_ms)
+        self._outbox.on_refused(append_id, error, now)
         return self._outbox.take()
 
-    def on_late(self, append_id: int, now_ms: int) -> tuple[Effect, ...]:
+    def on_late(self, append_id: int, now: Moment) -> tuple[Effect, ...]:
         """Its records are not committed yet, and nobody shall wait longer for that."""
-        self._outbox.on_late(append_id, now_ms)
+        self._outbox.on_late(append_id, now)
         return self._outbox.take()
 
     # Time
@@ -198,9 +197,9 @@ class GroupCoordinator:
     def next_deadline_ms(self) -> int | None:
         return self._groups.next_deadline_ms
 
-    def on_tick(self, now_ms: int) -> tuple[Effect, ...]:
+    def on_tick(self, now: Moment) -> tuple[Effect, ...]:
         if self.state is CoordinatorState.ACTIVE:
-            self._groups.on_tick(now_ms)
+            self._groups.on_tick(now)
         return self._outbox.take()
 
     def on_topics_deleted(self, topics: frozenset[str]) -> tuple[Effect, ...]:
@@ -211,10 +210,10 @@ class GroupCoordinator:
             self._groups.on_topics_deleted(topics)
         return self._outbox.take()
 
-    def on_expiry(self, now_ms: int) -> tuple[Effect, ...]:
+    def on_expiry(self, now: Moment) -> tuple[Effect, ...]:
         """Every some minutes (offsets.retention.check.interval.ms): what nobody needs any more."""
         if self.state is CoordinatorState.ACTIVE:
-            self._groups.on_expiry(now_ms)
+            self._groups.on_expiry(now)
         return self._outbox.take()
 
 

@@ -63,14 +63,14 @@ class GroupOffsets:
         )
 
     def expired(
-        self, group: ClassicGroup, now_ms: int, retention_ms: int
+        self, group: ClassicGroup, wall_ms: int, retention_ms: int
     ) -> tuple[TopicPartition, ...]:
         """What the group needs no longer (KIP-211)."""
         return tuple(
             key
             for key, committed in self._committed.items()
             if _may_expire(group, key[0])
-            and _is_over(committed, _base_ms(group, committed), now_ms, retention_ms)
+            and _is_over(committed, _base_ms(group, committed), wall_ms, retention_ms)
         )
 
 
@@ -90,7 +90,7 @@ def _base_ms(group: ClassicGroup, committed: CommittedOffset) -> int:
     return committed.commit_ms
 
 
-def _is_over(committed: CommittedOffset, base_ms: int, now_ms: int, retention_ms: int) -> bool:
+def _is_over(committed: CommittedOffset, base_ms: int, wall_ms: int, retention_ms: int) -> bool:
     if committed.expire_ms >= 0:
-        return now_ms >= committed.expire_ms
-    return now_ms - base_ms >= retention_ms
+        return wall_ms >= committed.expire_ms
+    return wall_ms - base_ms >= retention_ms

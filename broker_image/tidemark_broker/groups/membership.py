@@ -10,6 +10,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_broker.groups.classic_group import ClassicGroup, GroupState
 from tidemark_broker.groups.members import Member, new_member, voted_protocol
 from tidemark_broker.groups.messages import JoinGroup, JoinGroupAnswer, LeaveGroup, LeavingMember
+from tidemark_broker.groups.moment import Moment
 from tidemark_broker.groups.outbox import group_error
 
 
@@ -19,22 +20,22 @@ class GroupMembership:
         self._outbox = group.outbox
         self._settings = group.settings
 
-    def on_join(self, request_id: int, join: JoinGroup, now_ms: int) -> None:
+    def on_join(self, request_id: int, join: JoinGroup, now: Moment) -> None:
         error = self._check_join(join)
         if error is not ErrorCode.NONE:
             if error is ErrorCode.GROUP_MAX_SIZE_REACHED and join.member_id in self._group.members:
-                self._group.remove_member(self._group.members[join.member_id], now_ms)
+                self._group.remove_member(self._group.members[join.member_id], now)
             self._refuse(request_id, error, join.member_id)
         elif join.member_id:
-            self._join_known(request_id, join, now_ms)
+            self._join_known(request_id, join, now)
         elif join.group_instance_id is not None:
-            self._join_static(request_id, join, now_ms)
+            self._join_static(request_id, join, now)
         elif join.requires_member_id:
-            until_ms = now_ms + join.session_timeout_ms
+            until_ms = now.monotonic_ms + join.session_timeout_ms
             self._group.pending_members[join.new_member_id] = until_ms
             self._refuse(request_id, ErrorCode.MEMBER_ID_REQUIRED, join.new_member_id)
         else:
-            self._add(request_id, join.new_member_id, join, now_ms)
+            self._add(request_id, join.new_member_id, join, now)
 
     def _refuse(self, request_id: int, error: ErrorCode, member_id: str) -> None:
         self._outbox.answer(request_id, JoinGroupAnswer(error, member_id))
@@ -73,12 +74,12 @@ class GroupMembership:
             return join.member_id
         return self._group.static_members.get(join.group_instance_id, "")
 
-    def _add(self, request_id: int, member_id: str, join: JoinGroup, now_ms: int) -> None:
+    def _add(self, request_id: int, member_id: str, join: JoinGroup, now: Moment) -> None:
         group = self._group
         group.pending_members.pop(member_id, None)
         member = new_member(member_id, join)
         member.join_request_id = request_id
-        member.expires_ms = now_ms + self._settings.new_member_join_timeout_ms
+        member.expires_ms = now.monotonic_ms + self._settings.new_member_join_timeout_ms
         if not group.members:
             group.protocol_type = join.protocol_type
             group.leader_id = member_id
@@ -89,21 +90,21 @@ class GroupMembership:
             group.static_members[join.group_instance_id] = member_id
         if group.has_initial_rebalance:
             group.is_new_member_added = True
-        group.rebalance_or_complete_join(now_ms)
+        group.rebalance_or_complete_join(now)
 
-    def _join_known(self, request_id: int, join: JoinGroup, now_ms: int) -> None:
+    def _join_known(self, request_id: int, join: JoinGroup, now: Moment) -> None:
         group = self._group
         if join.member_id in group.pending_members:
-            self._add(request_id, join.member_id, join, now_ms)
+            self._add(request_id, join.member_id, join, now)
             return
         member = group.members[join.member_id]
         if self._is_answered_at_once(member, join):
             member.take_over(join)
-            group.believe_in(member, now_ms)
+            group.believe_in(member, now)
             self._outbox.answer(request_id, group.joined_answer(member))
             return
-        self._wait_for_join(request_id, member, join, now_ms)
-        group.rebalance_or_complete_join(now_ms)
+        self._wait_for_join(request_id, member, join, now)
+        group.rebalance_or_complete_join(now)
 
     def _is_answered_at_once(self, member: Member, join: JoinGroup) -> bool:
         """Its answer was lost, or it saw a rebalance that is over: nothing is new to the others."""
@@ -114,42 +115,42 @@ class GroupMembership:
         is_leader = member.member_id == self._group.leader_id
         return self._group.state is GroupState.STABLE and not is_leader
 
-    def _wait_for_join(self, request_id: int, member: Member, join: JoinGroup, now_ms: int) -> None:
+    def _wait_for_join(self, request_id: int, member: Member, join: JoinGroup, now: Moment) -> None:
         if member.join_request_id is not None:  # the client gave up on that request
             self._refuse(member.join_request_id, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         member.take_over(join)
         member.join_request_id = request_id
-        self._group.believe_in(member, now_ms)
+        self._group.believe_in(member, now)
 
     # Static members
 
-    def _join_static(self, request_id: int, join: JoinGroup, now_ms: int) -> None:
+    def _join_static(self, request_id: int, join: JoinGroup, now: Moment) -> None:
         assert join.group_instance_id is not None
         former_id = self._group.static_members.get(join.group_instance_id)
         if former_id is None:
-            self._add(request_id, join.new_member_id, join, now_ms)
+            self._add(request_id, join.new_member_id, join, now)
             return
         group = self._group
         leader_before = group.leader_id
         protocols_before = group.members[former_id].protocols
         member = self._rename(former_id, join.new_member_id)
-        self._wait_for_join(request_id, member, join, now_ms)
+        self._wait_for_join(request_id, member, join, now)
         if group.state is not GroupState.STABLE or voted_protocol(group.members) != group.protocol:
-            group.rebalance_or_complete_join(now_ms)
+            group.rebalance_or_complete_join(now)
             return
 
-        def settle(error: ErrorCode, settled_ms: int) -> None:
+        def settle(error: ErrorCode, settled: Moment) -> None:
             if member.join_request_id != request_id or group.state is not GroupState.STABLE:
                 return  # a rebalance came in between and will answer
             if error is ErrorCode.NONE:
-                self._answer_replaced(member, join, leader_before, settled_ms)
+                self._answer_replaced(member, join, leader_before, settled)
                 return
             member.join_request_id = None
             member.protocols = protocols_before
             self._rename(member.member_id, former_id)
             self._refuse(request_id, group_error(error), "")
 
-        self._outbox.append((group.record(now_ms),), settle)
+        self._outbox.append((group.record(now),), settle)
 
     def _rename(self, former_id: str, member_id: str) -> Member:
         """The instance goes on under a new id; who still uses the former one is fenced."""
@@ -168,10 +169,10 @@ class GroupMembership:
         return member
 
     def _answer_replaced(
-        self, member: Member, join: JoinGroup, leader_before: str | None, now_ms: int
+        self, member: Member, join: JoinGroup, leader_before: str | None, now: Moment
     ) -> None:
         group = self._group
-        group.believe_in(member, now_ms)
+        group.believe_in(member, now)
         if join.may_skip_assignment:
             is_leader = member.member_id == group.leader_id
             group.answer_join(member, group.joined_answer(member, skip_assignment=is_leader))
@@ -194,7 +195,7 @@ class GroupMembership:
     # Leaving
 
     def on_leave(
-        self, leave: LeaveGroup, now_ms: int
+        self, leave: LeaveGroup, now: Moment
     ) -> tuple[tuple[LeavingMember, ErrorCode], ...]:
         """Each by itself, then one rebalance for all of them."""
         results = []
@@ -204,7 +205,7 @@ class GroupMembership:
             results.append((leaving, error))
             has_any_left = has_any_left or error is ErrorCode.NONE
         if has_any_left and self._group.state is not GroupState.EMPTY:
-            self._group.rebalance_or_complete_join(now_ms)
+            self._group.rebalance_or_complete_join(now)
         return tuple(results)
 
     def _leave(self, leaving: LeavingMember) -> ErrorCode:

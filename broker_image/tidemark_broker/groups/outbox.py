@@ -5,17 +5,19 @@ become committed later still. `settle` is called once, at the first of the two; 
 the records are committed, as then every later coordinator replays them too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch
 
 from tidemark_broker.groups.messages import Answer, AppendRecords, Effect, GroupAnswer
+from tidemark_broker.groups.moment import Moment
 from tidemark_broker.groups.offsets_topic import OffsetsRecord
 
-Settle = Callable[[ErrorCode, int], None]  # error, now_ms
-Apply = Callable[[int], None]  # now_ms
+Settle = Callable[[ErrorCode, Moment], None]
+Apply = Callable[[Moment], None]
 
 _UNAVAILABLE = frozenset(
     {
@@ -52,12 +54,13 @@ def offsets_error(error: ErrorCode) -> ErrorCode:
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error in _TOO_LARGE else group_error(error)
 
 
-def _nothing(_: int) -> None:
+def _nothing(_: Moment) -> None:
     """Nothing follows: the state in memory is ahead of the log already."""
 
 
 @dataclass(slots=True)
 class _Pending:
+    keys: tuple[bytes, ...]
     settle: Settle
     apply: Apply
     is_settled: bool = False
@@ -77,6 +80,10 @@ class Outbox:
         """Of the appends under way; the next one if there is none."""
         return min(self._pending, default=self.next_append_id)
 
+    def keys_under_way(self) -> Iterator[bytes]:
+        """Of records that are about to be committed, as far as anybody knows."""
+        return chain.from_iterable(pending.keys for pending in self._pending.values())
+
     def take(self) -> tuple[Effect, ...]:
         effects = tuple(self._effects)
         self._effects.clear()
@@ -90,32 +97,33 @@ class Outbox:
     ) -> None:
         append_id = self.next_append_id
         self.next_append_id += 1
-        self._pending[append_id] = _Pending(settle, apply)
+        keys = tuple(record.key for record in records)
+        self._pending[append_id] = _Pending(keys, settle, apply)
         self._effects.append(AppendRecords(append_id, self._leader_epoch, records))
 
-    def on_committed(self, append_id: int, now_ms: int) -> None:
+    def on_committed(self, append_id: int, now: Moment) -> None:
         pending = self._pending.pop(append_id, None)
         if pending is None:
             return  # of an earlier leader epoch: what it wrote, we have replayed or will not have
-        pending.apply(now_ms)
+        pending.apply(now)
         if not pending.is_settled:
-            pending.settle(ErrorCode.NONE, now_ms)
+            pending.settle(ErrorCode.NONE, now)
 
-    def on_refused(self, append_id: int, error: ErrorCode, now_ms: int) -> None:
+    def on_refused(self, append_id: int, error: ErrorCode, now: Moment) -> None:
         pending = self._pending.pop(append_id, None)
         if pending is not None and not pending.is_settled:
-            pending.settle(error, now_ms)
+            pending.settle(error, now)
 
-    def on_late(self, append_id: int, now_ms: int) -> None:
+    def on_late(self, append_id: int, now: Moment) -> None:
         pending = self._pending.get(append_id)
         if pending is not None and not pending.is_settled:
             pending.is_settled = True
-            pending.settle(ErrorCode.REQUEST_TIMED_OUT, now_ms)
+            pending.settle(ErrorCode.REQUEST_TIMED_OUT, now)
 
-    def resign(self, now_ms: int) -> None:
+    def resign(self, now: Moment) -> None:
         """This broker leads no longer: whoever waits looks for the next coordinator."""
         pending = tuple(self._pending.values())
         self._pending.clear()
         for entry in pending:
             if not entry.is_settled:
-                entry.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
+                entry.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER, now)

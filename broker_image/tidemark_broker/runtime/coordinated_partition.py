@@ -86,7 +86,7 @@ class CoordinatedPartition:
     # ---- leadership
 
     def start(self) -> None:
-        self._perform(self.core.become_leader(self.leader_epoch, self._clock.now_ms()))
+        self._perform(self.core.become_leader(self.leader_epoch, self._clock.now()))
         self.replica.readers[COORDINATOR_READER] = self._on_watermark
         self._on_watermark()
 
@@ -97,7 +97,7 @@ class CoordinatedPartition:
         self._load.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        self._perform(self.core.resign(self.leader_epoch, self._clock.now_ms()))
+        self._perform(self.core.resign(self.leader_epoch, self._clock.now()))
 
     @property
     def _leads(self) -> bool:
@@ -110,7 +110,7 @@ class CoordinatedPartition:
         """`done` is called once, maybe before this returns."""
         self._waiting[request_id] = done
         try:
-            effects = self.core.on_request(request_id, request, self._clock.now_ms())
+            effects = self.core.on_request(request_id, request, self._clock.now())
         except Exception:
             # Asked in a way that we did not foresee: it must not wait, and nobody else with it.
             _log.exception(
@@ -126,7 +126,7 @@ class CoordinatedPartition:
         self._perform(self.core.on_topics_deleted(topics))
 
     def on_expiry(self) -> None:
-        self._perform(self.core.on_expiry(self._clock.now_ms()))
+        self._perform(self.core.on_expiry(self._clock.now()))
 
     # ---- effects
 
@@ -157,7 +157,7 @@ class CoordinatedPartition:
         append = _Append(effect.append_id)
         batch = build_batch(
             [(record.key, record.value, ()) for record in effect.records],
-            timestamp_ms=self._clock.now_ms(),
+            timestamp_ms=self._clock.now().wall_ms,
         )
         log = self.replica.log
         end_before = log.log_end_offset
@@ -188,10 +188,10 @@ class CoordinatedPartition:
             append.early_error = result.error
 
     def _refused(self, append_id: int, error: ErrorCode) -> None:
-        self._perform(self.core.on_refused(append_id, error, self._clock.now_ms()))
+        self._perform(self.core.on_refused(append_id, error, self._clock.now()))
 
     def _late(self, append_id: int) -> None:
-        self._perform(self.core.on_late(append_id, self._clock.now_ms()))
+        self._perform(self.core.on_late(append_id, self._clock.now()))
 
     def _on_watermark(self) -> None:
         if not self._leads:
@@ -202,7 +202,7 @@ class CoordinatedPartition:
     def _take_committed(self) -> None:
         while self._appended and self._appended[0][0] <= self.replica.high_watermark:
             _, append_id = self._appended.popleft()
-            self._perform(self.core.on_committed(append_id, self._clock.now_ms()))
+            self._perform(self.core.on_committed(append_id, self._clock.now()))
 
     # ---- loading
 
@@ -210,7 +210,7 @@ class CoordinatedPartition:
         self.core.on_record(self.leader_epoch, key, value)
 
     def _on_loaded(self) -> None:
-        self._perform(self.core.on_loaded(self.leader_epoch, self._clock.now_ms()))
+        self._perform(self.core.on_loaded(self.leader_epoch, self._clock.now()))
         _log.info(
             "group offsets loaded",
             extra={
@@ -226,7 +226,7 @@ class CoordinatedPartition:
 
     def _look_soon(self) -> None:
         """Something has changed: the next deadline may be another one, and sooner."""
-        due_ms = self._clock.now_ms() + LOOK_MS
+        due_ms = self._clock.monotonic_ms() + LOOK_MS
         if self._timer is None or self._timer_due_ms > due_ms:
             self._set_timer(due_ms)
 
@@ -234,18 +234,18 @@ class CoordinatedPartition:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_due_ms = due_ms
-        delay_ms = max(0, due_ms - self._clock.now_ms())
+        delay_ms = max(0, due_ms - self._clock.monotonic_ms())
         self._timer = self._scheduler.call_later(delay_ms / 1000, self._look)
 
     def _look(self) -> None:
         self._timer = None
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         self._was_late = not self._was_late and now_ms > self._timer_due_ms + LATE_MS
         if self._was_late:
             self._set_timer(now_ms + LOOK_MS)
             return
         deadline_ms = self.core.next_deadline_ms
         if deadline_ms is not None and deadline_ms <= now_ms:
-            self._perform(self.core.on_tick(now_ms))  # which looks again
+            self._perform(self.core.on_tick(self._clock.now()))  # which looks again
         elif deadline_ms is not None:
             self._set_timer(deadline_ms)

@@ -66,7 +66,6 @@ class GroupCoordinators:
             former.resign()
         if replica.leader is None:
             return
-        self._clock.set_by_wall()
         leading = CoordinatedPartition(
             replica,
             self._partitions,

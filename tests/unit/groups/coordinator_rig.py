@@ -26,6 +26,7 @@ from tidemark_broker.groups.messages import (
     SyncGroup,
     SyncGroupAnswer,
 )
+from tidemark_broker.groups.moment import Moment
 from tidemark_broker.groups.offsets_topic import OffsetsRecord
 from tidemark_broker.groups.settings import GroupSettings
 from tidemark_protocol.error_codes import ErrorCode
@@ -56,6 +57,7 @@ class Rig:
     coordinator: GroupCoordinator
     log: list[OffsetsRecord]
     now_ms: int = 1_000_000
+    wall_ahead_ms: int = 1_700_000_000_000
     commits_at_once: bool = True
 
     def __post_init__(self) -> None:
@@ -64,6 +66,13 @@ class Rig:
         self.appends: list[AppendRecords] = []
         self._next_request_id = 0
         self._next_member = 0
+
+    @property
+    def now(self) -> Moment:
+        return self.after(0)
+
+    def after(self, wait_ms: int) -> Moment:
+        return Moment(self.now_ms + wait_ms, self.now_ms + wait_ms + self.wall_ahead_ms)
 
     def perform(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
@@ -80,18 +89,18 @@ class Rig:
     def commit(self) -> None:
         append = self.appends.pop(0)
         self.log += append.records
-        self.perform(self.coordinator.on_committed(append.append_id, self.now_ms))
+        self.perform(self.coordinator.on_committed(append.append_id, self.now))
 
     def refuse(self, error: ErrorCode) -> None:
         append = self.appends.pop(0)
-        self.perform(self.coordinator.on_refused(append.append_id, error, self.now_ms))
+        self.perform(self.coordinator.on_refused(append.append_id, error, self.now))
 
     def lead(self, leader_epoch: int) -> None:
         epoch = LeaderEpoch(leader_epoch)
-        self.perform(self.coordinator.become_leader(epoch, self.now_ms))
+        self.perform(self.coordinator.become_leader(epoch, self.now))
         for record in self.log:
             self.coordinator.on_record(epoch, record.key, record.value)
-        self.perform(self.coordinator.on_loaded(epoch, self.now_ms))
+        self.perform(self.coordinator.on_loaded(epoch, self.now))
         assert self.coordinator.state is CoordinatorState.ACTIVE
 
     def wait(self, wait_ms: int) -> None:
@@ -102,7 +111,7 @@ class Rig:
             if due_ms is None or due_ms > end_ms:
                 break
             self.now_ms = max(self.now_ms, due_ms)
-            self.perform(self.coordinator.on_tick(self.now_ms))
+            self.perform(self.coordinator.on_tick(self.now))
         else:
             raise AssertionError("deadlines without end")
         self.now_ms = end_ms
@@ -110,7 +119,7 @@ class Rig:
     def send(self, request: GroupRequest) -> int:
         request_id = self._next_request_id
         self._next_request_id += 1
-        self.perform(self.coordinator.on_request(request_id, request, self.now_ms))
+        self.perform(self.coordinator.on_request(request_id, request, self.now))
         return request_id
 
     def ask(self, request: GroupRequest) -> GroupAnswer:

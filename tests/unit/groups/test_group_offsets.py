@@ -48,7 +48,7 @@ def test_a_commit_that_takes_too_long_is_refused_and_may_count_later() -> None:
     rig = a_rig()
     rig.commits_at_once = False
     commit = rig.send_commit(5)
-    rig.perform(rig.coordinator.on_late(rig.appends[0].append_id, rig.now_ms))
+    rig.perform(rig.coordinator.on_late(rig.appends[0].append_id, rig.now))
     assert rig.committed(commit) == "COORDINATOR_NOT_AVAILABLE"
     assert rig.fetched() == {}
     rig.commit()
@@ -157,9 +157,9 @@ def test_what_was_never_committed_is_fetched_as_nothing() -> None:
 def test_offsets_of_a_simple_consumer_end_a_week_after_the_commit() -> None:
     rig = a_rig()
     rig.commit_offset(5)
-    rig.perform(rig.coordinator.on_expiry(rig.now_ms + WEEK_MS - 1))
+    rig.perform(rig.coordinator.on_expiry(rig.after(WEEK_MS - 1)))
     assert rig.fetched() == {"t": 5}
-    rig.perform(rig.coordinator.on_expiry(rig.now_ms + WEEK_MS))
+    rig.perform(rig.coordinator.on_expiry(rig.after(WEEK_MS)))
     assert rig.fetched() == {}
     assert rig.coordinator.list_groups() == (ErrorCode.NONE, ())
 
@@ -168,13 +168,13 @@ def test_offsets_of_a_group_end_a_week_after_the_last_member_left() -> None:
     rig = a_rig()
     rig.stable(LONG)
     rig.commit_offset(5, "m1", 1)
-    rig.perform(rig.coordinator.on_expiry(rig.now_ms + 2 * WEEK_MS))
+    rig.perform(rig.coordinator.on_expiry(rig.after(2 * WEEK_MS)))
     assert rig.fetched() == {"t": 5}
     rig.now_ms += DAY_MS
     rig.leave("m1")
-    rig.perform(rig.coordinator.on_expiry(rig.now_ms + WEEK_MS - 1))
+    rig.perform(rig.coordinator.on_expiry(rig.after(WEEK_MS - 1)))
     assert rig.fetched() == {"t": 5}
-    rig.perform(rig.coordinator.on_expiry(rig.now_ms + WEEK_MS))
+    rig.perform(rig.coordinator.on_expiry(rig.after(WEEK_MS)))
     assert rig.fetched() == {}
 
 
@@ -183,14 +183,14 @@ def test_topics_that_a_group_reads_no_longer_expire_under_it() -> None:
     rig.stable(LONG)
     rig.commit_offset(5, "m1", 1, "t")
     rig.commit_offset(6, "m1", 1, "former")
-    rig.perform(rig.coordinator.on_expiry(rig.now_ms + WEEK_MS))
+    rig.perform(rig.coordinator.on_expiry(rig.after(WEEK_MS)))
     assert rig.fetched() == {"t": 5}
 
 
 def test_a_retention_of_the_clients_own() -> None:
     rig = a_rig()
     rig.send(OffsetCommit("g", (OffsetToCommit("t", 0, 5),), retention_ms=1_000))
-    rig.perform(rig.coordinator.on_expiry(rig.now_ms + 1_000))
+    rig.perform(rig.coordinator.on_expiry(rig.after(1_000)))
     assert rig.fetched() == {}
 
 
@@ -198,8 +198,37 @@ def test_a_retention_beyond_all_time_is_for_ever() -> None:
     rig = a_rig()
     commit = OffsetCommit("g", (OffsetToCommit("t", 0, 5),), retention_ms=2**63 - 1)
     assert rig.committed(rig.send(commit)) == "NONE"
-    rig.perform(rig.coordinator.on_expiry(rig.now_ms + 100 * WEEK_MS))
+    rig.perform(rig.coordinator.on_expiry(rig.after(100 * WEEK_MS)))
     assert rig.fetched() == {"t": 5}
+
+
+def test_an_expiry_undoes_no_commit_that_is_on_its_way() -> None:
+    rig = a_rig()
+    rig.commit_offset(5)
+    rig.commit_offset(5, topic="former")
+    rig.now_ms += WEEK_MS
+    rig.commits_at_once = False
+    request_id = rig.send_commit(6)
+    rig.perform(rig.coordinator.on_expiry(rig.now))
+    while rig.appends:
+        rig.commit()
+    assert rig.committed(request_id) == "NONE"
+    rig.lead(2)
+    assert rig.fetched() == {"t": 6}
+
+
+def test_a_group_with_a_first_commit_on_its_way_is_not_over() -> None:
+    rig = a_rig()
+    (answer,) = rig.stable(JOIN)
+    rig.leave(answer.member_id)
+    rig.commits_at_once = False
+    rig.send_commit(6)
+    rig.perform(rig.coordinator.on_expiry(rig.now))
+    while rig.appends:
+        rig.commit()
+    assert [group.protocol_type for group in rig.coordinator.list_groups()[1]] == ["consumer"]
+    rig.lead(2)
+    assert [group.protocol_type for group in rig.coordinator.list_groups()[1]] == ["consumer"]
 
 
 # Deletion
@@ -275,11 +304,11 @@ def test_a_new_coordinator_knows_members_assignment_and_offsets() -> None:
 
 def test_a_coordinator_that_loads_says_so_and_one_that_resigned_too() -> None:
     rig = a_rig()
-    rig.coordinator.become_leader(LeaderEpoch(2), rig.now_ms)
+    rig.coordinator.become_leader(LeaderEpoch(2), rig.now)
     heartbeat = Heartbeat("g", 1, "m1")
     assert rig.ask(heartbeat) == HeartbeatAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert rig.coordinator.list_groups()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    rig.perform(rig.coordinator.resign(LeaderEpoch(3), rig.now_ms))
+    rig.perform(rig.coordinator.resign(LeaderEpoch(3), rig.now))
     assert rig.ask(heartbeat) == HeartbeatAnswer(ErrorCode.NOT_COORDINATOR)
     assert rig.coordinator.describe_group("g").error is ErrorCode.NOT_COORDINATOR
 
@@ -289,12 +318,12 @@ def test_a_deposed_coordinator_answers_everybody_and_hears_no_late_report() -> N
     rig.commits_at_once = False
     commit = rig.send_commit(5)
     join = rig.send_join()
-    rig.perform(rig.coordinator.resign(LeaderEpoch(2), rig.now_ms))
+    rig.perform(rig.coordinator.resign(LeaderEpoch(2), rig.now))
     assert rig.committed(commit) == "NOT_COORDINATOR"
     assert rig.joined(join).error is ErrorCode.NOT_COORDINATOR
     late = rig.appends.pop()
     rig.lead(3)
-    rig.perform(rig.coordinator.on_committed(late.append_id, rig.now_ms))
+    rig.perform(rig.coordinator.on_committed(late.append_id, rig.now))
     assert rig.fetched() == {}
 
 
@@ -303,8 +332,8 @@ def test_leadership_of_an_older_epoch_is_no_news() -> None:
     rig.lead(5)
     rig.commit_offset(5)
     for epoch in (5, 4):
-        assert rig.coordinator.become_leader(LeaderEpoch(epoch), rig.now_ms) == ()
-    rig.perform(rig.coordinator.resign(LeaderEpoch(4), rig.now_ms))
+        assert rig.coordinator.become_leader(LeaderEpoch(epoch), rig.now) == ()
+    rig.perform(rig.coordinator.resign(LeaderEpoch(4), rig.now))
     assert rig.fetched() == {"t": 5}
 
 
@@ -312,11 +341,11 @@ def test_records_of_an_older_load_are_not_taken() -> None:
     rig = a_rig()
     rig.commit_offset(5)
     coordinator = rig.coordinator
-    coordinator.become_leader(LeaderEpoch(2), rig.now_ms)
-    coordinator.become_leader(LeaderEpoch(3), rig.now_ms)
+    coordinator.become_leader(LeaderEpoch(2), rig.now)
+    coordinator.become_leader(LeaderEpoch(3), rig.now)
     coordinator.on_record(LeaderEpoch(2), rig.log[0].key, rig.log[0].value)
-    assert coordinator.on_loaded(LeaderEpoch(2), rig.now_ms) == ()
-    coordinator.on_loaded(LeaderEpoch(3), rig.now_ms)
+    assert coordinator.on_loaded(LeaderEpoch(2), rig.now) == ()
+    coordinator.on_loaded(LeaderEpoch(3), rig.now)
     assert rig.fetched() == {}
 
 
@@ -324,11 +353,11 @@ def test_a_record_that_cannot_be_read_is_counted_and_holds_nobody_up() -> None:
     rig = a_rig()
     rig.commit_offset(5)
     epoch = LeaderEpoch(2)
-    rig.coordinator.become_leader(epoch, rig.now_ms)
+    rig.coordinator.become_leader(epoch, rig.now)
     rig.coordinator.on_record(epoch, rig.log[0].key, rig.log[0].value)
     rig.coordinator.on_record(epoch, rig.log[0].key, b"\x00\x63garbage")
     rig.coordinator.on_record(epoch, b"", b"")
-    rig.coordinator.on_loaded(epoch, rig.now_ms)
+    rig.coordinator.on_loaded(epoch, rig.now)
     assert rig.coordinator.unreadable_records == 2
     assert rig.fetched() == {"t": 5}
 
@@ -376,9 +405,9 @@ def test_a_topic_that_is_deleted_while_its_offsets_are_loaded_is_not_forgotten()
     rig = a_rig()
     rig.send_commit(5)
     epoch = LeaderEpoch(9)
-    rig.perform(rig.coordinator.become_leader(epoch, rig.now_ms))
+    rig.perform(rig.coordinator.become_leader(epoch, rig.now))
     for record in tuple(rig.log):
         rig.coordinator.on_record(epoch, record.key, record.value)
     rig.perform(rig.coordinator.on_topics_deleted(frozenset({"t"})))
-    rig.perform(rig.coordinator.on_loaded(epoch, rig.now_ms))
+    rig.perform(rig.coordinator.on_loaded(epoch, rig.now))
     assert rig.fetched() == {}

@@ -24,7 +24,7 @@ from tidemark_broker.groups.messages import (
     SyncGroup,
     SyncGroupAnswer,
 )
-from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
+from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC, CommittedOffset
 from tidemark_broker.groups.settings import GroupSettings
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
 from tidemark_broker.runtime.hosted_replica import HostedReplica
@@ -231,6 +231,29 @@ def test_setting_the_wall_clock_ends_no_session(rig: Rig, jump_s: float) -> None
     assert rig.heartbeat() is ErrorCode.NONE
     rig.pool.time.run(SESSION_MS + 100)
     assert rig.groups[1].describe_group("g").state == "Empty"
+
+
+@pytest.mark.parametrize("jump_s", [-3_600.0, 3_600.0])
+def test_who_leads_again_after_the_wall_clock_was_set_counts_sessions_all_the_same(
+    rig: Rig, jump_s: float
+) -> None:
+    rig.join()
+    rig.wall.now_s += jump_s
+    rig.pool.lead(1)
+    rig.settle()
+    rig.pool.time.run(SESSION_MS - 10_000)
+    assert rig.heartbeat() is ErrorCode.NONE
+    rig.pool.time.run(SESSION_MS + 100)
+    assert rig.groups[1].describe_group("g").state == "Empty"
+
+
+def test_what_is_written_has_the_wall_clocks_time(rig: Rig) -> None:
+    rig.wall.now_s += 3_600.0
+    rig.commit(7)
+    rig.settle()
+    (answer,) = rig.send(OffsetFetch("g", None))
+    assert isinstance(answer, OffsetFetchAnswer)
+    assert answer.offsets[0].committed == CommittedOffset(7, commit_ms=int(rig.wall.now_s * 1000))
 
 
 def test_clients_cannot_write_the_offsets_topic(rig: Rig) -> None:
