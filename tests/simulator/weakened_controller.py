@@ -146,6 +146,11 @@ MUTANTS = (
            (patch(CONTROLLER + "partition_change:eligible_leaders", _loses_eligible),),
            "tests/transcripts/test_transcripts.py::"
            "test_a_transcript_is_what_the_cores_do[a-shrink-of-an-older-state]", "leaders die"),
+    Mutant("a replica leaves within the leader epoch", "S30",
+           (patch(CONTROLLER + "reassignment:somebody_left", always(False)),),
+           "tests/scenarios/test_s30_left_and_came_back.py::"
+           "test_a_fetch_from_before_it_left_counts_for_nothing_when_it_comes_after_its_return",
+           why_no_seed="no storm takes a move back and asks for it again within one push"),
     Mutant("min ISR changes without its eligible leaders", "S6",
            (patch(CONTROLLER + "topics:with_min_insync", _keeps_eligible_by_setting),),
            "tests/scenarios/test_s6_min_isr.py::"

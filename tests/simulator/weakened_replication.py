@@ -177,6 +177,11 @@ MUTANTS = (
            "test_progress_from_before_an_epoch_that_the_leader_missed_"
            "acknowledges_nothing",
            search="progress kept over an epoch that was missed (S27)"),
+    Mutant("progress kept of a replica that may have left and come back", "S30",
+           (patch(LEADER + "_has_stayed", always(True)),),
+           "tests/scenarios/test_s30_left_and_came_back.py::"
+           "test_a_leader_that_hears_of_its_return_only_does_not_count_what_it_had",
+           why_no_seed="no storm takes a move back and asks for it again within one push"),
     Mutant("older states are applied (leader's half)", "I14",
            (patch(LEADER + "_is_newer", always(True)),),
            "tests/transcripts/test_transcripts.py::"

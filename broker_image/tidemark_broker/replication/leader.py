@@ -98,12 +98,12 @@ class PartitionLeader:
             if broker_id == self.broker_id:
                 continue
             replica = RemoteReplica()
-            known = trusted.get(broker_id)
+            known = trusted.get(broker_id) if self._has_stayed(broker_id) else None
             if known is not None:  # only the epoch rose: its progress is still true
                 replica.log_end_offset = known.log_end_offset
                 replica.broker_epoch = known.broker_epoch
                 replica.leader_end_at_last_fetch = log_end_offset
-                replica.last_fetch_ms = now_ms if broker_id in in_sync_ids else NEVER_MS
+                replica.last_fetch_ms = now_ms
             # Members get the grace of one full lag window, others none.
             replica.last_caught_up_ms = now_ms if broker_id in in_sync_ids else NEVER_MS
             self._followers[broker_id] = replica
@@ -112,6 +112,11 @@ class PartitionLeader:
         """S27: in an epoch that we did not hear of another may have led, and our followers cut
         their logs to its. What they had before proves nothing then, until they fetch again."""
         return self.leader_epoch == previous.leader_epoch + 1
+
+    def _has_stayed(self, broker_id: BrokerId) -> bool:
+        """S30: whoever left the replicas, which raises the epoch, erased its log, and may be one
+        of them again in the state that we hear. A member is none of these: it joins by us alone."""
+        return broker_id in self.state.in_sync_ids
 
     def on_granted(self, now_ms: int) -> tuple[LeaderEffect, ...]:
         """Once, right after the leader epoch is assigned in the log."""

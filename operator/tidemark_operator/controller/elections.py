@@ -28,7 +28,11 @@ from tidemark_operator.controller.partition_change import (
     changed,
     raised,
 )
-from tidemark_operator.controller.reassignment import completed, may_complete
+from tidemark_operator.controller.reassignment import (
+    completed,
+    may_complete,
+    without_progress_of_leavers,
+)
 from tidemark_operator.controller.recoveries import Recovery
 from tidemark_operator.controller.standing import Replica, Standings
 
@@ -86,10 +90,13 @@ def settled(
     is_completed = may_grant(evidence) and may_complete(partition, live)
     before = completed(partition) if is_completed else partition
     election = _settled(topic, before, standings, leader_counts, evidence)
-    if is_completed and election.partition.partition_epoch == partition.partition_epoch:
-        election = Election(raised(election.partition), election.recovery)
-    leader_counts.note(partition, election.partition)
-    return election
+    after = election.partition
+    if is_completed:
+        if after.partition_epoch == partition.partition_epoch:
+            after = raised(after)
+        after = without_progress_of_leavers(partition, after)
+    leader_counts.note(partition, after)
+    return replace(election, partition=after)
 
 
 def _settled(

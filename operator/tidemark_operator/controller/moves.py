@@ -7,6 +7,7 @@ from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.controller.broker_record import BrokerLifeState
+from tidemark_operator.controller.elections import may_grant
 from tidemark_operator.controller.pool_controller import PoolController
 from tidemark_operator.controller.reassignment import CannotReassign, obstacle, reassigned
 from tidemark_operator.controller.slices import PartitionSlice
@@ -20,7 +21,7 @@ async def reassign(pool: PoolController, topic_id: TopicId, targets: Targets) ->
         slices = pool.state.topic_slices(topic_id)
         known = {state.partition: state for value in slices for state in value.partitions}
         for number, target in sorted(targets.items()):
-            _check(pool, known.get(number), number, target)
+            _check(pool, topic_id, known.get(number), number, target)
         for value in slices:
             if not targets.keys().isdisjoint(value.numbers):
                 await pool.slice_store.change(value, lambda stored: _begun(pool, stored, targets))
@@ -49,16 +50,28 @@ def _is_named(pool: PoolController, broker_id: BrokerId) -> bool:
 
 
 def _check(
-    pool: PoolController, state: PartitionState | None, number: int, target: tuple[BrokerId, ...]
+    pool: PoolController,
+    topic_id: TopicId,
+    state: PartitionState | None,
+    number: int,
+    target: tuple[BrokerId, ...],
 ) -> None:
     if state is None:
         raise CannotReassign(f"partition {number}: there is none of that number that can be read")
-    problem = obstacle(state, target)
+    problem = obstacle(state, target) or _doubt(pool, topic_id, state)
     gone = [b for b in target if not _is_known(pool, b)]
     if gone:
         problem = f"brokers {gone} are not registered: start them first"
     if problem:
         raise CannotReassign(f"partition {number}: {problem}")
+
+
+def _doubt(pool: PoolController, topic_id: TopicId, state: PartitionState) -> str:
+    """S17: whoever leaves raises the leader epoch, and nothing is granted by an old slice."""
+    replica = (topic_id, state.partition)
+    if may_grant(pool.state.evidence(replica, state)) and not pool.state.is_behind(replica, state):
+        return ""
+    return "its brokers have not all said what they hold: a move waits until they have"
 
 
 def _is_known(pool: PoolController, broker_id: BrokerId) -> bool:
@@ -73,6 +86,8 @@ def _begun(pool: PoolController, stored: PartitionSlice, targets: Targets) -> Pa
         target = targets.get(state.partition)
         # What is stored may have changed since it was checked: then the next pass looks again.
         if target is None or obstacle(state, target):
+            return state
+        if _doubt(pool, stored.topic.topic_id, state):
             return state
         return reassigned(stored.topic, state, standings, target)
 

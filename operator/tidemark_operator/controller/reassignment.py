@@ -4,13 +4,14 @@ While it moves, `replicas` is the target followed by those that are to leave; `a
 `removing_replicas` say which. The target's last member coming in sync completes it: who is to leave
 leaves replicas and ISR in one write, and an election follows if it led. Until then everybody
 counts as before, so that no failure in the middle costs more than without the move. Another target
-replaces the first; the original one cancels.
+replaces the first; the original one cancels. Whoever leaves erases its log and may be added again
+at once, so the write that lets it go raises the leader epoch (S30, docs/decisions/0059).
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.ids import BrokerId, LeaderEpoch
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
 from tidemark_operator.controller.partition_change import NOBODY, changed, raised
@@ -79,7 +80,9 @@ def reassigned(
         in_sync_replicas=in_sync,
         leadership=NOBODY if leaves else None,  # the settling that follows elects
     )
-    return after if after.partition_epoch != partition.partition_epoch else raised(after)
+    if after.partition_epoch == partition.partition_epoch:
+        after = raised(after)
+    return without_progress_of_leavers(partition, after)
 
 
 def may_complete(partition: PartitionState, in_sync: Sequence[Member]) -> bool:
@@ -89,8 +92,8 @@ def may_complete(partition: PartitionState, in_sync: Sequence[Member]) -> bool:
 
 
 def completed(partition: PartitionState) -> PartitionState:
-    """Without those that were to leave; the caller raises the partition epoch, and elects if the
-    leader is one of them."""
+    """Without those that were to leave; the caller raises the partition epoch, elects if the
+    leader is one of them, and sees to S30."""
     target = target_of(partition)
     return replace(
         partition,
@@ -99,6 +102,18 @@ def completed(partition: PartitionState) -> PartitionState:
         removing_replicas=(),
         in_sync_replicas=_members(partition, target),
     )
+
+
+def without_progress_of_leavers(before: PartitionState, after: PartitionState) -> PartitionState:
+    """S30: `after` in a leader epoch in which nothing counts that a broker fetched which left. The
+    leader may hear of its leaving and of its return at once, and its old fetches may come late."""
+    if somebody_left(before, after) and after.leader_epoch == before.leader_epoch:
+        return replace(after, leader_epoch=LeaderEpoch(before.leader_epoch + 1))
+    return after
+
+
+def somebody_left(before: PartitionState, after: PartitionState) -> bool:
+    return not set(before.replicas) <= set(after.replicas)
 
 
 def _members(partition: PartitionState, of: Sequence[BrokerId]) -> tuple[Member, ...]:

@@ -65,10 +65,18 @@ def test_the_last_one_coming_in_sync_completes_it_and_a_leader_that_leaves_is_re
     assert shown(found) == "leader 3@4 epoch 6 isr [1@2 2@3 3@4] eligible [] pe 11"
 
 
-def test_completing_without_a_change_of_leader_keeps_the_leader_epoch() -> None:
-    state = joined(moved(WHOLE, 0, 1, 3), "0@1 1@2 2@3 3@4")
+def test_who_leaves_when_a_move_completes_raises_the_leader_epoch_also_of_the_same_leader() -> None:
+    state = joined(moved(WHOLE, 0, 1, 3), "0@1 1@2 2@3 3@4")  # S30
     found = after(state, ALL)
-    assert shown(found) == "leader 0@1 epoch 5 isr [0@1 1@2 3@4] eligible [] pe 11"
+    assert shown(found) == "leader 0@1 epoch 6 isr [0@1 1@2 3@4] eligible [] pe 11"
+
+
+def test_who_leaves_as_a_move_is_cancelled_or_replaced_raises_the_leader_epoch_once() -> None:
+    state = moved(WHOLE, 0, 1, 3)  # S30
+    cancelled = after(moved(state, 0, 1, 2), ALL)
+    assert shown(cancelled) == "leader 0@1 epoch 6 isr [0@1 1@2 2@3] eligible [] pe 11"
+    assert moved(state, 0, 1, 4).leader_epoch == 6
+    assert moved(state, 0, 4, 3).leader_epoch == 5  # all are there still
 
 
 def test_a_target_member_that_died_meanwhile_holds_the_move_up() -> None:
@@ -141,6 +149,7 @@ def test_another_order_of_the_same_brokers_is_a_move_that_is_done_at_once() -> N
     found = after(moved(WHOLE, 2, 0, 1), ALL)
     assert placed(found) == "(2, 0, 1) +() -()"
     assert found.partition_epoch > WHOLE.partition_epoch
+    assert found.leader_epoch == WHOLE.leader_epoch
 
 
 def test_fewer_replicas_leave_at_once_and_more_wait() -> None:
@@ -194,6 +203,24 @@ def test_a_successor_goes_on_with_a_move() -> None:
         await rig.advance(100, *rig.brokers)
         assert await join(rig, rig.brokers[0], rig.brokers[3]) is ErrorCode.NONE
         assert placed(rig.partition()) == "(3, 1, 2) +() -()"
+
+    run(scenario)
+
+
+def test_a_successor_moves_nothing_by_a_slice_that_its_brokers_have_not_confirmed() -> None:
+    async def scenario() -> None:
+        rig = await moving_rig()
+        await rig.service.step_down()
+        rig.service = rig.another_controller()
+        await rig.service.load(ControllerEpoch(2))
+        former = rig.partition()
+        with pytest.raises(CannotReassign, match="have not all said what they hold"):  # S17
+            await rig.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})
+        assert rig.partition() == former
+        for broker in rig.brokers:
+            await broker.catch_up()
+        await rig.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})
+        assert placed(rig.partition()) == "(0, 1, 2) +() -()"
 
     run(scenario)
 

@@ -391,6 +391,17 @@ def test_progress_is_forgotten_when_an_epoch_was_missed() -> None:
     assert after.on_granted(START_MS) == ()
 
 
+def test_only_members_keep_their_progress_into_the_next_epoch() -> None:
+    # S30: another replica may have left, erased its log and been added again since we last heard.
+    replicas = (1, 2, 3, 4)
+    before = a_leader((1, 2, 3), replicas=replicas)
+    for number in (2, 3, 4):
+        fetches(before, number, 100)
+    after = a_leader((1, 2, 3), replicas=replicas, leader_epoch=6, previous=before)
+    progress = [after.follower(BrokerId(number)) for number in (2, 3, 4)]
+    assert [each and each.log_end_offset for each in progress] == [100, 100, -1]
+
+
 def test_a_stuck_follower_is_not_proposed_again_while_the_watermark_stands_still() -> None:
     # Below min ISR the watermark stays at the end of the evicted one: it would be past it for ever.
     leader = a_leader(min_insync=3)
