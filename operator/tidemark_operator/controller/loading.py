@@ -12,9 +12,10 @@ from tidemark_operator.controller import deletions
 from tidemark_operator.controller.pool_controller import PoolController
 from tidemark_operator.controller.slices import (
     MalformedObject,
+    PartitionSlice,
     producer_id_round_of,
     read_broker,
-    read_slice,
+    read_slices,
 )
 from tidemark_operator.controller.tombstones import is_tombstone, read_tombstone
 from tidemark_operator.stores.object_store import Object
@@ -27,13 +28,19 @@ PoolOf = Callable[[str], PoolController]
 def load(pool_of: PoolOf, brokers: Iterable[Object], slices: Iterable[Object]) -> None:
     for item in brokers:
         _load_broker(pool_of, item)
+    slices = tuple(slices)
     # Tombstones first: what they cover is not served (S12).
-    for item in sorted(slices, key=lambda item: not is_tombstone(item)):
+    for item in filter(is_tombstone, slices):
         try:
-            _load_slice(pool_of, item)
+            _load_tombstone(pool_of, item)
         except MalformedObject as error:
-            # Shown as a missing slice of its topic (S12); the other topics go on.
-            logger.error("slice unreadable", extra={"error": str(error)})
+            logger.error("tombstone unreadable", extra={"error": str(error)})
+    values, flaws = read_slices(item for item in slices if not is_tombstone(item))
+    for flaw in flaws:
+        # Shown as a missing slice of its topic (S12); the other topics go on.
+        logger.error("slice unreadable", extra={"error": flaw})
+    for value in values:
+        _load_slice(pool_of, value)
 
 
 def _load_broker(pool_of: PoolOf, item: Object) -> None:
@@ -53,12 +60,12 @@ def _load_broker(pool_of: PoolOf, item: Object) -> None:
         pool.state.brokers[broker_id] = record
 
 
-def _load_slice(pool_of: PoolOf, item: Object) -> None:
-    if is_tombstone(item):
-        tombstone = read_tombstone(item)
-        deletions.note_deleted(pool_of(tombstone.pool), tombstone)
-        return
-    value = read_slice(item)
+def _load_tombstone(pool_of: PoolOf, item: Object) -> None:
+    tombstone = read_tombstone(item)
+    deletions.note_deleted(pool_of(tombstone.pool), tombstone)
+
+
+def _load_slice(pool_of: PoolOf, value: PartitionSlice) -> None:
     pool = pool_of(value.pool)
     if value.topic.topic_id in pool.state.tombstones:
         deletions.load_leftovers(pool, (value,))

@@ -23,6 +23,7 @@ from tidemark_operator.controller.slices import (
     producer_id_round_of,
     read_broker,
     read_slice,
+    read_slices,
     slice_object,
     split_pool,
 )
@@ -134,17 +135,17 @@ class SliceStore:
 
     async def find(self, pool: str, topic_id: TopicId) -> tuple[PartitionSlice, ...]:
         """Those of a topic that can be read. Raises StoreError, Deposed."""
-        found = []
-        for item in await self._store.list(PARTITION_SLICE, split_pool(pool)[0]):
-            if item.get("topicId") != topic_id or item.get("pool") != pool or is_tombstone(item):
-                continue
-            try:
-                value = read_slice(item)
-            except MalformedObject as error:
-                logger.error("slice unreadable", extra={"error": str(error)})
-                continue
+        stored = await self._store.list(PARTITION_SLICE, split_pool(pool)[0])
+        found, flaws = read_slices(
+            item
+            for item in stored
+            if item.get("topicId") == topic_id and item.get("pool") == pool
+            if not is_tombstone(item)
+        )
+        for flaw in flaws:
+            logger.error("slice unreadable", extra={"error": flaw})
+        for value in found:
             self._check_not_deposed(value)
-            found.append(value)
         return tuple(found)
 
     async def delete(self, value: PartitionSlice) -> None:

@@ -1,10 +1,10 @@
 """PartitionSlice and Broker objects as values, and back (the object's JSON is in the CRDs).
 
-Pure. Reading is strict about what decides (epochs, members) and raises MalformedObject with the
-place; fields that others wrote into an object are kept when it is written again.
+Pure. Reading is strict about what decides (names, epochs, members) and raises MalformedObject with
+the place; fields that others wrote into an object are kept when it is written again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,6 +62,7 @@ class PartitionSlice:
 
     @property
     def index(self) -> int:
+        """Which partitions: those from index * PARTITIONS_PER_SLICE on."""
         return int(self.name.rpartition("-")[2])
 
     @property
@@ -154,7 +155,7 @@ def read_slice(item: Object) -> PartitionSlice:
             flush=item["flush"],
             config=dict(item.get("config", {})),
         )
-        return PartitionSlice(
+        found = PartitionSlice(
             pool=item["pool"],
             name=metadata["name"],
             topic=topic,
@@ -169,6 +170,78 @@ def read_slice(item: Object) -> PartitionSlice:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedObject(f"{place}: {type(error).__name__} {error}") from error
+    flaw = _flaw_of_place(found, metadata.get("namespace", "")) or _flaw_of_states(found)
+    if flaw:
+        raise MalformedObject(f"{place}: {flaw}")
+    return found
+
+
+def read_slices(items: Iterable[Object]) -> tuple[list[PartitionSlice], list[str]]:
+    """Those that can be read, and a sentence about each of the others. Of two that hold the same
+    partitions of one topic the older object counts: the other is somebody's copy."""
+    found: dict[tuple[str, TopicId, int], PartitionSlice] = {}
+    flaws: list[str] = []
+    for item in sorted(items, key=_age_and_name):
+        try:
+            value = read_slice(item)
+        except MalformedObject as error:
+            flaws.append(str(error))
+            continue
+        first = found.setdefault((value.pool, value.topic.topic_id, value.index), value)
+        if first is not value:
+            flaws.append(
+                f"PartitionSlice {split_pool(value.pool)[0]}/{value.name}: holds the partitions of"
+                f" {first.name}, which is older: delete this copy"
+            )
+    return list(found.values()), flaws
+
+
+def _age_and_name(item: Object) -> tuple[str, str]:
+    metadata = item["metadata"]
+    return metadata.get("creationTimestamp") or "", metadata.get("name") or ""
+
+
+def _flaw_of_place(value: PartitionSlice, namespace: str) -> str:
+    """Of an object that somebody copied under another name or into another namespace."""
+    if split_pool(value.pool)[0] != namespace:
+        return f"its pool {value.pool} is in another namespace"
+    index = value.name.rpartition("-")[2]
+    if (
+        not index.isdecimal()
+        or not index.isascii()
+        or value.name != slice_name(value.name_prefix, int(index))
+    ):
+        return "expected a name that ends in the slice's index"
+    first = value.index * PARTITIONS_PER_SLICE
+    numbers = value.numbers
+    if len(set(numbers)) != len(numbers):
+        return f"a partition is there twice: {list(numbers)}"
+    if any(not first <= number < first + PARTITIONS_PER_SLICE for number in numbers):
+        return f"expected partitions from {first} on by its name, found {list(numbers)}"
+    return ""
+
+
+def _flaw_of_states(value: PartitionSlice) -> str:
+    for state in value.partitions:
+        flaw = _flaw_of_state(state)
+        if flaw:
+            return f"partition {state.partition}: {flaw}"
+    return ""
+
+
+def _flaw_of_state(state: PartitionState) -> str:
+    """What no decision leaves behind (I12, I18), but a hand that edits an object may."""
+    replicas = set(state.replicas)
+    if len(replicas) != len(state.replicas) or not replicas:
+        return f"expected distinct replicas, found {list(state.replicas)}"
+    entries = [m.broker_id for m in (*state.in_sync_replicas, *state.eligible_leaders)]
+    if len(set(entries)) != len(entries) or not replicas.issuperset(entries):
+        return f"expected isr and eligibleLeaders apart and among {list(state.replicas)}"
+    if state.has_leader and state.leader not in state.in_sync_ids:
+        return f"its leader {state.leader} is not in the isr"
+    if not replicas.issuperset((*state.adding_replicas, *state.removing_replicas)):
+        return f"expected adding and removing among {list(state.replicas)}"
+    return ""
 
 
 def broker_object_name(record: BrokerRecord) -> str:
