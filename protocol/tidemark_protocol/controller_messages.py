@@ -98,6 +98,9 @@ class RegisterRequest:
     highest_producer_id: int
     replicas: tuple[ReplicaReport, ...]
     boot_stamp: BootStamp | None = None  # of the former life; None: no proof of a mere kill
+    # What was applied when `replicas` were looked at; -1: nothing yet, so they stood still (S14).
+    applied_controller_epoch: ControllerEpoch = ControllerEpoch(-1)
+    applied_image_version: int = -1
 
 
 @dataclass(frozen=True, slots=True)

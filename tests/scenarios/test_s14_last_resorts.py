@@ -230,3 +230,32 @@ def test_a_report_is_believed_only_from_a_broker_that_had_heard_that_nobody_lead
         assert recovery["startOffset"] == 25
 
     run(scenario)
+
+
+def test_a_report_from_before_its_broker_heard_is_not_believed_though_it_is_judged_later() -> None:
+    """The request waits, for the API server or for a decision; meanwhile its broker follows on,
+    hears that nobody leads, and its next poll says so first."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(2)
+        await rig.create(replicas=2, **{"min.insync.replicas": "1", **UNCLEAN})
+        first, second = rig.brokers
+        await rig.kill(second)
+        rig.brokers[1] = second = await rig.new_broker(1, life="b")
+        then, report = second.version, on_disk(0, 10)
+        await rig.kill(first)
+        while (await second.poll_to_the_end()).push is not None:
+            pass
+        second.replicas = on_disk(0, 25)
+        await second.register(replicas=report, applied_image_version=then)
+        await rig.advance(100)
+        assert not rig.partition().has_leader
+        asked = await second.poll_to_the_end()
+        while asked.push is not None:
+            asked = await second.poll_to_the_end()
+        assert asked.error is ErrorCode.BROKER_ID_NOT_REGISTERED
+        await second.register()
+        (recovery,) = rig.stored_slice()["recoveries"]
+        assert recovery["startOffset"] == 25
+
+    run(scenario)

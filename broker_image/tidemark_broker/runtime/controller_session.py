@@ -14,7 +14,7 @@ register again, for a fresh report, is answered within this life: S14.)
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tidemark_protocol.controller_messages import (
@@ -148,7 +148,7 @@ class ControllerSession:
         """Tries for ever, all addresses. Raises RegistrationRefusedForGood."""
         delay = FIRST_RETRY_SECONDS
         while True:
-            request = self._make_registration()
+            request = self._registration()
             self._incarnation = request.incarnation
             try:
                 response = await self._client.call(
@@ -167,6 +167,15 @@ class ControllerSession:
                 self._note_problem("registration", f"{response.error.name}: {response.message}")
             await asyncio.sleep(delay)
             delay = min(2 * delay, MAX_RETRY_SECONDS)
+
+    def _registration(self) -> RegisterRequest:
+        """Each anew: it goes on following while the controller is asked (S14)."""
+        metadata = self._partitions.metadata
+        return replace(
+            self._make_registration(),
+            applied_controller_epoch=metadata.controller_epoch,
+            applied_image_version=metadata.image_version,
+        )
 
     async def _start_life(self, storage: StorageIdentity, response: RegisterResponse) -> None:
         self.problem = ""

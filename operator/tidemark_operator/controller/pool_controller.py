@@ -270,7 +270,6 @@ class PoolController:
         if outcome.is_same_life:
             known = self.state.notes_of(broker_id)
             known.lost_replicas, known.lost_below = notes.lost_replicas, notes.lost_below
-            known.report_version = self.state.applied_version(broker_id)
             known.applied_version = -1
         elif stored is not None:
             self.state.notes_of(broker_id).report = None  # of a log as it was before
@@ -297,10 +296,17 @@ class PoolController:
             )
         known = self.state.notes_of(broker_id)
         known.report = report
-        if not outcome.is_same_life:
-            known.report_version = self.image.version  # it leads and follows nothing yet
+        known.report_version = self._report_version(request, outcome)
         self.image.set_brokers(self.state.broker_states())
         await self.settle()  # the report may be the last one that an election waited for (S14)
+
+    def _report_version(self, request: RegisterRequest, outcome: Accepted) -> int:
+        """The image whose leaderless partitions stood still when this report was made (S14): the
+        request may be old when it is looked at, and its broker have followed on meanwhile."""
+        if not outcome.is_same_life and request.applied_image_version < 0:
+            return self.image.version  # it leads and follows nothing yet
+        is_ours = request.applied_controller_epoch == self.state.controller_epoch
+        return request.applied_image_version if is_ours else -1
 
     async def settle(self, *overriding: Standing) -> bool:
         """Every slice as it should be, given how brokers stand. False: put off to a tick."""

@@ -185,6 +185,8 @@ class FakeBroker:
             BrokerEpoch(-1),
             -1,
             self.replicas,
+            applied_controller_epoch=self.controller_epoch,
+            applied_image_version=self.version,
         )
         response = await self.rig.service.register(replace(request, **changes))
         if response.broker_epoch != -1:

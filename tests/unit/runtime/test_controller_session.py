@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -477,10 +478,17 @@ def test_asked_for_a_report_it_registers_again_and_lives_on(tmp_path: Path) -> N
             asked = HeartbeatResponse(
                 ErrorCode.BROKER_ID_NOT_REGISTERED, controller_epoch=ControllerEpoch(5)
             )
-            controller.answer(0, asked)
-            await eventually(lambda: len(controller.registered) == 2)
+            push = MetadataPush(ControllerEpoch(5), 12, True, (), ())
+            controller.answer(0, replace(SERVING, push=push))
             await eventually(lambda: len(controller.polls) == 2)
+            controller.answer(1, asked)
+            await eventually(lambda: len(controller.registered) == 2)
+            await eventually(lambda: len(controller.polls) == 3)
             assert bench.stale == []
+            assert [
+                (each.applied_controller_epoch, each.applied_image_version)
+                for each in controller.registered
+            ] == [(-1, -1), (5, 12)]
 
         await polling(controller, bench, steps)
 
