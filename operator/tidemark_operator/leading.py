@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 # What a watch missed (a deletion during its gap) waits this long at most.
 SWEEP_INTERVAL_S = 300
+FIRST_SWEEP_RETRY_S = 1  # at the beginning of a term, until the store answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,16 @@ class LeadingOperator:
     ) -> None:
         await self._controller.take_over(controller_epoch, is_second_opinion=is_second_opinion)
         self._queue.clear()
-        await self.sweep()
-        self._worker = asyncio.create_task(
-            self._queue.work(self._reconciler.reconcile), name="reconcile"
-        )
+        self._worker = asyncio.create_task(self._reconcile(), name="reconcile")
         self._worker.add_done_callback(self._worker_ended)
+
+    async def _reconcile(self) -> None:
+        """Everything once, then what changes. Who leads is decided already, whatever this takes."""
+        while True:
+            if await self._try_sweep():
+                break
+            await asyncio.sleep(FIRST_SWEEP_RETRY_S)
+        await self._queue.work(self._reconciler.reconcile)
 
     async def step_down(self) -> None:
         worker, self._worker = self._worker, None
@@ -111,12 +117,16 @@ class LeadingOperator:
     async def sweep_forever(self, chance: random.Random) -> None:
         while True:
             await asyncio.sleep(SWEEP_INTERVAL_S * chance.uniform(0.9, 1.1))
-            if not self.is_leading:
-                continue
-            try:
-                await self.sweep()
-            except StoreError as error:
-                log.warning("sweep failed; the next one will do", extra={"error": str(error)})
+            if self.is_leading:
+                await self._try_sweep()
+
+    async def _try_sweep(self) -> bool:
+        try:
+            await self.sweep()
+        except StoreError as error:
+            log.warning("sweep failed; the next one will do", extra={"error": str(error)})
+            return False
+        return True
 
 
 async def is_pod_terminated(store: ObjectStore, namespace: str, identity: str) -> bool:

@@ -7,6 +7,9 @@ for a term (S18). Every acquisition, also by the same identity, writes a
 controller epoch above every one ever seen before anything is decided. A holder that could not renew
 for most of the duration stops leading by itself. The Lease is about liveness: what keeps two
 controllers from harm is the compare-and-set of every slice.
+
+Reading everything that is stored may take longer than a Lease lasts, so the Lease is renewed while
+its holder takes over; only the Lease's own calls have to be quick.
 """
 
 import asyncio
@@ -47,6 +50,8 @@ class LeaseSettings:
     # Who gave way does not take the Lease back before another did, or this long passed: then there
     # is nobody else, and the second opinion is its own.
     sit_out_ms: int = 2000
+    # For reading what is stored: a store that is slower than this leaves it to another candidate.
+    take_over_limit_ms: int = 60_000
 
 
 class LeaseClock(Protocol):
@@ -109,6 +114,7 @@ class ControllerLease:
         self._observed_version = ""
         self._observed_at_ms = 0
         self._gave_way: tuple[ControllerEpoch, int] | None = None  # at which epoch, and when
+        self._taking_over: asyncio.Task[None] | None = None  # the Lease is held meanwhile
 
     @property
     def is_held(self) -> bool:
@@ -122,15 +128,23 @@ class ControllerLease:
                 await asyncio.sleep(pause_ms / 1000)
         finally:
             self._leader.set_leader_address("")  # else a process that lingers names itself
-            await self._leader.step_down()
+            await self._stop_leading()
             await self.release()
 
     async def step(self) -> int:
-        """One look or renewal; milliseconds until the next one is due. Never raises StoreError."""
+        """One look or renewal; milliseconds until the next one is due. Never raises StoreError.
+
+        While its leader takes over it waits for that as long as no renewal is due."""
+        pause_ms = await self._look_or_renew()
+        if self._taking_over is None:
+            return pause_ms
+        return await self._wait_for_take_over(self._taking_over, pause_ms)
+
+    async def _look_or_renew(self) -> int:
         try:
-            async with asyncio.timeout(self._settings.give_up_after_ms / 1000):
-                if self._held is None:
-                    return await self._try_to_acquire()
+            if self._held is None:
+                return await self._try_to_acquire()
+            async with self._in_time():
                 return await self._renew(self._held)
         except (StoreError, TimeoutError) as error:
             logger.warning("lease not reached", extra={"error": str(error)})
@@ -138,53 +152,76 @@ class ControllerLease:
             await self._lose("no renewal succeeded in time")
         return self._settings.retry_interval_ms
 
+    async def _wait_for_take_over(self, task: asyncio.Task[None], pause_ms: int) -> int:
+        await asyncio.wait((task,), timeout=pause_ms / 1000)
+        if not task.done():
+            return 0
+        self._taking_over = None
+        try:
+            task.result()
+        except (StoreError, TimeoutError) as error:
+            held = self._held
+            await self._lose(f"taking over failed: {error or 'it took too long'}")
+            await self._empty_holder(held)
+            return self._settings.retry_interval_ms
+        return pause_ms
+
+    def _in_time(self) -> asyncio.Timeout:
+        """For calls of the Lease itself."""
+        return asyncio.timeout(self._settings.give_up_after_ms / 1000)
+
     async def release(self) -> None:
         """Empties the holder; the epoch stays."""
         held, self._held = self._held, None
+        await self._empty_holder(held)
+
+    async def _empty_holder(self, held: Object | None) -> None:
         if held is None:
             return
         try:
-            await self._store.replace(LEASE, self._lease(held, held["spec"], holder=""))
-        except StoreError as error:
+            async with self._in_time():
+                await self._store.replace(LEASE, self._lease(held, held["spec"], holder=""))
+        except (StoreError, TimeoutError) as error:
             logger.warning("lease not released", extra={"error": str(error)})
 
     async def _try_to_acquire(self) -> int:
         now_ms = self._clock.now_ms()
-        stored = await self._store.get(LEASE, self._settings.namespace, self._settings.name)
-        if stored is not None:
-            self._observe(stored, now_ms)
-            if not await self._may_take(stored, now_ms):
-                return self._settings.retry_interval_ms
-        epoch = await self._next_epoch(stored)
+        async with self._in_time():
+            stored = await self._store.get(LEASE, self._settings.namespace, self._settings.name)
+            if stored is not None:
+                self._observe(stored, now_ms)
+                if not await self._may_take(stored, now_ms):
+                    return self._settings.retry_interval_ms
+        async with asyncio.timeout(self._settings.take_over_limit_ms / 1000):
+            epoch = await self._next_epoch(stored)  # whoever was faster changed what is compared
         spec = stored["spec"] if stored is not None else {}
         wanted = self._lease(
             stored, {**spec, "leaseTransitions": _transitions(stored) + 1}, self._identity, epoch
         )
         sent_at_ms = self._clock.now_ms()
-        if stored is None:
-            self._held = await self._store.create(LEASE, wanted)
-        else:
-            self._held = await self._store.replace(LEASE, wanted)
+        async with self._in_time():
+            if stored is None:
+                self._held = await self._store.create(LEASE, wanted)
+            else:
+                self._held = await self._store.replace(LEASE, wanted)
         self._renewed_at_ms = sent_at_ms
         logger.info("lease acquired", extra={"controller_epoch": epoch})
         self._leader.set_leader_address(self._address)
-        try:
-            await self._leader.take_over(epoch, is_second_opinion=_was_given_way(stored))
-        except (StoreError, TimeoutError):
-            await self._lose("taking over failed")
-            await self.release()
-            raise
-        except asyncio.CancelledError:
-            # It took too long: half of what leads may run, and nothing would start the rest.
-            await self._lose("taking over was cut short")
-            raise
+        self._taking_over = asyncio.create_task(
+            self._take_over(epoch, is_second_opinion=_was_given_way(stored)), name="take over"
+        )
         return self._settings.renew_interval_ms
+
+    async def _take_over(self, epoch: ControllerEpoch, *, is_second_opinion: bool) -> None:
+        async with asyncio.timeout(self._settings.take_over_limit_ms / 1000):
+            await self._leader.take_over(epoch, is_second_opinion=is_second_opinion)
 
     async def _renew(self, held: Object) -> int:
         if self._has_run_out():
             await self._lose("no renewal succeeded in time")
             return self._settings.retry_interval_ms
-        if not self._leader.is_leading:  # it found a later controller's write
+        is_deposed = self._taking_over is None and not self._leader.is_leading
+        if is_deposed:  # it found a later controller's write
             await self._lose("deposed")
             return self._settings.retry_interval_ms
         if self._leader.highest_broker_controller_epoch() > _epoch_of(held):
@@ -309,6 +346,14 @@ class ControllerLease:
         self._held = None
         self._observed_version = ""
         self._leader.set_leader_address("")
+        await self._stop_leading()
+
+    async def _stop_leading(self) -> None:
+        """Also when it is only half begun."""
+        task, self._taking_over = self._taking_over, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         await self._leader.step_down()
 
 

@@ -128,7 +128,7 @@ def test_a_take_over_cut_short_is_taken_back_and_made_again_whole() -> None:
             "one:8070",
             leader=leader,
             clock=StandingClock(),
-            settings=LeaseSettings(namespace="tidemark", give_up_after_ms=20),
+            settings=LeaseSettings(namespace="tidemark", take_over_limit_ms=20),
         )
         await lease.step()
         assert (lease.is_held, leader.is_leading) == (False, False)

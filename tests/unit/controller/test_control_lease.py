@@ -9,12 +9,12 @@ from tidemark_operator.lease import (
     ControllerLease,
     LeaseSettings,
 )
-from tidemark_operator.stores.object_store import BROKER, LEASE, Object
+from tidemark_operator.stores.object_store import BROKER, LEASE, Object, StoreError
 from tidemark_protocol.ids import ControllerEpoch
 
-from tests.unit.controller.control_rig import FakeStore
+from tests.unit.controller.control_rig import FakeStore, settle
 
-SETTINGS = LeaseSettings(namespace="tidemark")
+SETTINGS = LeaseSettings(namespace="tidemark", renew_interval_ms=20)
 
 
 class FakeLeaseClock:
@@ -36,12 +36,18 @@ class FakeLeader:
         self.highest = ControllerEpoch(-1)
         self.doubt = ""
         self.second_opinions: list[bool] = []
+        self.has_read_all = asyncio.Event()
+        self.has_read_all.set()
+        self.cannot_read: StoreError | None = None
 
     async def take_over(
         self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool
     ) -> None:
         self.epochs.append(controller_epoch)
         self.second_opinions.append(is_second_opinion)
+        await self.has_read_all.wait()
+        if self.cannot_read is not None:
+            raise self.cannot_read
         self.is_leading = True
 
     async def step_down(self) -> None:
@@ -364,5 +370,65 @@ def test_s18_a_lease_that_could_not_be_given_away_runs_out() -> None:
         assert pair.leaders[1].epochs == []
         await pair.step(1, ms=100)
         assert pair.leaders[1].epochs == [2]
+
+    run(scenario)
+
+
+def test_the_lease_is_renewed_while_its_holder_takes_over_however_long_that_takes() -> None:
+    async def scenario() -> None:
+        pair = Pair()
+        pair.leaders[0].has_read_all.clear()
+        await pair.step(0, 1)
+        for _ in range(10):
+            await pair.step(0, 1, ms=1000)  # ten seconds: more than two durations
+        assert (pair.leaders[0].epochs, pair.leaders[1].epochs) == ([1], [])
+        assert pair.leases[0].is_held
+        pair.leaders[0].has_read_all.set()
+        await pair.step(0)
+        assert pair.leaders[0].is_leading
+
+    run(scenario)
+
+
+def test_a_lease_lost_in_the_middle_of_taking_over_ends_that() -> None:
+    async def scenario() -> None:
+        pair = Pair()
+        pair.leaders[0].has_read_all.clear()
+        await pair.step(0, 1)
+        pair.terminated.add("operator-0")
+        await pair.step(1)
+        await pair.step(0, ms=1000)
+        pair.leaders[0].has_read_all.set()
+        await pair.step(0)
+        assert [leader.is_leading for leader in pair.leaders] == [False, True]
+        assert pair.leaders[0].epochs == [1]
+
+    run(scenario)
+
+
+def test_who_cannot_read_what_is_stored_lets_another_try_at_once() -> None:
+    async def scenario() -> None:
+        pair = Pair()
+        pair.leaders[0].cannot_read = StoreError("the store is down")
+        await pair.step(0, 1)
+        assert (pair.leaders[0].is_leading, pair.leases[0].is_held) == (False, False)
+        assert pair.leaders[1].epochs == [2]
+
+    run(scenario)
+
+
+def test_the_end_of_run_in_the_middle_of_taking_over_releases() -> None:
+    async def scenario() -> None:
+        pair = Pair()
+        pair.leaders[0].has_read_all.clear()
+        running = asyncio.create_task(pair.leases[0].run())
+        await settle()
+        assert pair.leaders[0].epochs == [1]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        pair.leaders[0].has_read_all.set()
+        await asyncio.sleep(0)
+        assert not pair.leaders[0].is_leading
+        assert pair.stored()["spec"]["holderIdentity"] == ""
 
     run(scenario)
