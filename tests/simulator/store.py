@@ -120,12 +120,21 @@ class SimulatedStore:
             name = stored["metadata"]["name"]
             raise Conflict(f"{name}: expected version {expected}, found {found}")
 
-    def delete(self, kind: ResourceKind, namespace: str, name: str, uid: str | None) -> None:
+    def delete(
+        self,
+        kind: ResourceKind,
+        namespace: str,
+        name: str,
+        uid: str | None,
+        resource_version: str | None,
+    ) -> None:
         stored = self.get(kind, namespace, name)
         if stored is None:
             return
         if uid is not None and stored["metadata"]["uid"] != uid:
             raise Conflict(f"{kind.kind} {name}: another object of that name")
+        if resource_version not in (None, stored["metadata"]["resourceVersion"]):
+            raise Conflict(f"{kind.kind} {name}: somebody has written it")
         self.version += 1
         self.writes += 1
         del self._stored[kind.kind, namespace, name]
@@ -171,9 +180,15 @@ class StoreClient:
         return await self._write(lambda: self._store.replace(kind, copied, status_only=True))
 
     async def delete(
-        self, kind: ResourceKind, namespace: str, name: str, *, uid: str | None = None
+        self,
+        kind: ResourceKind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
     ) -> None:
-        await self._write(lambda: self._store.delete(kind, namespace, name, uid))
+        await self._write(lambda: self._store.delete(kind, namespace, name, uid, resource_version))
 
     async def _read(self, read: Any, *arguments: Any) -> Any:
         await self._delay()

@@ -80,12 +80,20 @@ class KubernetesStore:
         return await self._call("PUT", _item_path(kind, item) + "/status", item)
 
     async def delete(
-        self, kind: ResourceKind, namespace: str, name: str, *, uid: str | None = None
+        self,
+        kind: ResourceKind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
     ) -> None:
         # Background, so that nothing a pod needs for its shutdown goes before it does.
         options: Object = {"propagationPolicy": "Background"}
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
+        expected = {"uid": uid, "resourceVersion": resource_version}
+        preconditions = {name: value for name, value in expected.items() if value is not None}
+        if preconditions:
+            options["preconditions"] = preconditions
         try:
             await self._call("DELETE", _path(kind, namespace, name), options)
         except NotFound:

@@ -98,7 +98,14 @@ class ObjectStore(Protocol):
         ...
 
     async def delete(
-        self, kind: ResourceKind, namespace: str, name: str, *, uid: str | None = None
+        self,
+        kind: ResourceKind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
     ) -> None:
-        """Gone already is fine. With `uid`, only that very object (else Conflict)."""
+        """Gone already is fine. With `uid` only that very object, with `resource_version` only as
+        it was read (else Conflict)."""
         ...

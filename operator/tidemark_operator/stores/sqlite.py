@@ -143,14 +143,23 @@ class SqliteStore:
         return stored if replaced == stored else self._write(kind, replaced)
 
     async def delete(
-        self, kind: ResourceKind, namespace: str, name: str, *, uid: str | None = None
+        self,
+        kind: ResourceKind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
     ) -> None:
         stored = self._stored(kind, namespace, name)
         if stored is None:
             return
-        found = stored["metadata"]["uid"]
-        if uid is not None and uid != found:
-            raise Conflict(f"{kind.kind} {namespace}/{name}: expected uid {uid}, found {found}")
+        for field, expected in (("uid", uid), ("resourceVersion", resource_version)):
+            found = stored["metadata"][field]
+            if expected is not None and expected != found:
+                raise Conflict(
+                    f"{kind.kind} {namespace}/{name}: expected {field} {expected}, found {found}"
+                )
         self._transaction(
             lambda version: [
                 (

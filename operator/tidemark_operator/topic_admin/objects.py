@@ -176,42 +176,59 @@ class TopicObjects:
             try:
                 return _made(await self._store.replace(TOPIC, _noted(after, request_id)))
             except (Conflict, OutcomeUnknown):
-                metadata = stored["metadata"]
-                stored = await self._store.get(TOPIC, metadata["namespace"], metadata["name"])
-                stored = apply_defaults(stored) if stored is not None else None
-        message = "others change the Topic at the same time: ask again"
-        return refused(topic, Refusal(ErrorCode.REQUEST_TIMED_OUT, message))
+                stored = await self._again(stored)
+        return refused(topic, _others_are_faster())
 
     async def delete(self, doomed: DoomedTopic, there: There) -> TopicResult:
-        stored = there.topics.get(doomed.topic)
+        """I20: by the manifest as it is when it goes, and not as it was found with others."""
+        pool = there.places.pool
+        for attempt in range(MAX_TRIES):
+            stored = await self._again(there.topics.get(doomed.topic))
+            if stored is None:
+                if self._is_going(pool, doomed.topic):
+                    return TopicResult(doomed.topic, ErrorCode.NONE)
+                return refused(doomed.topic, unknown_topic(doomed.topic))
+            topic_id = _topic_id_of(stored)
+            refusal = _other_id(doomed, topic_id)
+            refusal = refusal or keeper_refusal(stored) or deletion_refusal(stored)
+            if refusal is None or attempt:
+                # The slices' copy decides what becomes of the data, and lags behind the manifest;
+                # or it is ahead of it, by an attempt that another's write put an end to.
+                await self._tell_slices(pool, doomed.topic, stored)
+            if refusal is not None:
+                return refused(doomed.topic, refusal)
+            metadata = stored["metadata"]
+            try:
+                await self._store.delete(
+                    TOPIC,
+                    metadata["namespace"],
+                    metadata["name"],
+                    uid=metadata.get("uid"),
+                    resource_version=metadata.get("resourceVersion"),
+                )
+            except Conflict:
+                continue  # somebody's write in between is judged anew
+            logger.info(
+                "topic deleted for a client",
+                extra={"topic": doomed.topic, "object": metadata["name"]},
+            )
+            return TopicResult(doomed.topic, ErrorCode.NONE, topic_id=TopicId(topic_id))
+        return refused(doomed.topic, _others_are_faster())
+
+    async def _again(self, stored: Object | None) -> Object | None:
+        """As it is now."""
         if stored is None:
-            if self._is_going(there.places.pool, doomed.topic):
-                return TopicResult(doomed.topic, ErrorCode.NONE)
-            return refused(doomed.topic, unknown_topic(doomed.topic))
+            return None
         metadata = stored["metadata"]
-        topic_id = (stored.get("status") or {}).get("topicId") or metadata.get("uid")
-        if doomed.topic_id not in ("", topic_id):
-            return refused(
-                doomed.topic,
-                Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {doomed.topic} has id {topic_id}"),
-            )
-        refusal = keeper_refusal(stored) or deletion_refusal(stored)
-        if refusal is not None:
-            return refused(doomed.topic, refusal)
-        view = self.view(there.places.pool, doomed.topic)
-        if view is not None and view.deletion_policy != "Delete":
-            # The slices' copy decides what becomes of the data, and lags behind the manifest.
-            await self._controller.update_topic(
-                there.places.pool, view.topic, deletion_policy="Delete"
-            )
-        await self._store.delete(
-            TOPIC, metadata["namespace"], metadata["name"], uid=metadata.get("uid")
-        )
-        logger.info(
-            "topic deleted for a client",
-            extra={"topic": doomed.topic, "object": metadata["name"]},
-        )
-        return TopicResult(doomed.topic, ErrorCode.NONE, topic_id=TopicId(topic_id or ""))
+        found = await self._store.get(TOPIC, metadata["namespace"], metadata["name"])
+        return None if found is None else apply_defaults(found)
+
+    async def _tell_slices(self, pool: str, topic: str, stored: Object) -> None:
+        """The manifest's deletionPolicy, as the reconciler does, but at once."""
+        view, policy = self.view(pool, topic), stored["spec"]["deletionPolicy"]
+        is_its_own = view is not None and view.object_name == stored["metadata"]["name"]
+        if view is not None and is_its_own and view.deletion_policy != policy:
+            await self._controller.update_topic(pool, view.topic, deletion_policy=policy)
 
     def _is_going(self, pool: str, topic: str) -> bool:
         """Its object is deleted, its slices are not yet."""
@@ -224,6 +241,21 @@ class TopicObjects:
 def _was_made_for(stored: Object, request_id: str) -> bool:
     annotations = stored["metadata"].get("annotations") or {}
     return bool(annotations.get(REQUEST_ANNOTATION) == request_id)
+
+
+def _topic_id_of(stored: Object) -> str:
+    return (stored.get("status") or {}).get("topicId") or stored["metadata"].get("uid") or ""
+
+
+def _other_id(doomed: DoomedTopic, topic_id: str) -> Refusal | None:
+    if doomed.topic_id in ("", topic_id):
+        return None
+    return Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {doomed.topic} has id {topic_id}")
+
+
+def _others_are_faster() -> Refusal:
+    message = "others change the Topic at the same time: ask again"
+    return Refusal(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
 def _noted(item: Object, request_id: str) -> Object:

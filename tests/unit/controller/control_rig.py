@@ -103,7 +103,13 @@ class FakeStore:
         return await self.replace(kind, item)
 
     async def delete(
-        self, kind: ResourceKind, namespace: str, name: str, *, uid: str | None = None
+        self,
+        kind: ResourceKind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
     ) -> None:
         self._check_up()
         self.objects.pop((kind.kind, namespace, name), None)

@@ -63,10 +63,16 @@ class CountingStore(SqliteStore):
         return await super().replace_status(kind, item)
 
     async def delete(
-        self, kind: ResourceKind, namespace: str, name: str, *, uid: str | None = None
+        self,
+        kind: ResourceKind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
     ) -> None:
         self.writes += 1
-        await super().delete(kind, namespace, name, uid=uid)
+        await super().delete(kind, namespace, name, uid=uid, resource_version=resource_version)
 
 
 def partition_state(number: int, replicas: tuple[BrokerId, ...], in_sync: int) -> PartitionState:

@@ -140,6 +140,15 @@ def test_delete_with_a_uid_deletes_only_that_object() -> None:
     ask(handler, lambda store: store.delete(TOPIC, "shop", "a", uid="u"))
 
 
+def test_delete_with_a_resource_version_deletes_only_what_was_read() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        assert body["preconditions"] == {"uid": "u", "resourceVersion": "7"}
+        return web.json_response({})
+
+    ask(handler, lambda store: store.delete(TOPIC, "shop", "a", uid="u", resource_version="7"))
+
+
 def test_a_list_is_read_to_its_end_in_name_order() -> None:
     pages = {"": (["c", "a"], "more"), "more": (["b"], "")}
 

@@ -122,6 +122,8 @@ def test_delete_is_idempotent_and_may_name_the_very_object(store: SqliteStore) -
         created = await store.create(TOPIC, topic())
         with pytest.raises(Conflict, match="expected uid other"):
             await store.delete(TOPIC, "shop", "orders", uid="other")
+        with pytest.raises(Conflict, match="expected resourceVersion 0, found"):
+            await store.delete(TOPIC, "shop", "orders", resource_version="0")
         await store.delete(TOPIC, "shop", "orders", uid=created["metadata"]["uid"])
         await store.delete(TOPIC, "shop", "orders")
         again = await store.create(TOPIC, topic())

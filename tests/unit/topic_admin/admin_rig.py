@@ -34,12 +34,27 @@ class FaultyStore(SqliteStore):
     # What the next replaces end with, and whether they happen all the same.
     replace_faults: tuple[tuple[StoreError, bool], ...] = ()
     between: Callable[[], Awaitable[None]] | None = None  # somebody's write before the next one
+    before_delete: Callable[[], Awaitable[None]] | None = None  # the same, of deletions
 
     async def create(self, kind: ResourceKind, item: Object) -> Object:
         made = await super().create(kind, item) if self.lands or self.fault is None else item
         if self.fault is not None:
             raise self.fault
         return made
+
+    async def delete(
+        self,
+        kind: ResourceKind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+    ) -> None:
+        between, self.before_delete = self.before_delete, None
+        if between is not None:
+            await between()
+        await super().delete(kind, namespace, name, uid=uid, resource_version=resource_version)
 
     async def replace(self, kind: ResourceKind, item: Object) -> Object:
         between, self.between = self.between, None

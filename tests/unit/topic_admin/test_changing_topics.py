@@ -255,6 +255,53 @@ def test_the_slices_are_told_before_the_object_goes_that_the_data_goes_too(tmp_p
     run(tmp_path, scenario)
 
 
+async def retain(rig: AdminRig) -> None:
+    """Somebody's kubectl apply."""
+    item = await rig.topic("orders")
+    await rig.store.replace(TOPIC, {**item, "spec": {**item["spec"], "deletionPolicy": "Retain"}})
+
+
+def test_a_manifest_that_says_retain_by_the_time_it_would_go_keeps_its_data(tmp_path: Path) -> None:
+    async def scenario(rig: AdminRig) -> None:
+        await rig.rig.create(partitions=2)
+        rig.store.before_delete = lambda: retain(rig)
+        result = await delete(rig, "orders")  # I20
+        assert result.error is ErrorCode.POLICY_VIOLATION and "deletionPolicy" in result.message
+        assert await rig.object_names() == ["orders"]
+        # An attempt had told the slices otherwise.
+        assert rig.rig.service.topics(POOL)[0].deletion_policy == "Retain"
+
+    run(tmp_path, scenario)
+
+
+def test_what_was_found_with_other_topics_is_read_again_before_it_is_deleted(
+    tmp_path: Path,
+) -> None:
+    async def scenario(rig: AdminRig) -> None:
+        await rig.create(NewTopic("first", 1, 1))
+        rig.store.before_delete = lambda: retain(rig)  # while the first one is being deleted
+        doomed = (DoomedTopic("first", TopicId("")), DoomedTopic("orders", TopicId("")))
+        request = DeleteTopicsRequest(rig.asking(), rig.request_id(), doomed)
+        results = (await rig.admin.delete_topics(request)).results
+        assert [each.error for each in results] == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
+        assert await rig.object_names() == ["orders"]
+
+    run(tmp_path, scenario)
+
+
+def test_a_write_of_its_status_in_between_does_not_keep_a_topic_from_going(tmp_path: Path) -> None:
+    async def scenario(rig: AdminRig) -> None:
+        async def note() -> None:
+            item = await rig.topic("orders")
+            await rig.store.replace_status(TOPIC, {**item, "status": {"leaderless": 1}})
+
+        rig.store.before_delete = note
+        assert (await delete(rig, "orders")).error is ErrorCode.NONE
+        assert await rig.object_names() == []
+
+    run(tmp_path, scenario)
+
+
 HELM = {
     "labels": {"app.kubernetes.io/managed-by": "Helm"},
     "annotations": {"meta.helm.sh/release-name": "shop"},
