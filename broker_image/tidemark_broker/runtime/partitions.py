@@ -107,7 +107,8 @@ class Partitions:
             broker_id, failed_replicas=self.failed_replicas, recreate=self._recreate
         )
         self.untaken = UntakenRoles(
-            self.failed_replicas, take=lambda key: self._apply_partition(key, self._clock())
+            self.failed_replicas,
+            take=lambda key: self._apply_partition(key, self._clock(), has_space=True),
         )
         self.committed_cuts = CommittedCuts()
         self.join_throttle = JoinThrottle()
@@ -411,7 +412,9 @@ class Partitions:
             committed_cut=self.committed_cuts.note,
         )
 
-    def _apply_partition(self, key: TopicPartition, now_ms: int) -> None:
+    def _apply_partition(
+        self, key: TopicPartition, now_ms: int, *, has_space: bool = False
+    ) -> None:
         state = self.metadata.partitions.get(key)
         topic = self.metadata.topics_by_id.get(key[0])
         if state is None or topic is None or self.broker_id not in state.replicas:
@@ -432,8 +435,11 @@ class Partitions:
         except (StorageError, OSError) as error:
             self.fail_storage(error)
             return
-        self.untaken.forget(key)
-        if replica.damage is None:
+        if has_space or replica.role != "idle":
+            # Leading and following nothing takes no space: that it went well says nothing. Were
+            # it told, the role would be granted, not taken, and withdrawn, over and over.
+            self.untaken.forget(key)
+        if replica.damage is None and key not in self.untaken:
             self.failed_replicas.pop(key, None)
         self.damaged.settle(replica)
         self._log_role(replica, state)

@@ -28,6 +28,9 @@ class UntakenRoles:
     def keys(self) -> tuple[tuple[TopicId, int], ...]:
         return tuple(self._untaken)
 
+    def __contains__(self, key: tuple[TopicId, int]) -> bool:
+        return key in self._untaken
+
     def note(self, key: tuple[TopicId, int], error: Exception) -> None:
         """Nothing was written and nothing is led here: the controller has to choose another."""
         if key not in self._untaken:
@@ -36,11 +39,13 @@ class UntakenRoles:
         self._failed_replicas[key] = str(error)
 
     def forget(self, key: tuple[TopicId, int]) -> None:
-        """It was taken, or nobody wants it here any more."""
+        """It was taken or may be by now, or nobody wants it here any more."""
         if key in self._untaken:
             del self._untaken[key]
             self._failed_replicas.pop(key, None)
 
     def take_again(self) -> None:
+        """While there is space. A role that the controller gave to nobody meanwhile is reported
+        no more, so that it is granted here again."""
         for key in self.keys:
             self._take(key)

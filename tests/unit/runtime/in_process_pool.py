@@ -264,6 +264,18 @@ class InProcessPool:
         )
         self.push()
 
+    def lead_nobody(self) -> None:
+        """No member is left; tell everybody."""
+        self.state = replace(
+            self.state,
+            leader=NO_BROKER,
+            leader_broker_epoch=BrokerEpoch(-1),
+            leader_epoch=LeaderEpoch(self.state.leader_epoch + 1),
+            partition_epoch=PartitionEpoch(self.state.partition_epoch + 1),
+            in_sync_replicas=(),
+        )
+        self.push()
+
     def push(self, *numbers: int) -> None:
         self.image_version += 1
         for number, broker in self.brokers.items():

@@ -9,7 +9,7 @@ from tidemark_broker.runtime.space_watch import LEAST_FREE_BYTES, SpaceWatch, le
 from tidemark_broker.storage.disk import DiskSpace, OsDisk
 from tidemark_protocol.error_codes import ErrorCode
 
-from tests.unit.runtime.in_process_pool import InProcessPool
+from tests.unit.runtime.in_process_pool import KEY, InProcessPool
 from tests.unit.storage.faulty_disk import FaultyDisk
 from tests.waiting import eventually
 
@@ -108,3 +108,25 @@ def test_roles_are_taken_again_while_there_is_space(pool: InProcessPool, has_spa
         assert roles.were_taken.is_set() == has_space
 
     asyncio.run(scenario())
+
+
+def test_a_role_not_taken_is_reported_until_there_is_space_also_while_nobody_has_it(
+    pool: InProcessPool,
+) -> None:
+    pool.kill(1)
+    disk = FaultyDisk()
+    broker = pool.start(1, disk)
+    pool.lead(1, in_sync=[1])
+    disk.space_bytes = 0
+    pool.lead(1)
+    assert list(broker.partitions.failed_replicas) == [KEY]
+    # The controller heard that, and there is nobody else: were it granted again, it would go on so.
+    pool.lead_nobody()
+    assert list(broker.partitions.failed_replicas) == [KEY]
+    pool.push()
+    assert list(broker.partitions.failed_replicas) == [KEY]
+    disk.space_bytes = None
+    broker.partitions.untaken.take_again()
+    assert list(broker.partitions.failed_replicas) == []
+    pool.lead(1, in_sync=[1])
+    assert broker.produce("a", acks=1)[0].error is ErrorCode.NONE
