@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import IO
 
 from tidemark_protocol.ids import BrokerId
@@ -37,6 +38,8 @@ LONG_LIFE_S = 3.0  # it opened its logs and served: not a crash loop
 FIRST_RESTART_DELAY_S = 0.2
 MAX_RESTART_DELAY_S = 10.0
 PORTS_PER_POOL = 100
+# No process, memory or file to spare; the second is what `preexec_fn` failed with.
+CANNOT_SPAWN = (OSError, SubprocessError)
 
 _libc = ctypes.CDLL(None)
 
@@ -140,7 +143,12 @@ class ProcessesRuntime:
         if self._is_stopping or key in self._children:
             return
         child = self._children[key] = _Child()
-        await self._spawn(pool, broker_id, child)
+        try:
+            await self._spawn(pool, broker_id, child)
+        except CANNOT_SPAWN:
+            if self._children.get(key) is child:
+                del self._children[key]  # else it would be about to start for ever
+            raise
 
     async def _spawn(self, pool: PoolSpec, broker_id: BrokerId, child: _Child) -> None:
         offset = self._pool_offset(pool.pool) + broker_id
@@ -199,10 +207,32 @@ class ProcessesRuntime:
             },
         )
         self._on_exit(pool, broker_id)
-        await asyncio.sleep(delay_s)
-        if not self._is_stopping and self._children.get((pool.pool, broker_id)) is child:
-            await self._spawn(pool, broker_id, child)
+        await self._start_again(pool, broker_id, child, delay_s)
+
+    async def _start_again(
+        self, pool: PoolSpec, broker_id: BrokerId, child: _Child, delay_s: float
+    ) -> None:
+        """However long the machine has no process, memory or file to spare."""
+        while True:
+            await asyncio.sleep(delay_s)
+            if self._is_stopping or self._children.get((pool.pool, broker_id)) is not child:
+                return
+            try:
+                await self._spawn(pool, broker_id, child)
+            except CANNOT_SPAWN as error:
+                delay_s = min(2 * delay_s, MAX_RESTART_DELAY_S)
+                log.error(
+                    "broker process could not be started; will try again",
+                    extra={
+                        "pool": pool.pool,
+                        "broker_id": broker_id,
+                        "delay_ms": round(delay_s * 1000),
+                        "error": str(error),
+                    },
+                )
+                continue
             self._on_due(pool)
+            return
 
     async def _stop(self, child: _Child) -> None:
         process, watcher = child.process, child.watcher
