@@ -160,6 +160,7 @@ class HeartbeatRequest:
     failed_replicas: tuple[ReplicaReport, ...] = ()
     sent_at_ms: int = 0  # the broker's wall clock: how far it is from the controller's; 0: unsaid
     committed_cuts: tuple[CommittedCut, ...] = ()  # until an answer says that they are recorded
+    number: int = 0  # rises from one heartbeat of a process to the next: two may be under way
 
 
 @dataclass(frozen=True, slots=True)

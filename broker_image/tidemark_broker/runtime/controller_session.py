@@ -109,6 +109,7 @@ class ControllerSession:
         self._wants_to_serve = False
         self._wants_to_stop = False
         self._storage_failed = False
+        self._heartbeats = 0
         self._suspects: set[BrokerId] = set()
         self._has_news = asyncio.Event()
         self._applying = asyncio.Lock()
@@ -287,6 +288,7 @@ class ControllerSession:
         metadata = self._partitions.metadata
         suspects = tuple(sorted(self._suspects))
         self._suspects.clear()
+        self._heartbeats += 1
         return HeartbeatRequest(
             pool=self._pool,
             broker_id=self._partitions.broker_id,
@@ -307,6 +309,7 @@ class ControllerSession:
             ),
             sent_at_ms=int(self._callbacks.wall_clock_s() * 1000),
             committed_cuts=self._partitions.committed_cuts.unrecorded(),
+            number=self._heartbeats,
         )
 
     async def _on_heartbeat(self, request: HeartbeatRequest, response: HeartbeatResponse) -> None:

@@ -142,6 +142,11 @@ class PoolHeartbeats:
         if refusal is not None:
             return refusal
         broker_id = request.broker_id
+        for suspected in request.suspects[: len(self.decisions.state.brokers)]:
+            self.suspect(suspected, f"reported by broker {broker_id}")
+        if self._is_overtaken(request):
+            return HeartbeatResponse(ErrorCode.NONE)  # the newer one says what is true and wished
+        self.decisions.state.notes_of(broker_id).heartbeat = request.number
         if self.decisions.state.brokers[broker_id].is_live:
             self.decisions.sessions.contact(broker_id, self._now_ms())
         self._note_applied(request)
@@ -161,8 +166,6 @@ class PoolHeartbeats:
         if older is not None:
             answer = replace(self._response(older), push=None)  # the newer poll brings it
             self.polls.answer(older, answer, self._now_ms())
-        for suspected in request.suspects[: len(self.decisions.state.brokers)]:
-            self.suspect(suspected, f"reported by broker {broker_id}")
         try:
             await self._record_cuts(request, poll)
             await self._grant_wishes(request)
@@ -172,6 +175,10 @@ class PoolHeartbeats:
             if self.polls.note_broken(poll) and isinstance(error, asyncio.CancelledError):
                 self.suspect(broker_id, "its poll's connection broke")
             raise
+
+    def _is_overtaken(self, request: HeartbeatRequest) -> bool:
+        """By a later heartbeat of the same process, whose wishes count."""
+        return request.number < self.decisions.state.notes_of(request.broker_id).heartbeat
 
     def _note_applied(self, request: HeartbeatRequest) -> None:
         """What it has heard, and what it holds above that (S17), are one statement."""
@@ -274,8 +281,10 @@ class PoolHeartbeats:
         if request.storage_failed:
             await self._tasks.decide(self.decisions.storage_failed(broker_id, broker_epoch))
             return
-        if failed != notes.failed_replicas:
+        if failed != notes.failed_replicas and not self._is_overtaken(request):
             await self._tasks.decide(self.decisions.note_failed_replicas(request))
+        if self._is_overtaken(request):
+            return
         if request.wants_to_stop:
             if record.is_live and notes.drained_at_version is None:
                 await self._tasks.decide(self.decisions.drain(broker_id, broker_epoch))

@@ -48,6 +48,7 @@ class BrokerNotes:
 
     applied_controller_epoch: ControllerEpoch = ControllerEpoch(NO_EPOCH)
     applied_version: int = -1
+    heartbeat: int = 0  # the number of the newest one
     report: dict[Replica, ReplicaReport] | None = None
     # The image version that was applied when it reported: what stood still by then is as it said.
     # A process that has just started leads and follows nothing: the newest version.

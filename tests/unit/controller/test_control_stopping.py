@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tidemark_operator.stores.object_store import BROKER
-from tidemark_protocol.ids import ControllerEpoch
+from tidemark_protocol.controller_messages import CommittedCut, ReplicaReport
+from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
-from tests.unit.controller.control_rig import FakeBroker, Rig, settle
+from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig, settle
 from tests.unit.controller.control_values import members
 from tests.waiting import HANG_SECONDS
 
@@ -102,5 +103,64 @@ def test_a_stop_begun_under_one_controller_ends_under_the_next() -> None:
         await stop(rig, rig.brokers[0])
         await settle()
         assert stored_state(rig, 0) == "Fenced"
+
+    run(scenario)
+
+
+def test_a_heartbeat_that_a_later_one_overtook_does_not_make_a_stopped_broker_active() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        late = rig.brokers[0]
+        await stop(rig, late)  # numbered 0
+        await settle()
+        await late.poll_to_the_end(number=2, wants_to_stop=True)
+        response = await late.poll_to_the_end(number=1)  # it wishes to serve
+        await settle()
+        assert stored_state(rig, 0) == "Fenced"
+        assert (response.push, response.may_stop) == (None, False)
+
+    run(scenario)
+
+
+def test_what_an_overtaken_heartbeat_says_of_failed_replicas_is_not_believed() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        sick = rig.brokers[1]
+        failed = (ReplicaReport(ORDERS, 0, LeaderEpoch(-1), Offset(-1), Offset(-1), failed=True),)
+        newer = sick.heartbeat(number=2, failed_replicas=failed)
+        await settle()
+        assert 1 not in rig.partition().in_sync_ids
+        older = sick.heartbeat(number=1, suspects=(BrokerId(2),))
+        await settle()
+        assert older.done()  # and the newer one goes on being its open poll
+        notes = rig.service._pools[POOL].decisions.state.notes_of(sick.broker_id)
+        assert notes.failed_replicas == {(ORDERS, 0)}
+        assert rig.probe.asked == [rig.brokers[2].incarnation]  # whom it suspected, it suspected
+        newer.cancel()
+        await asyncio.gather(newer, return_exceptions=True)
+
+    run(scenario)
+
+
+def test_wishes_that_wait_for_a_decision_are_forgotten_when_later_ones_come() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        starting = FakeBroker(rig, BrokerId(3), "3-a")
+        await starting.register()
+        pool = rig.service._pools[POOL].decisions
+        cut = CommittedCut(
+            ORDERS, 0, LeaderEpoch(0), Offset(0), LeaderEpoch(0), Offset(1), Offset(1)
+        )
+        async with pool.lock:
+            serving = starting.heartbeat(number=1, committed_cuts=(cut,))
+            await settle()
+            stopping = starting.heartbeat(number=2, wants_to_serve=False, wants_to_stop=True)
+            await settle()
+        await settle()
+        assert stored_state(rig, 3) == "Starting"
+        await asyncio.gather(serving, stopping)
 
     run(scenario)

@@ -263,6 +263,7 @@ def test_news_is_said_by_a_second_poll_while_the_first_is_open(tmp_path: Path) -
             bench.session.serve()
             await eventually(lambda: len(controller.polls) == 2)
             assert controller.polls[1][0].wants_to_serve
+            assert [poll[0].number for poll in controller.polls] == [1, 2]
             controller.answer(0, HeartbeatResponse(ErrorCode.NONE))  # makes room, says nothing
             bench.session.suspect(BrokerId(3))
             await eventually(lambda: len(controller.polls) == 3)
