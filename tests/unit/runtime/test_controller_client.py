@@ -80,3 +80,14 @@ def test_a_call_aside_that_takes_too_long_costs_the_heartbeats_no_leader() -> No
         return controllers.asked
 
     assert asyncio.run(scenario()) == [HOSTS[0], HOSTS[1], HOSTS[1], HOSTS[1]]
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":80", "host:0", "host:65536", "host:x"])
+def test_addresses_are_checked(text: str) -> None:
+    with pytest.raises(ValueError, match="expected host:port"):
+        Address.parse(text)
+
+
+def test_addresses_of_both_families_are_read() -> None:
+    assert Address.parse("[::1]:80") == Address("::1", 80)
+    assert Address.parse(" tidemark:8070 ") == Address("tidemark", 8070)

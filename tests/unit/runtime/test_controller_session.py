@@ -10,7 +10,6 @@ import pytest
 from aiohttp import web
 from tidemark_broker.runtime.controller_client import (
     MAX_CALLS_ASIDE,
-    Address,
     ControllerClient,
     HttpTransport,
 )
@@ -494,14 +493,3 @@ def test_asked_for_a_report_it_registers_again_and_lives_on(tmp_path: Path) -> N
         await polling(controller, bench, steps)
 
     run(tmp_path, scenario)
-
-
-@pytest.mark.parametrize("text", ["", "host", "host:", ":80", "host:0", "host:65536", "host:x"])
-def test_addresses_are_checked(text: str) -> None:
-    with pytest.raises(ValueError, match="expected host:port"):
-        Address.parse(text)
-
-
-def test_addresses_of_both_families_are_read() -> None:
-    assert Address.parse("[::1]:80") == Address("::1", 80)
-    assert Address.parse(" tidemark:8070 ") == Address("tidemark", 8070)
