@@ -120,15 +120,24 @@ class TopicChanges:
     async def alter_configs(
         self, topics: tuple[AlteredTopic, ...], deadline: Deadline, *, validate_only: bool = False
     ) -> TopicsResponse:
-        """Until this broker has the config (the others hear of it at the same time)."""
+        """Until this broker has what was changed (the others hear of it at the same time). Other
+        changes of the same topic may be seen with it, or before."""
         request = AlterConfigsRequest(self.asking(), self._request_id(), topics, validate_only)
         response = await self._asked(ALTER_CONFIGS_PATH, request, deadline)
         if validate_only:
             return response
 
+        asked = {each.topic: each for each in topics}
+
         def is_known(altered: TopicResult) -> bool:
             known = self._metadata.topics.get(altered.topic)
-            return known is not None and known.config == altered.config
+            if known is None:
+                return False
+            changed = asked[altered.topic]
+            names = {change.name for change in changed.changes}
+            if changed.replaces_all:
+                names |= known.config.keys() | altered.config.keys()
+            return all(known.config.get(name) == altered.config.get(name) for name in names)
 
         return await self._seen(response, is_known, deadline)
 
@@ -204,7 +213,10 @@ class TopicChanges:
                 while not is_so():
                     waiter = asyncio.get_running_loop().create_future()
                     self._waiters[waiter] = None
-                    await waiter
+                    try:
+                        await waiter
+                    finally:
+                        self._waiters.pop(waiter, None)
         except TimeoutError:
             return is_so()
         return True

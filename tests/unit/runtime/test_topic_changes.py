@@ -18,8 +18,11 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 from tidemark_protocol.topic_messages import (
+    AlteredTopic,
     AppliedVersionRequest,
     AskingBroker,
+    ConfigChange,
+    ConfigOperation,
     CreateTopicsRequest,
     NewTopic,
     TopicResult,
@@ -35,7 +38,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
-def push(version: int, leader: BrokerId) -> MetadataPush:
+def push(version: int, leader: BrokerId, config: dict[str, str] | None = None) -> MetadataPush:
     member = Member(BrokerId(1), BrokerEpoch(5))
     state = PartitionState(
         partition=0,
@@ -48,7 +51,7 @@ def push(version: int, leader: BrokerId) -> MetadataPush:
         partition_epoch=PartitionEpoch(version),
         min_insync_replicas=1,
     )
-    topic = TopicPush(TopicState("orders", ORDERS, 1, 1), (state,))
+    topic = TopicPush(TopicState("orders", ORDERS, 1, 1, config=config or {}), (state,))
     return MetadataPush(ControllerEpoch(1), version, False, (), (topic,))
 
 
@@ -74,8 +77,8 @@ class Asked:
         self.requests.append(request)
         return self._answers.pop(0) if self._answers else None
 
-    def apply(self, version: int, leader: int) -> None:
-        self.metadata.apply_push(push(version, BrokerId(leader)))
+    def apply(self, version: int, leader: int, config: dict[str, str] | None = None) -> None:
+        self.metadata.apply_push(push(version, BrokerId(leader), config))
         self.changes.on_metadata()
 
 
@@ -139,5 +142,38 @@ def test_no_controller_means_timed_out_when_the_time_is_up() -> None:
         asked = Asked()
         response = await asked.changes.create((NewTopic("orders"),), Deadline(200))
         assert response.error is ErrorCode.REQUEST_TIMED_OUT and response.message
+
+    run(scenario)
+
+
+RETENTION, COMPRESSION = "retention.ms", "compression.type"
+
+
+def test_a_changed_config_is_seen_also_when_another_change_came_with_it() -> None:
+    async def scenario() -> None:
+        before = {RETENTION: "1", COMPRESSION: "producer"}
+        altered = TopicResult("orders", ErrorCode.NONE, config=before | {RETENTION: "2"})
+        response = TopicsResponse(ErrorCode.NONE, results=(altered,))
+        asked = Asked(response)
+        asked.apply(1, 1, before)
+        change = ConfigChange(RETENTION, ConfigOperation.SET, "2")
+        altering = asyncio.create_task(
+            asked.changes.alter_configs((AlteredTopic("orders", (change,)),), Deadline(30_000))
+        )
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not altering.done()
+        asked.apply(2, 1, {RETENTION: "2", COMPRESSION: "gzip"})
+        async with asyncio.timeout(5):
+            assert await altering == response
+
+    run(scenario)
+
+
+def test_who_waited_in_vain_is_forgotten() -> None:
+    async def scenario() -> None:
+        asked = Asked()
+        assert not await asked.changes.wait_until(lambda: False, Deadline(1))
+        assert not asked.changes._waiters
 
     run(scenario)
