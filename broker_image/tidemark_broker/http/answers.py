@@ -17,6 +17,12 @@ class ClientGone(Exception):
     """The client closed its connection: nobody is left to answer."""
 
 
+async def until_gone(receive: Receive) -> None:
+    """Until the client has closed its connection; for a request whose body was read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 class AnyAnswer(Protocol):
     """`body`: what is held of it until it is sent."""
 

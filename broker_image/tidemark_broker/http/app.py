@@ -80,7 +80,7 @@ class HttpApp:
         self._forwarder = Forwarder(view.broker_id)
         self._quotas = HttpQuotas(view.quotas)
         self._produce = ProduceRoute(view, limits, self._forwarder, clock_ms)
-        self._consumers = ConsumerRoutes(view, limits)
+        self._consumers = ConsumerRoutes(view, limits, self._admission)
         self._fetch = FetchRoute(view, limits, self._admission, self._quotas)
         self._view = view
         self._api: AsgiApp | None = None

@@ -15,6 +15,7 @@ from tidemark_broker.http.admission import Admission
 from tidemark_broker.http.answers import Answer, AnyAnswer
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.formats import (
+    ANSWER_BYTES_PER_LOG_BYTE,
     RECORD_BATCH_TYPE,
     EmbeddedFormat,
     ReadFormat,
@@ -34,7 +35,6 @@ from tidemark_broker.runtime.kafka.quotas import Used
 from tidemark_broker.runtime.partitions import FetchResult
 
 MIN_BYTES = 1
-ANSWER_BYTES_PER_LOG_BYTE = 3  # base64 and member names
 
 
 class FetchRoute:

@@ -14,6 +14,8 @@ from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http.problems import HttpProblem
 
+ANSWER_BYTES_PER_LOG_BYTE = 3  # base64 and member names
+
 
 class EmbeddedFormat(Enum):
     BINARY = b"application/vnd.kafka.binary.v2+json"

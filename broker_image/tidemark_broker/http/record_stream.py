@@ -14,7 +14,7 @@ from typing import Protocol
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER
 
-from tidemark_broker.http.answers import ClientGone, Receive, Send
+from tidemark_broker.http.answers import ClientGone, Receive, Send, until_gone
 from tidemark_broker.http.formats import LINES_TYPE, EmbeddedFormat
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem
@@ -57,7 +57,7 @@ class StreamedAnswer:
     body: bytes = b""  # nothing is held before it is sent
 
     async def send_to(self, send: Send) -> None:
-        watch = asyncio.get_running_loop().create_task(_until_gone(self.receive))
+        watch = asyncio.get_running_loop().create_task(until_gone(self.receive))
         headers = [(b"content-type", LINES_TYPE), *self.headers]
         try:
             await send({"type": "http.response.start", "status": self.status, "headers": headers})
@@ -70,11 +70,6 @@ class StreamedAnswer:
             return
         finally:
             watch.cancel()
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class RecordStreams:

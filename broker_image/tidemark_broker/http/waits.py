@@ -7,7 +7,7 @@ away cannot disturb the loop that completes everybody else's acknowledgements.
 import asyncio
 from typing import Generic, TypeVar
 
-from tidemark_broker.http.answers import ClientGone, Receive
+from tidemark_broker.http.answers import ClientGone, Receive, until_gone
 
 Result = TypeVar("Result")
 
@@ -65,7 +65,6 @@ def _end(future: "asyncio.Future[None]") -> None:
 
 
 async def _watch(receive: Receive, future: "asyncio.Future[None]") -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    await until_gone(receive)
     if not future.done():
         future.set_exception(ClientGone())

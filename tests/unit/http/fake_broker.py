@@ -308,6 +308,7 @@ def fake_broker(
     is_ready: tuple[bool, str] = (True, ""),
     metrics_profile: MetricsProfile = MetricsProfile.AUDIT,
     quotas: tuple[ClientQuota, ...] = (),
+    new_consumer: Callable[[ConsumerSettings], GroupConsumer] = no_consumer,
 ) -> FakeBroker:
     """`leaders`: the leader of each partition of the topic `orders` (-1: none)."""
     known = brokers if brokers is not None else tuple(broker_state(i) for i in range(3))
@@ -318,7 +319,7 @@ def fake_broker(
         pool="shop/default",
         incarnation="5f3c",
         is_ready=lambda: is_ready,
-        new_consumer=no_consumer,
+        new_consumer=new_consumer,
         quotas=ClientQuotas(lambda: quotas),
         rack="rack-0",
         metrics_profile=metrics_profile,

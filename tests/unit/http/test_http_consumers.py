@@ -18,9 +18,18 @@ from tidemark_broker.http.consumers.bodies import (
 )
 from tidemark_broker.http.consumers.instances import Instances
 from tidemark_broker.http.formats import EmbeddedFormat
+from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem
-from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, GroupConsumer
-from tidemark_broker.runtime.consumers.membership import Membership
+from tidemark_broker.runtime.consumers.coordination import Coordination
+from tidemark_broker.runtime.consumers.group_consumer import (
+    ConsumerSettings,
+    Fetched,
+    GroupConsumer,
+    ReserveBytes,
+)
+from tidemark_broker.runtime.consumers.membership import Generation, Membership
+from tidemark_broker.runtime.metadata import MetadataCache
+from tidemark_broker.storage.record_batch import NewRecord, build_batch
 
 from tests.unit.http.fake_broker import fake_broker
 from tests.waiting import HANG_SECONDS
@@ -123,6 +132,17 @@ class ForgottenConsumer(GroupConsumer):
         self.is_closed.set()
 
 
+class FailingMembership(ForgottenConsumer):
+    reason = ""
+
+    async def run(self) -> None:
+        raise KeyError("our own fault")
+
+    def fail(self, reason: str) -> None:
+        self.reason = reason
+        self.is_closed.set()
+
+
 def with_instances(act: Callable[[Instances], Awaitable[None]]) -> None:
     async def run() -> None:
         instances = Instances(ForgottenConsumer)
@@ -169,3 +189,79 @@ def test_names_are_taken_and_there_is_an_end_to_their_number(
         instances.create(other, EmbeddedFormat.JSON, 100)
 
     with_instances(act)
+
+
+def test_a_consumer_whose_membership_fails_says_so_from_then_on() -> None:
+    async def run() -> None:
+        instances = Instances(FailingMembership)
+        made = instances.create(ConsumerSettings("g", "c"), EmbeddedFormat.JSON, 100)
+        assert isinstance(made.consumer, FailingMembership)
+        async with asyncio.timeout(HANG_SECONDS):
+            await made.consumer.is_closed.wait()
+        assert made.consumer.reason == "its part in the group has failed (KeyError)"
+        await instances.close()
+
+    asyncio.run(run())
+
+
+def test_a_failed_membership_has_no_generation_and_a_reason() -> None:
+    membership = Membership(
+        cast(Coordination, None), MetadataCache(), before_revoke=lambda _: asyncio.sleep(0)
+    )
+    membership.generation = Generation(4, "m", (("orders", 0),))
+    membership.fail("it has failed")
+    assert not membership.generation.has_joined
+    assert membership.problem is not None and membership.problem.is_over
+
+
+class TwoPartitions(ForgottenConsumer):
+    """Its polls find five records in each of two partitions."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        super().__init__(settings)
+        self.handed_out: list[tuple[int, int]] = []
+        self.reserved: list[int] = []
+
+    @property
+    def generation(self) -> Generation:
+        return Generation(is_manual=True)
+
+    async def poll(
+        self, wait_ms: int, max_bytes: int, reserved: ReserveBytes
+    ) -> tuple[Fetched, ...]:
+        with reserved(max_bytes):
+            self.reserved.append(max_bytes)
+        records = [NewRecord(None, b"%d" % number, ()) for number in range(5)]
+        batch = build_batch(records, timestamp_ms=1)
+        return tuple(Fetched("orders", partition, 0, batch) for partition in range(2))
+
+    def hand_out(self, fetched: Fetched, next_offset: int) -> bool:
+        self.handed_out.append((fetched.partition, next_offset))
+        return True
+
+
+def test_records_and_bytes_of_a_poll_are_bounded_for_all_partitions_together() -> None:
+    made: list[TwoPartitions] = []
+
+    def new_consumer(settings: ConsumerSettings) -> GroupConsumer:
+        made.append(TwoPartitions(settings))
+        return made[-1]
+
+    async def run() -> None:
+        limits = HttpLimits(records=4, bytes_in_flight=10_000)
+        broker = fake_broker(limits=limits, new_consumer=new_consumer)
+        assert (
+            await broker.client.post("/consumers/g", {"name": "c", "format": "json"})
+        ).status == 200
+        path = "/consumers/g/instances/c/records?max_bytes=5000"
+        found = await broker.client.get(path)
+        assert [record["value"] for record in found.json()] == [0, 1, 0, 1]
+        (consumer,) = made
+        assert (consumer.handed_out, consumer.reserved) == ([(0, 2), (1, 2)], [5000])
+        broker.app._admission.bytes_in_flight = 6_000  # of others
+        assert (await broker.client.get(path)).status == 503
+        assert consumer.reserved == [5000]
+        assert broker.app._admission.bytes_in_flight == 6_000
+        await broker.app._consumers.instances.close()
+
+    asyncio.run(run())

@@ -70,7 +70,7 @@ class Instances:
         loop = asyncio.get_running_loop()
         consumer = self._new_consumer(settings)
         task = loop.create_task(consumer.membership.run(), name=f"membership {settings.name}")
-        task.add_done_callback(_tell_failure)
+        task.add_done_callback(lambda ended: _tell_failure(consumer, ended))
         instance = Instance(consumer, embedded_format, request_timeout_ms, task, loop.time())
         self._known[key] = instance
         if self._sweep_timer is None:
@@ -131,6 +131,8 @@ async def _end(instance: Instance, *, commits: bool) -> None:
     await instance.consumer.close(commits=commits)
 
 
-def _tell_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _log.error("a consumer's membership ended", exc_info=task.exception())
+def _tell_failure(consumer: GroupConsumer, task: asyncio.Task[None]) -> None:
+    """Its client must hear of it, as it would poll for nothing for ever."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a consumer's membership ended", exc_info=error)
+        consumer.membership.fail(f"its part in the group has failed ({type(error).__name__})")

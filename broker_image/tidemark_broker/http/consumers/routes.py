@@ -13,17 +13,23 @@ import msgspec
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.groups.consumer_protocol import TopicPartition
-from tidemark_broker.http.answers import Answer, ClientGone, Receive
+from tidemark_broker.http.admission import Admission
+from tidemark_broker.http.answers import Answer, ClientGone, Receive, until_gone
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.consumers import bodies
 from tidemark_broker.http.consumers.instances import Instance, Instances
-from tidemark_broker.http.formats import format_of_answer
+from tidemark_broker.http.formats import ANSWER_BYTES_PER_LOG_BYTE, EmbeddedFormat, format_of_answer
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, kind_of
 from tidemark_broker.http.queries import PollQuery, poll_query
 from tidemark_broker.http.record_json import RecordRenderer
 from tidemark_broker.http.requests import Request
-from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, Fetched
+from tidemark_broker.runtime.consumers.group_consumer import (
+    ConsumerSettings,
+    Fetched,
+    GroupConsumer,
+    Unreadable,
+)
 from tidemark_broker.runtime.consumers.membership import NotInGroup
 from tidemark_broker.runtime.consumers.peers import PeerUnavailable
 from tidemark_broker.runtime.consumers.positions import NoOffset
@@ -39,8 +45,9 @@ Result = TypeVar("Result")
 
 
 class ConsumerRoutes:
-    def __init__(self, view: BrokerView, limits: HttpLimits) -> None:
+    def __init__(self, view: BrokerView, limits: HttpLimits, admission: Admission) -> None:
         self.instances = Instances(view.new_consumer)
+        self._admission = admission
         self._view = view
         self._metadata = view.partitions.metadata
         self._limits = limits
@@ -154,24 +161,32 @@ class ConsumerRoutes:
         instance.polls += 1
         try:
             fetched = await self._poll(request, instance, query)
-            pieces = []
-            for found in fetched:
-                renderer = RecordRenderer(
-                    found.topic,
-                    found.partition,
-                    embedded_format,
-                    most_records=self._limits.records,
-                )
-                rendered = await renderer.render(found.data, found.offset)
-                pieces.append((found, rendered))
-            for found, rendered in pieces:
-                instance.consumer.hand_out(found, rendered.next_offset)
+            lists = await self._rendered(instance.consumer, fetched, embedded_format)
         finally:
             instance.polls -= 1
             instance.used_s = asyncio.get_running_loop().time()
-        lists = (rendered.body[1:-1] for _, rendered in pieces)
-        body = b"[" + b",".join(inside for inside in lists if inside) + b"]"
+        body = b"[" + b",".join(lists) + b"]"
         return Answer(200, body, embedded_format.value)
+
+    async def _rendered(
+        self, consumer: GroupConsumer, fetched: tuple[Fetched, ...], embedded: EmbeddedFormat
+    ) -> list[bytes]:
+        """Each partition's records without the list's brackets. Raises HttpProblem."""
+        most_records = max(1, self._limits.records // max(1, len(fetched)))
+        held_bytes = sum(len(found.data) for found in fetched)
+        pieces = []
+        with self._admission.bytes_reserved(held_bytes * ANSWER_BYTES_PER_LOG_BYTE):
+            for found in fetched:
+                renderer = RecordRenderer(
+                    found.topic, found.partition, embedded, most_records=most_records
+                )
+                pieces.append((found, await renderer.render(found.data, found.offset)))
+        # Not before all of them are there: what is refused must be read again.
+        return [
+            rendered.body[1:-1]
+            for found, rendered in pieces
+            if consumer.hand_out(found, rendered.next_offset) and len(rendered.body) > 2
+        ]
 
     async def _poll(
         self, request: Request, instance: Instance, query: PollQuery
@@ -181,9 +196,13 @@ class ConsumerRoutes:
         if not consumer.generation.is_manual and not consumer.membership.topics:
             raise _conflict("it has neither a subscription nor assignments")
         try:
-            return await _unless_gone(request.receive, consumer.poll(wait_ms, query.max_bytes))
+            polling = consumer.poll(wait_ms, query.max_bytes, self._admission.bytes_reserved)
+            return await _unless_gone(request.receive, polling)
         except NotInGroup as error:
-            raise HttpProblem(error.error, f"{error}; the consumer goes on trying") from error
+            future = "delete it and make another" if error.is_over else "it goes on trying"
+            raise HttpProblem(error.error, f"{error}; this consumer: {future}") from error
+        except Unreadable as error:
+            raise HttpProblem(error.error, f"{error}: {kind_of(error.error).title}") from error
         except NoOffset as error:
             raise HttpProblem(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -238,13 +257,8 @@ class ConsumerRoutes:
 
 async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
     """Raises ClientGone when the client has closed its connection first."""
-
-    async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
     doing = asyncio.create_task(work, name="poll of a consumer")
-    watching = asyncio.create_task(watch(), name="client-watch")
+    watching = asyncio.create_task(until_gone(receive), name="client-watch")
     try:
         await asyncio.wait((doing, watching), return_when=asyncio.FIRST_COMPLETED)
         if not doing.done():

@@ -1,13 +1,16 @@
 """One consumer of a group inside this broker: what a Kafka client library is to its process.
 
-It is used by one request at a time (`busy`). Records are fetched from the leaders of the partitions
-that its generation gave it, from this broker as from others; first from all at once, then whoever
-has news first. What was handed out in one generation cannot be committed in another, and a
-partition that is not ours any more is not committed for: others may have read on.
+One poll at a time; commits and seeks may come in between. Records are fetched from the leaders of
+the partitions that its generation gave it, from this broker as from others; first from all at once,
+then a little from whoever has news first, so that those who wait hold little. What was handed out
+in one generation cannot be committed in another, and a partition that is not ours any more is not
+committed for: others may have read on.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from tidemark_protocol.error_codes import ErrorCode
@@ -26,6 +29,21 @@ AUTO_COMMIT_SECONDS = 5.0  # auto.commit.interval.ms
 FETCH_WAIT_MS = 500  # then it is looked again who leads, and what is ours
 FETCH_GRACE_MS = 2_000
 PAUSE_SECONDS = 0.05
+NEWS_BYTES = 64 * 1024  # of a fetch that waits, from all leaders: the next poll reads the rest
+
+# They pass by themselves, once this broker or the leader has heard of a change.
+_PASSING = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
 
 _log = logging.getLogger(__name__)
 
@@ -51,12 +69,22 @@ class Fetched:
     data: bytes
 
 
+class Unreadable(Exception):
+    """A partition cannot be read on, and that may last."""
+
+    def __init__(self, partition: TopicPartition, offset: int, error: ErrorCode) -> None:
+        super().__init__(f"partition {partition[0]}-{partition[1]}, offset {offset}")
+        self.error = error
+
+
+ReserveBytes = Callable[[int], AbstractContextManager[None]]
+
+
 class GroupConsumer:
     def __init__(
         self, settings: ConsumerSettings, groups: GroupCoordinators, metadata: MetadataCache
     ) -> None:
         self.settings = settings
-        self.busy = asyncio.Lock()
         self._metadata = metadata
         # Joining may take a minute: nothing else waits behind it on one connection.
         self._coordinating = Peers(metadata, settings.name)
@@ -72,6 +100,7 @@ class GroupConsumer:
             Coordination(groups, self._reading, settings.group_id),
             settings.reset,
         )
+        self._unreadable: Unreadable | None = None  # found in the last fetch
         self._next_commit_s = asyncio.get_running_loop().time() + AUTO_COMMIT_SECONDS
 
     @property
@@ -81,20 +110,24 @@ class GroupConsumer:
     async def close(self, *, commits: bool) -> None:
         """Leaves the group. `commits`: what was handed out counts as read, if it does so itself."""
         if commits:
-            await self._commit_quietly()
+            await self._commit_quietly(self.generation)
         await self.membership.leave()
         self._coordinating.close()
         self._reading.close()
 
     # ---- reading
 
-    async def poll(self, wait_ms: int, max_bytes: int) -> tuple[Fetched, ...]:
-        """What there is, within `wait_ms`. Give back to `hand_out` what was handed out. Raises
-        NoOffset; NotInGroup if it has not got into its group for a reason that may last."""
+    async def poll(
+        self, wait_ms: int, max_bytes: int, reserved: ReserveBytes
+    ) -> tuple[Fetched, ...]:
+        """What there is, within `wait_ms`; `hand_out` is told what of it goes to the client. Raises
+        NoOffset; Unreadable, if there is nothing to read but an error that may last; NotInGroup if
+        it has not got into its group for a reason that may last; what `reserved` raises if there
+        is no memory for so many bytes now."""
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + wait_ms / 1000
         if self.settings.commits_itself and loop.time() >= self._next_commit_s:
-            await self._commit_quietly()
+            await self._commit_quietly(self.generation)
         waits = False
         while await self.membership.wait_until_joined(max(0.0, ends_s - loop.time())):
             generation = self.generation
@@ -102,7 +135,13 @@ class GroupConsumer:
             left_ms = max(0, round((ends_s - loop.time()) * 1000))
             try:
                 await self._positions.look_up(generation.partitions)
-                found = await self._fetch(min(left_ms, FETCH_WAIT_MS) if waits else 0, max_bytes)
+                if waits:
+                    found = await self._fetch(
+                        min(left_ms, FETCH_WAIT_MS), min(max_bytes, NEWS_BYTES)
+                    )
+                else:
+                    with reserved(max_bytes):
+                        found = await self._fetch(0, max_bytes)
             except (PeerUnavailable, GroupRefusal) as error:
                 _log.info("a consumer could not read", extra={"reason": str(error)})
                 found = ()
@@ -116,21 +155,28 @@ class GroupConsumer:
                 await asyncio.sleep(min(PAUSE_SECONDS, left_ms / 1000))
         if self.membership.problem is not None:
             raise self.membership.problem
+        if self._unreadable is not None and self.generation.has_joined:
+            raise self._unreadable
         return ()
 
-    def hand_out(self, fetched: Fetched, next_offset: int) -> None:
-        """Records below `next_offset` are on their way to the client."""
-        self._positions.hand_out((fetched.topic, fetched.partition), next_offset)
+    def hand_out(self, fetched: Fetched, next_offset: int) -> bool:
+        """Records below `next_offset` are on their way to the client. False: they are not to be, as
+        its client has gone to another offset since, or it is in another generation."""
+        place = (fetched.topic, fetched.partition)
+        return self._positions.hand_out(place, fetched.offset, next_offset)
 
     async def _fetch(self, wait_ms: int, max_bytes: int) -> tuple[Fetched, ...]:
-        by_leader: dict[BrokerId, list[TopicPartition]] = {}
+        self._unreadable = None
+        by_leader: dict[BrokerId, dict[TopicPartition, int]] = {}
         for place in self.generation.partitions:
             state = self._metadata.partition(*place)
-            if state is not None and state.has_leader and place in self._positions.next_offsets:
-                by_leader.setdefault(state.leader, []).append(place)
+            offset = self._positions.next_offsets.get(place)
+            if state is not None and state.has_leader and offset is not None:
+                by_leader.setdefault(state.leader, {})[place] = offset
+        share_bytes = max(1, max_bytes // max(1, len(by_leader)))
         tasks = [
-            asyncio.create_task(self._fetch_from(leader, places, wait_ms, max_bytes))
-            for leader, places in by_leader.items()
+            asyncio.create_task(self._fetch_from(leader, offsets, wait_ms, share_bytes))
+            for leader, offsets in by_leader.items()
         ]
         if not tasks:
             await asyncio.sleep(min(PAUSE_SECONDS, wait_ms / 1000))
@@ -149,10 +195,9 @@ class GroupConsumer:
         return tuple(found)
 
     async def _fetch_from(
-        self, leader: BrokerId, places: list[TopicPartition], wait_ms: int, max_bytes: int
+        self, leader: BrokerId, offsets: dict[TopicPartition, int], wait_ms: int, max_bytes: int
     ) -> list[Fetched]:
         """Nothing from one that cannot be reached."""
-        offsets = {place: self._positions.next_offsets[place] for place in places}
         topics: dict[str, list[FetchPartition]] = {}
         for (topic, number), offset in offsets.items():
             entry = FetchPartition(number, NO_EPOCH, offset, NO_EPOCH, -1, max_bytes)
@@ -171,12 +216,16 @@ class GroupConsumer:
             await asyncio.sleep(min(PAUSE_SECONDS, wait_ms / 1000))
             return []
         found = []
+        has_errors = response.error is not ErrorCode.NONE
         for answered in response.topics:
             topic = names.get(answered.topic_id, "")
             for answer in answered.partitions:
                 place = (topic, answer.partition)
                 if place in offsets:
                     found += await self._taken(place, offsets[place], answer)
+                    has_errors = has_errors or answer.error is not ErrorCode.NONE
+        if has_errors and not found:  # it ended the leader's wait at once, and would again
+            await asyncio.sleep(min(PAUSE_SECONDS, wait_ms / 1000))
         return found
 
     async def _taken(
@@ -187,9 +236,11 @@ class GroupConsumer:
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             if self.settings.reset not in RESETS:
                 raise NoOffset(place)
-            self._positions.seek(
-                place, await self._positions.end_of(place, RESETS[self.settings.reset])
-            )
+            end = await self._positions.end_of(place, RESETS[self.settings.reset])
+            if self._positions.next_offsets.get(place) == offset:
+                self._positions.seek(place, end)
+        elif answer.error not in _PASSING:
+            self._unreadable = Unreadable(place, offset, answer.error)
         return []
 
     # ---- offsets
@@ -206,8 +257,12 @@ class GroupConsumer:
     ) -> dict[TopicPartition, ErrorCode]:
         """None: all that was handed out. The error of each; REBALANCE_IN_PROGRESS of partitions
         that are not ours. Raises PeerUnavailable: they may be committed or not."""
-        generation = self.generation
-        self._positions.enter(generation)
+        self._positions.enter(self.generation)
+        return await self._commit(self.generation, commits)
+
+    async def _commit(
+        self, generation: Generation, commits: dict[TopicPartition, Commit] | None = None
+    ) -> dict[TopicPartition, ErrorCode]:
         if commits is None:
             handed_out = self._positions.handed_out
             commits = {place: Commit(offset) for place, offset in handed_out.items()}
@@ -219,11 +274,13 @@ class GroupConsumer:
             errors |= await self._positions.commit(generation, ours)
         return errors
 
-    async def _commit_quietly(self) -> None:
+    async def _commit_quietly(self, generation: Generation) -> None:
+        """What was handed out in this generation, if it is still known."""
         self._next_commit_s = asyncio.get_running_loop().time() + AUTO_COMMIT_SECONDS
-        if not self.settings.commits_itself or not self.generation.has_joined:
+        is_known = generation.generation_id == self._positions.generation_id
+        if not self.settings.commits_itself or not generation.has_joined or not is_known:
             return
         try:
-            await self.commit()
+            await self._commit(generation)
         except PeerUnavailable as error:
             _log.info("offsets of a consumer were not committed", extra={"reason": str(error)})

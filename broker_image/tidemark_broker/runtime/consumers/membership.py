@@ -52,11 +52,12 @@ _log = logging.getLogger(__name__)
 
 
 class NotInGroup(Exception):
-    """It asks for its place in the group, and does not get it."""
+    """It asks for its place in the group, and does not get it. `is_over`: nor will it ever."""
 
-    def __init__(self, error: ErrorCode, reason: str) -> None:
+    def __init__(self, error: ErrorCode, reason: str, *, is_over: bool = False) -> None:
         super().__init__(reason)
         self.error = error
+        self.is_over = is_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Membership:
         coordination: Coordination,
         metadata: MetadataCache,
         *,
-        before_revoke: Callable[[], Awaitable[None]],
+        before_revoke: Callable[[Generation], Awaitable[None]],
     ) -> None:
         self.topics: tuple[str, ...] = ()
         self.generation = NO_GENERATION
@@ -106,7 +107,13 @@ class Membership:
         """Without a subscription: these, whatever others read."""
         assert not self.topics
         self.generation = Generation(partitions=partitions, is_manual=True)
+        self.problem = None
         self._changed.set()
+
+    def fail(self, reason: str) -> None:
+        """`run` has ended, and not because it was cancelled."""
+        self._lose_joined()
+        self.problem = NotInGroup(ErrorCode.UNKNOWN_SERVER_ERROR, reason, is_over=True)
 
     async def wait_until_joined(self, seconds: float) -> bool:
         try:
@@ -137,6 +144,11 @@ class Membership:
     async def leave(self) -> None:
         """What it has is free for others at once, or when its session ends, if nobody hears it."""
         self._lose_generation()
+        await self._leave_group()
+
+    # ---- inside
+
+    async def _leave_group(self) -> None:
         if not self._member_id:
             return
         values = {"members": ({"member_id": self._member_id, "group_instance_id": None},)}
@@ -146,15 +158,19 @@ class Membership:
         except (GroupRefusal, PeerUnavailable) as error:
             _log.info("a consumer left without a word", extra={"reason": str(error)})
 
-    # ---- inside
-
     def _note(self, error: Exception) -> None:
-        self._lose_generation()
-        self.problem = NotInGroup(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+        self._lose_joined()
+        problem: NotInGroup | None = NotInGroup(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
         if isinstance(error, GroupRefusal):
-            self.problem = _problem_of(error)
+            problem = _problem_of(error)
             if error.error in _LOST_ID:
                 self._member_id = ""
+        self.problem = problem if self.topics else None
+
+    def _lose_joined(self) -> None:
+        """What its group gave it; what its client has assigned in the meantime stays."""
+        if not self.generation.is_manual:
+            self._lose_generation()
 
     def _lose_generation(self) -> None:
         self.generation = NO_GENERATION
@@ -166,7 +182,11 @@ class Membership:
         self._is_wanted_anew.clear()
         topics = self.topics
         counts = self._partition_counts(topics)
-        self.generation = await self._join(topics)
+        generation = await self._join(topics)
+        if not self.topics:  # it was unsubscribed, and may have assignments by now
+            await self._leave_group()
+            return
+        self.generation = generation
         self.problem = None
         self._changed.set()
         while True:
@@ -178,23 +198,22 @@ class Membership:
             else:
                 is_wanted_anew = True
             if not is_wanted_anew and counts == self._partition_counts(topics):
-                error = await self._heartbeat()
+                error = await self._heartbeat(generation)
                 if error is ErrorCode.NONE:
                     continue
                 if error is not ErrorCode.REBALANCE_IN_PROGRESS:
                     raise GroupRefusal(error)
-            await self._before_revoke()
-            self._lose_generation()
+            await self._before_revoke(generation)
+            self._lose_joined()
             if not self.topics:
-                await self.leave()
+                await self._leave_group()
             return
 
     def _partition_counts(self, topics: tuple[str, ...]) -> dict[str, int]:
         known = self._metadata.topics
         return {topic: known[topic].partition_count for topic in topics if topic in known}
 
-    async def _heartbeat(self) -> ErrorCode:
-        generation = self.generation
+    async def _heartbeat(self, generation: Generation) -> ErrorCode:
         values = {"generation_id": generation.generation_id, "member_id": generation.member_id}
         answer = await self._coordination.ask(HEARTBEAT_API, values, ANSWER_TIMEOUT_MS)
         return ErrorCode(answer["error"])

@@ -1,7 +1,8 @@
 """Kafka requests from this broker to brokers, itself among them: as a client, by the tables.
 
 One connection to each broker that is asked, made when it is needed. Answers come in the order of
-the requests; who does not wait any longer gets none, the next ones are not disturbed.
+the requests, and the next one is not begun before: a connection whose answer nobody waits for any
+longer is closed, so that it holds up nobody.
 """
 
 import asyncio
@@ -111,10 +112,11 @@ class PeerLink(asyncio.Protocol):
             async with asyncio.timeout(timeout_ms / 1000):
                 return await waiting
         except TimeoutError as error:
-            self.close()  # what it still sends would be for nobody
             raise PeerUnavailable(f"no answer within {timeout_ms} ms") from error
         finally:
             self._waiting.pop(number, None)
+            if waiting.cancelled():  # its time was up, or it was given up
+                self.close()
 
 
 class Peers:
@@ -122,8 +124,10 @@ class Peers:
         self._metadata = metadata
         self._client_id = client_id
         self._links: dict[tuple[str, int], PeerLink] = {}
+        self._is_closed = False
 
     def close(self) -> None:
+        self._is_closed = True
         for link in self._links.values():
             link.close()
         self._links.clear()
@@ -141,5 +145,11 @@ class Peers:
         if known is not None and known.is_open:
             return known
         link = await PeerLink.open(self._client_id, host, port)
+        opened = self._links.get((host, port))
+        if self._is_closed or (opened is not None and opened.is_open):
+            link.close()
+            if opened is None or not opened.is_open:
+                raise PeerUnavailable(f"{host}:{port}: closed")
+            return opened
         self._links[host, port] = link
         return link

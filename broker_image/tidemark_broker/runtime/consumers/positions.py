@@ -59,8 +59,13 @@ class Positions:
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self.next_offsets[partition] = offset
 
-    def hand_out(self, partition: TopicPartition, next_offset: int) -> None:
+    def hand_out(self, partition: TopicPartition, offset: int, next_offset: int) -> bool:
+        """False, and nothing is noted: what was read from `offset` on is not what comes next any
+        more, after a seek or in another generation."""
+        if self.next_offsets.get(partition) != offset:
+            return False
         self.next_offsets[partition] = self.handed_out[partition] = next_offset
+        return True
 
     # ---- looking up
 

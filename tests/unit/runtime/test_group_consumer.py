@@ -1,0 +1,194 @@
+"""A consumer inside the broker: what its client does while it polls, joins or leaves."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidemark_broker.runtime.consumers.coordination import Coordination
+from tidemark_broker.runtime.consumers.group_consumer import (
+    ConsumerSettings,
+    GroupConsumer,
+    Unreadable,
+)
+from tidemark_broker.runtime.consumers.membership import Generation, Membership
+from tidemark_broker.runtime.consumers.peers import Peers
+from tidemark_broker.runtime.metadata import MetadataCache
+from tidemark_broker.runtime.results import FetchResult
+from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidemark_broker.wire.metadata import METADATA_API
+from tidemark_broker.wire.tables import Api, Values
+from tidemark_protocol.error_codes import ErrorCode
+
+from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, a_batch
+from tests.unit.runtime.kafka_door import ONLY, Client, Door, produce, with_door
+from tests.waiting import HANG_SECONDS, eventually
+
+PLACE = (TOPIC, 0)
+
+
+def run(scenario: Callable[[], Any]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), HANG_SECONDS))
+
+
+class OneMemberGroup(Coordination):
+    """A coordinator of a group of one; `may_join`: when a JoinGroup is answered."""
+
+    def __init__(self) -> None:
+        self.may_join = asyncio.Event()
+        self.asked: list[str] = []
+
+    async def ask(self, api: Api, values: Values, timeout_ms: int) -> Values:
+        self.asked.append(api.name)
+        if api.name == "JoinGroup":
+            await self.may_join.wait()
+            return {
+                "error": 0,
+                "member_id": "m",
+                "generation_id": 3,
+                "leader_id": "another",
+                "skip_assignment": False,
+                "protocol_type": "consumer",
+                "protocol": "range",
+            }
+        if api.name == "SyncGroup":
+            return {"error": 0, "assignment": b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"}
+        return {"error": 0}
+
+
+class Member:
+    def __init__(self) -> None:
+        self.group = OneMemberGroup()
+        self.revoked: list[Generation] = []
+        self.may_revoke = asyncio.Event()
+        self.membership = Membership(self.group, MetadataCache(), before_revoke=self._before_revoke)
+        self.running = asyncio.create_task(self.membership.run())
+
+    async def _before_revoke(self, generation: Generation) -> None:
+        self.revoked.append(generation)
+        await self.may_revoke.wait()
+
+
+def test_what_a_client_assigns_while_its_group_is_left_stays_assigned() -> None:
+    async def scenario() -> None:
+        member = Member()
+        member.group.may_join.set()
+        member.membership.subscribe((TOPIC,))
+        assert await member.membership.wait_until_joined(HANG_SECONDS)
+        member.membership.subscribe(())
+        member.membership.assign((PLACE,))
+        await eventually(lambda: member.revoked)
+        assert member.revoked == [Generation(3, "m")]  # what is committed then is the group's
+        member.may_revoke.set()
+        await eventually(lambda: "LeaveGroup" in member.group.asked)
+        await asyncio.sleep(0)
+        assert member.membership.generation == Generation(partitions=(PLACE,), is_manual=True)
+        member.running.cancel()
+
+    run(scenario)
+
+
+def test_what_a_client_assigns_while_it_joins_its_group_stays_assigned() -> None:
+    async def scenario() -> None:
+        member = Member()
+        member.membership.subscribe((TOPIC,))
+        await eventually(lambda: member.group.asked == ["JoinGroup"])
+        member.membership.subscribe(())
+        member.membership.assign((PLACE,))
+        member.group.may_join.set()
+        await eventually(lambda: "LeaveGroup" in member.group.asked)
+        await asyncio.sleep(0)
+        assert member.membership.generation.is_manual
+        member.running.cancel()
+
+    run(scenario)
+
+
+async def manual_consumer(door: Door) -> GroupConsumer:
+    """Of the only partition, from offset 0 on."""
+    settings = ConsumerSettings("readers", "me", commits_itself=False)
+    consumer = GroupConsumer(settings, door.services.groups, door.partitions.metadata)
+    consumer.membership.assign((PLACE,))
+    await consumer.seek({PLACE: 0})
+    return consumer
+
+
+def test_a_seek_while_a_poll_is_rendered_is_not_overwritten_by_it(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        client = await Client.connect(door)
+        for number in range(3):
+            await client.ask(produce(a_batch(f"value {number}")))
+        consumer = await manual_consumer(door)
+        (fetched,) = await consumer.poll(1000, 1000, nullcontext)
+        await consumer.seek({PLACE: 1})
+        assert not consumer.hand_out(fetched, 3)
+        (again,) = await consumer.poll(1000, 1000, nullcontext)
+        assert again.offset == 1
+        assert consumer.hand_out(again, 3)
+
+    with_door(tmp_path, scenario)
+
+
+def test_a_new_generation_in_the_middle_of_a_poll_is_no_error(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        consumer = await manual_consumer(door)
+        fetching = asyncio.create_task(consumer._fetch(0, 1000))
+        await asyncio.sleep(0)  # it asks the leaders next
+        consumer._positions.enter(Generation(4, "m", (PLACE,)))
+        assert await fetching == ()
+
+    with_door(tmp_path, scenario)
+
+
+def test_a_partition_that_cannot_be_read_is_said_and_not_asked_for_without_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = 0
+
+    async def scenario(door: Door) -> None:
+        def damaged(*place: object, done: Callable[[FetchResult], None], **how: object) -> Any:
+            nonlocal reads
+            reads += 1
+            done(FetchResult(ErrorCode.KAFKA_STORAGE_ERROR))
+            return lambda: None
+
+        monkeypatch.setattr(door.partitions, "fetch", damaged)
+        consumer = await manual_consumer(door)
+        with pytest.raises(Unreadable, match=f"partition {TOPIC}-0, offset 0") as found:
+            await consumer.poll(500, 1000, nullcontext)
+        assert found.value.error is ErrorCode.KAFKA_STORAGE_ERROR
+
+    with_door(tmp_path, scenario)
+    assert reads < 30  # one in 50 ms, and the first ones
+
+
+def test_a_link_that_somebody_has_given_up_waiting_on_holds_up_nobody(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        peers = Peers(door.partitions.metadata, "me")
+        link = await peers.broker(ONLY)
+        asked = FetchTopic(TOPIC_ID, (FetchPartition(0, -1, 0, -1, -1, 1000),))
+        waiting = asyncio.create_task(link.fetch(FetchRequest(600_000, 1, 1000, (asked,)), 600_000))
+        await eventually(lambda: door.partitions.metadata.has_come and link._waiting)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        next_link = await peers.broker(ONLY)
+        answer = await next_link.ask(METADATA_API, {"topics": None}, 10_000)
+        assert [topic["topic"] for topic in answer["topics"]] == [TOPIC]
+        await eventually(lambda: len(door.listener.connections) == 1)
+        peers.close()
+
+    with_door(tmp_path, scenario)
+
+
+def test_two_that_need_a_link_at_once_share_it_and_none_is_left_open(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        peers = Peers(door.partitions.metadata, "me")
+        first, second = await asyncio.gather(peers.broker(ONLY), peers.broker(ONLY))
+        assert first is second and first.is_open
+        await eventually(lambda: len(door.listener.connections) == 1)
+        peers.close()
+        await eventually(lambda: not door.listener.connections)
+
+    with_door(tmp_path, scenario)
