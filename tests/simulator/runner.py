@@ -6,6 +6,7 @@ python -m tests.simulator.runner --seeds 1000 --first-seed 1 --jobs 2
 import argparse
 import logging
 import os
+import signal
 import sys
 
 from rich.console import Console
@@ -20,6 +21,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--go-on", action="store_true", help="do not stop at a violation")
     options = parser.parse_args(arguments)
+    # Told to end, it ends its workers too, each after the run that it is in.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     logging.disable(logging.CRITICAL)  # the trace says it all; see sim-replay
     console = Console()
     result = campaign(
