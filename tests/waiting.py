@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import time
 import urllib.error
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 HANG_SECONDS = 60.0
@@ -39,3 +39,8 @@ async def eventually(is_so: Callable[[], object]) -> None:
     async with asyncio.timeout(HANG_SECONDS):
         while not is_so():  # noqa: ASYNC110  what it looks at has no event
             await asyncio.sleep(0.001)
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    """A test on a loop of its own."""
+    asyncio.run(asyncio.wait_for(scenario(), HANG_SECONDS))

@@ -5,7 +5,6 @@ legal step from what was stored, and nobody was told of it by the one that lost 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -19,10 +18,7 @@ from tidemark_protocol.partition_state import PartitionState
 from tests.scenarios.lease_candidates import candidate
 from tests.unit.controller.control_rig import ORDERS, FakeStore, Rig, settle
 from tests.unit.controller.control_values import members, shown
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 class SlowStore(FakeStore):

@@ -1,7 +1,6 @@
 """L1: a live valid member leads again, whatever was met on the way; no decision is ever lost."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -12,10 +11,7 @@ from tidemark_protocol.ids import BrokerId, ControllerEpoch
 
 from tests.unit.controller.control_rig import POOL, FakeBroker, FakeStore, Rig
 from tests.unit.controller.control_values import members
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 def test_a_deposed_controllers_late_election_met_by_a_config_change_is_settled() -> None:

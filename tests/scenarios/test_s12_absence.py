@@ -1,7 +1,5 @@
 """S12: absence is never deletion, and what cannot be read is not absent either."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +12,7 @@ from tidemark_protocol.partition_state import TopicState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig
 from tests.unit.runtime.in_process_pool import TOPIC, InProcessPool, a_batch
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 def test_a_slice_deleted_by_hand_gets_no_fresh_one_and_costs_no_broker_its_log(

@@ -1,9 +1,7 @@
 """S12: a deletion is told to every broker that may hold a replica, however late it comes back and
 whoever is the controller then; and nothing else is ever taken for one."""
 
-import asyncio
 import copy
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -15,13 +13,10 @@ from tidemark_protocol.partition_state import TopicState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, InProcessPool
+from tests.waiting import run
 
 TOMBSTONE = f"deleted.{ORDERS}"
 AGAIN = TopicId("7f1c0000-0000-0000-0000-000000000009")
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
 def slices(rig: Rig) -> list[str]:

@@ -1,7 +1,5 @@
 """S14 and unclean election: who leads when nobody safe is live, and what that is known to cost."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from tidemark_operator.controller.last_resorts import ANYBODY, Choice
@@ -21,12 +19,9 @@ from tests.unit.controller.control_values import (
     topic,
 )
 from tests.unit.controller.metadata_brokers import MetadataBroker, metadata_rig
+from tests.waiting import run
 
 UNCLEAN = {"unclean.leader.election.enable": "true"}
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
 def on_disk(last_epoch: int, log_end: int, high_watermark: int = 0) -> tuple[ReplicaReport, ...]:

@@ -1,17 +1,11 @@
 """S16: no controller epoch is used twice, and none falls, whatever happens to the Lease."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 from tidemark_operator.stores.object_store import LEASE
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 
 from tests.scenarios.lease_candidates import candidate
 from tests.unit.controller.control_rig import POOL, Rig, settle
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 def test_a_term_that_wrote_nothing_shares_no_epoch_with_the_one_after_a_deleted_lease() -> None:

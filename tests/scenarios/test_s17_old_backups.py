@@ -1,8 +1,6 @@
 """S17: a slice from an old backup is never led from; it is rebuilt above all that brokers hold."""
 
-import asyncio
 import copy
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import cast
 
@@ -16,10 +14,7 @@ from tidemark_protocol.partition_state import Member, PartitionState
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig, settle
 from tests.unit.controller.control_values import shown
 from tests.unit.controller.metadata_brokers import MetadataBroker, metadata_rig
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 def on_disk(last_epoch: int, log_end: int, high_watermark: int = 0) -> tuple[ReplicaReport, ...]:

@@ -4,8 +4,6 @@ If more than half of a pool expires at once, the holder gives the Lease away and
 If its successor hears nothing of them for a full session either, it fences.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from tidemark_operator.controller.service import ControllerService
@@ -14,10 +12,7 @@ from tidemark_protocol.ids import ControllerEpoch
 
 from tests.scenarios.lease_candidates import candidate
 from tests.unit.controller.control_rig import FakeBroker, Rig
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 @dataclass

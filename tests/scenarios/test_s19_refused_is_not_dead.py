@@ -5,8 +5,7 @@ for the incarnation, and a refusal fences only whoever's own poll is closed too.
 over early only from a holder whose pod is terminated.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -18,10 +17,7 @@ from tidemark_protocol.ids import BrokerId
 
 from tests.scenarios.lease_candidates import candidate
 from tests.unit.controller.control_rig import POOL, Rig, settle
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 def test_a_broker_behind_a_rejecting_network_policy_is_not_fenced_while_it_polls() -> None:

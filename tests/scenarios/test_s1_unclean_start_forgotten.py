@@ -4,8 +4,6 @@ B's node reboots and B loses r. It starts, and is killed before the controller s
 start was unclean; the next process finds the same kernel as the one before it. It must not count.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tidemark_broker.storage.start_proofs import BOOT_STAMP
@@ -22,10 +20,7 @@ from tests.scenarios.broker_on_disk import (
 from tests.unit.controller.control_rig import settle
 from tests.unit.storage.faulty_disk import FaultyDisk
 from tests.unit.storage.small_logs import values_of
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 def reboot(machine: Machine) -> None:

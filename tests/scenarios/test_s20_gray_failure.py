@@ -4,16 +4,11 @@ Only its own append and disk-probe ages count: that a follower stalls, the lag r
 move for each partition in a lag window.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.unit.controller.control_rig import FakeBroker, Rig, settle
 from tests.unit.controller.control_values import shown
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 async def heard(rig: Rig, ages: dict[int, dict[str, int]], ms: int = 500) -> None:

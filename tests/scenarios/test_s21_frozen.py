@@ -7,7 +7,6 @@ CLOCK_BOOTTIME and by observed renewals, never by the written time.
 import asyncio
 import socket
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,11 +17,7 @@ from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock
 
 from tests.scenarios.lease_candidates import candidate
 from tests.unit.controller.control_rig import ProbeVerdict, Rig, settle
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
-
+from tests.waiting import run
 
 # The leader
 

@@ -1,18 +1,12 @@
 """S2: an entry of an ISR is (broker id, broker epoch), and a void one never comes back to life."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig
 from tests.unit.controller.control_values import members, shown
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 async def successor(rig: Rig, epoch: int) -> None:

@@ -1,8 +1,5 @@
 """S3: a refused expand that lands later. The real leader core talks to the real controller."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 from tidemark_broker.replication.effects import LeaderEffect, ProposeInSync, ReplicaFetch
 from tidemark_broker.replication.leader import PartitionLeader
 from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
@@ -20,12 +17,9 @@ from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, Leader
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeStore, Rig, settle
 from tests.unit.controller.control_values import members
+from tests.waiting import run
 
 NOWHERE = Endpoints("10.0.0.1", 9092, 8080, "http://x")
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
 class Leader:

@@ -1,9 +1,7 @@
 """S5: a producer id is given to one producer, ever: across failovers, lost answers, two controllers
 at once, brokers and pools made anew, objects deleted by hand or restored from a backup."""
 
-import asyncio
 import copy
-from collections.abc import Awaitable, Callable
 
 import pytest
 from tidemark_operator.controller.producer_id_rounds import round_of
@@ -22,10 +20,7 @@ from tidemark_protocol.ids import (
 )
 
 from tests.unit.controller.control_rig import POOL, FakeBroker, Rig, settle
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 async def ask(

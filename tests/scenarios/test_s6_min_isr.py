@@ -1,7 +1,5 @@
 """S6: min ISR reaches the leader with the slice that dropped the eligible leaders, never before."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +9,7 @@ from tidemark_protocol.partition_state import TopicState
 from tests.unit.controller.control_rig import POOL, Rig
 from tests.unit.controller.control_values import shown
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, InProcessPool
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 def test_the_config_alone_does_not_let_a_lone_leader_commit(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ is restored from a snapshot; a machine is restored with its memory. The stamp of
 counts only where kernel, pod, claim and life are all those that the controller stored.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -18,10 +16,7 @@ from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
 from tests.scenarios.broker_on_disk import B, Machine, with_an_acknowledged_record
 from tests.unit.controller.control_values import TOPIC_ID, members, partition
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ that looks whole. Nothing that a disk's failure, or a damaged log, puts in doubt
 import asyncio
 import contextlib
 import errno
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,7 @@ from tidemark_operator.stores.object_store import BROKER
 
 from tests.scenarios.broker_on_disk import Process, with_an_acknowledged_record
 from tests.unit.storage.faulty_disk import FaultyDisk
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 class Ending:

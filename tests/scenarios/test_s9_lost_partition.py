@@ -5,7 +5,6 @@ A clean stop, then one partition's directory is lost: the broker is clean, that 
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,10 +15,7 @@ from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset
 from tests.scenarios.broker_on_disk import B, Machine, Process
 from tests.unit.controller.control_rig import ORDERS, FakeBroker, Rig, settle
 from tests.unit.controller.control_values import shown
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 async def two_partitions(path: Path) -> tuple[Rig, Machine, Process]:

@@ -5,6 +5,7 @@ import asyncio
 from tidemark_cli.http_bench import BenchSettings, run_bench
 
 from tests.unit.cli.fake_broker import TOPIC, FakeCluster, answering, problem
+from tests.waiting import HANG_SECONDS
 
 
 def test_requests_are_counted_and_failures_named() -> None:
@@ -21,4 +22,4 @@ def test_requests_are_counted_and_failures_named() -> None:
             assert result.requests * 3 == len(cluster.logs[0])
             assert result.records_per_second == round(result.requests * 3 / 0.1)
 
-    asyncio.run(asyncio.wait_for(story(), 10))
+    asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))

@@ -1,17 +1,10 @@
 """Steps that the safety scenarios of the controller share."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 from tidemark_protocol.controller_messages import InSyncProposal, ReplicaReport
 from tidemark_protocol.ids import ControllerEpoch, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import Member, PartitionState
 
 from tests.unit.controller.control_rig import ORDERS, FakeBroker, Rig
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
 def expand(state: PartitionState, *added: Member) -> InSyncProposal:

@@ -54,7 +54,7 @@ def run(scenario: Scenario) -> None:
             await rig.service.step_down()
             await runner.cleanup()
 
-    asyncio.run(asyncio.wait_for(served(), 20))
+    asyncio.run(asyncio.wait_for(served(), HANG_SECONDS))
 
 
 def test_a_killed_brokers_poll_is_seen_broken_at_once() -> None:

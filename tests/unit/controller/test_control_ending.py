@@ -1,16 +1,12 @@
 """Callers of a controller that steps down: who is to end ends, others hear NotLeading."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 from tidemark_operator.controller.service import NotLeading
 
 from tests.unit.controller.control_rig import Rig, settle
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 async def waiting_caller(rig: Rig) -> "asyncio.Task[None]":

@@ -1,7 +1,6 @@
 """The Lease: who leads, observed renewals, and the controller epoch (S16, S19, S21)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from tidemark_operator.lease import (
     CONTROLLER_ADDRESS_ANNOTATION,
@@ -13,6 +12,7 @@ from tidemark_operator.stores.object_store import BROKER, LEASE, Object, StoreEr
 from tidemark_protocol.ids import ControllerEpoch
 
 from tests.unit.controller.control_rig import FakeStore, settle
+from tests.waiting import run
 
 SETTINGS = LeaseSettings(namespace="tidemark", renew_interval_ms=20)
 
@@ -94,10 +94,6 @@ class Pair:
         self.clock.ms += ms
         for number in numbers:
             await self.leases[number].step()
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
 def test_the_first_to_come_leads_and_the_epoch_is_written_before_it_acts() -> None:

@@ -1,8 +1,6 @@
 """What a take-over reads: objects copied or edited by hand hold up nobody else (S12)."""
 
-import asyncio
 import copy
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -11,10 +9,7 @@ from tidemark_operator.stores.object_store import PARTITION_SLICE, Object
 from tidemark_protocol.ids import NO_BROKER, ControllerEpoch
 
 from tests.unit.controller.control_rig import ORDERS, POOL, Rig
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 def put(rig: Rig, item: Object, name: str, **metadata: str) -> Object:

@@ -1,7 +1,5 @@
 """Moves of partitions between brokers (KIP-455): begin, complete, cancel, fail in the middle."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -19,12 +17,9 @@ from tidemark_protocol.partition_state import Member, PartitionState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig
 from tests.unit.controller.control_values import after, dead, partition, shown, standings, topic
+from tests.waiting import run
 
 ALL = standings("0@1", "1@2", "2@3", "3@4", "4@5")
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
 def ids(*numbers: int) -> tuple[BrokerId, ...]:

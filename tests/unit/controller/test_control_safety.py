@@ -16,8 +16,9 @@ from tidemark_protocol.ids import (
 from tidemark_protocol.partition_state import PartitionState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig, settle
-from tests.unit.controller.control_steps import clean_restart, expand, held, run, successor
+from tests.unit.controller.control_steps import clean_restart, expand, held, successor
 from tests.unit.controller.control_values import member, members, partition, shown, topic
+from tests.waiting import run
 
 # S2
 

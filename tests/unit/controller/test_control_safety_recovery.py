@@ -11,8 +11,9 @@ from tidemark_protocol.ids import (
 from tidemark_protocol.partition_state import Member
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig
-from tests.unit.controller.control_steps import clean_restart, expand, held, run
+from tests.unit.controller.control_steps import clean_restart, expand, held
 from tests.unit.controller.control_values import shown
+from tests.waiting import run
 
 # S8, S9
 

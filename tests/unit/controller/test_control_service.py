@@ -1,7 +1,5 @@
 """The controller's shell: polls, sessions, suspicion, controlled shutdown, topics; no real time."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -19,10 +17,7 @@ from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig, settle
 from tests.unit.controller.control_values import member, proposal, shown
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import run
 
 
 def test_a_registered_broker_becomes_active_by_its_first_heartbeat() -> None:

@@ -1,7 +1,6 @@
 """Controlled shutdown: leadership first, in the election's order; who may stop is out at once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from tidemark_operator.stores.object_store import BROKER
 from tidemark_protocol.controller_messages import CommittedCut, ReplicaReport
@@ -9,11 +8,7 @@ from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig, settle
 from tests.unit.controller.control_values import members
-from tests.waiting import HANG_SECONDS
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from tests.waiting import HANG_SECONDS, run
 
 
 def stored_state(rig: Rig, number: int) -> str:

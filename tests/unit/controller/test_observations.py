@@ -21,13 +21,14 @@ from tests.unit.controller.control_rig import (
     settle,
 )
 from tests.unit.controller.test_control_stopping import stop
+from tests.waiting import HANG_SECONDS
 
 
 def run(scenario: Callable[[Rig], Awaitable[None]]) -> None:
     async def whole() -> None:
         await scenario(await Rig().start(3))
 
-    asyncio.run(asyncio.wait_for(whole(), 20))
+    asyncio.run(asyncio.wait_for(whole(), HANG_SECONDS))
 
 
 async def samples(rig: Rig, name: str, label: str, **chosen: str) -> dict[str, float]:

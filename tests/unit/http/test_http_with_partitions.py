@@ -87,7 +87,9 @@ def test_a_long_poll_is_woken_by_a_produce(tmp_path: Path) -> None:
         client = await client_of(tmp_path / "logs", led_alone())
         target = f"{TARGET}/records?offset=0&max_wait_ms=30000"
         poll = asyncio.create_task(client.get(target))
-        await asyncio.sleep(0)
+        for _ in range(200):  # to where it waits: nothing on its way needs time
+            await asyncio.sleep(0)
+        assert not poll.done()
         await client.post(TARGET, {"records": [{"value": 1}]})
         async with asyncio.timeout(20):
             return (await poll).json()

@@ -4,7 +4,7 @@ volume and the real controller, over a link in memory."""
 import asyncio
 import contextlib
 import errno
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -22,13 +22,9 @@ from tidemark_protocol.ids import BrokerId
 from tests.scenarios.broker_on_disk import Link, Machine
 from tests.unit.controller.control_rig import Rig
 from tests.unit.storage.faulty_disk import FaultyDisk
-from tests.waiting import HANG_SECONDS, eventually
+from tests.waiting import HANG_SECONDS, eventually, run
 
 CLEAN_STOP = ".kafka_cleanshutdown"
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
 async def serve_http(

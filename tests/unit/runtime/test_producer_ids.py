@@ -1,13 +1,14 @@
 """Producer ids for clients: a block at a time, none twice, an error while nobody hands them out."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 from tidemark_broker.runtime import producer_ids
 from tidemark_broker.runtime.producer_ids import MAX_PRODUCER_EPOCH, ProducerIdResult, ProducerIds
 from tidemark_protocol.controller_messages import AllocateProducerIdsResponse
 from tidemark_protocol.error_codes import ErrorCode
+
+from tests.waiting import run
 
 
 class Controller:
@@ -25,10 +26,6 @@ class Controller:
             return None
         first, self._next_id = self._next_id, self._next_id + 1_000_000
         return AllocateProducerIdsResponse(ErrorCode.NONE, first_producer_id=first, count=3)
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
 def ids_of(controller: Controller) -> ProducerIds:

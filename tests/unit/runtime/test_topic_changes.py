@@ -1,7 +1,6 @@
 """Asking the controller for topics, and waiting until this broker can serve them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_broker.runtime.topic_changes import Deadline, TopicChanges
@@ -30,12 +29,10 @@ from tidemark_protocol.topic_messages import (
     TopicsResponse,
 )
 
+from tests.waiting import run
+
 ORDERS = TopicId("6f1c8d0a-1b4e-4a64-9a0f-6a3f1b1f2a11")
 MADE = TopicsResponse(ErrorCode.NONE, results=(TopicResult("orders", ErrorCode.NONE),))
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
 def push(version: int, leader: BrokerId, config: dict[str, str] | None = None) -> MetadataPush:

@@ -28,6 +28,7 @@ from tidemark_protocol.topic_messages import (
 
 from tests.unit.controller.control_rig import ORDERS, POOL
 from tests.unit.topic_admin.admin_rig import NAMESPACE, AdminRig
+from tests.waiting import HANG_SECONDS
 
 Scenario = Callable[[AdminRig], Awaitable[None]]
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
@@ -45,7 +46,7 @@ def run(tmp_path: Path, scenario: Scenario, brokers: int = 4) -> None:
             await rig.rig.service.step_down()
             rig.store.close()
 
-    asyncio.run(asyncio.wait_for(ran(), 20))
+    asyncio.run(asyncio.wait_for(ran(), HANG_SECONDS))
 
 
 async def grow(rig: AdminRig, count: int, *assignments: tuple[int, ...], **how: Any) -> TopicResult:

@@ -28,6 +28,7 @@ from tidemark_protocol.topic_messages import (
 
 from tests.unit.controller.control_rig import ORDERS, POOL
 from tests.unit.topic_admin.admin_rig import POOL_NAME, AdminRig
+from tests.waiting import HANG_SECONDS
 
 Scenario = Callable[[AdminRig], Awaitable[None]]
 
@@ -41,7 +42,7 @@ def run(tmp_path: Path, scenario: Scenario, brokers: int = 3) -> None:
             await rig.rig.service.step_down()
             rig.store.close()
 
-    asyncio.run(asyncio.wait_for(ran(), 20))
+    asyncio.run(asyncio.wait_for(ran(), HANG_SECONDS))
 
 
 def assigned(*partitions: tuple[int, ...]) -> tuple[tuple[BrokerId, ...], ...]:
