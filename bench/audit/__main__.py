@@ -56,15 +56,21 @@ def main() -> int:
     except (CommandFailed, _Different) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
+    finally:  # what was measured until then, hours maybe
+        _write(sizes, transports)
+    report.print_table(sizes, transports)
+    say("done; build/bench-audit.json, build/bench-audit.svg")
+    return 0
+
+
+def _write(sizes: list[Size], transports: dict[str, float]) -> None:
     about = {
         "python": platform.python_version(), "kernel": platform.release(),
         "processors": os.cpu_count(), "pyspark": pyspark.__version__,
         "duckdb": duckdb.__version__, "load": os.getloadavg(),
     }  # fmt: skip
-    report.write(ROOT / "build", sizes, transports, about)
-    report.print_table(sizes, transports)
-    say("done; build/bench-audit.json, build/bench-audit.svg")
-    return 0
+    if sizes:
+        report.write(ROOT / "build", sizes, transports, about)
 
 
 class _Different(Exception):

@@ -17,14 +17,18 @@ from statistics import median
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from tidemark_audit.sources.prometheus import Prometheus, PrometheusSlice
+from tidemark_audit.sources.prometheus import Form, Prometheus, PrometheusSlice
 from tidemark_audit.sources.source import Window
 
 from bench.audit.samples import LABELS
 from bench.systems import HOST, free_ports, wait_for
 
 ROOT = Path(__file__).parents[2]
-WAYS = {"remote_read": True, "json_api": False}
+WAYS = {
+    "remote_read_streamed": Form.STREAMED,
+    "remote_read_samples": Form.SAMPLES,
+    "json_api": Form.API,
+}
 MAKE_LIMIT_SECONDS = 900.0
 START_LIMIT_SECONDS = 120.0
 LINES_AT_A_TIME = 100_000
@@ -40,15 +44,14 @@ def samples_per_second(samples: Path, rounds: int, say: Say) -> dict[str, float]
         say("making blocks for Prometheus")
         data = _blocks(samples, Path(directory))
         with _running_prometheus(data, Path(directory)) as url:
-            parts = [part for part in Prometheus(url).slices(window) if _is_slice(part)]
+            slices = Prometheus(url).slices(window)
+            parts = [part for part in slices if isinstance(part, PrometheusSlice)]
             for number in range(rounds):
                 counts = set()
-                for way, speaks in WAYS.items():
+                for way, form in WAYS.items():
                     began = time.perf_counter()
                     read = sum(
-                        len(batch)
-                        for part in parts
-                        for batch in replace(part, speaks_remote_read=speaks).read()
+                        len(batch) for part in parts for batch in replace(part, form=form).read()
                     )
                     found[way].append(read / (time.perf_counter() - began))
                     counts.add(read)
@@ -56,10 +59,6 @@ def samples_per_second(samples: Path, rounds: int, say: Say) -> dict[str, float]
                 if counts != {len(times)}:
                     raise ValueError(f"expected {len(times)} samples either way, found {counts}")
     return {way: median(figures) for way, figures in found.items()}
-
-
-def _is_slice(part: object) -> bool:
-    return isinstance(part, PrometheusSlice)
 
 
 def _blocks(samples: Path, directory: Path) -> Path:
