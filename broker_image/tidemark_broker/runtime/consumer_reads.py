@@ -1,5 +1,5 @@
 """A consumer's read of one partition: below the replica's own high watermark, parked while there is
-too little.
+too little. While it is parked it reads what is new alone; all of it is read again for the answer.
 
 It ends once: by enough records, by its wait, by an error, or by cancellation. An offset between
 high watermark and log end is not an error: it waits, as in Kafka. A follower serves only readers
@@ -25,6 +25,8 @@ from tidemark_broker.storage.errors import (
     StorageError,
     is_storage_failure,
 )
+from tidemark_broker.storage.partition_log import PartitionLog
+from tidemark_broker.storage.record_batch import read_header
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,13 @@ class ReadRequest:
 
 class ConsumerRead:
     __slots__ = (
+        "_cannot_grow",
         "_damaged",
         "_done",
+        "_found_bytes",
         "_key",
         "_life",
+        "_next_offset",
         "_replica",
         "_request",
         "_storage_failed",
@@ -67,6 +72,9 @@ class ConsumerRead:
         self._storage_failed = storage_failed
         self._damaged = damaged
         self._timer: Timer | None = None
+        self._found_bytes = 0  # up to here, and too few
+        self._next_offset = request.offset
+        self._cannot_grow = False  # the limit, or the end of its segment, cuts what one read gives
 
     def start(self, scheduler: Scheduler, max_wait_ms: int) -> Callable[[], None]:
         """Answers at once or parks; returns what cancels it."""
@@ -137,6 +145,8 @@ class ConsumerRead:
         error, message = ErrorCode.NONE, ""
         if offset < replica.high_watermark:
             try:
+                if self._found_bytes and not is_last_try and not self._has_grown_enough(log):
+                    return None
                 data = log.read(
                     offset,
                     max_bytes=self._request.max_bytes,
@@ -152,8 +162,27 @@ class ConsumerRead:
                 if is_storage_failure(found):
                     self._storage_failed(found)
         if error is ErrorCode.NONE and not is_last_try and len(data) < self._request.min_bytes:
+            self._note_too_little(data)
             return None
         return self._result(error, data, message)
+
+    def _has_grown_enough(self, log: PartitionLog) -> bool:
+        """Reads what is new. Raises as `PartitionLog.read` does."""
+        if self._cannot_grow or self._next_offset >= self._replica.high_watermark:
+            return False
+        new = log.read(
+            self._next_offset,
+            max_bytes=self._request.max_bytes - self._found_bytes,
+            end_offset=self._replica.high_watermark,
+        )
+        self._found_bytes += len(new)
+        self._next_offset = _end_of(new, self._next_offset)
+        return self._found_bytes >= self._request.min_bytes
+
+    def _note_too_little(self, data: bytes) -> None:
+        self._cannot_grow = self._found_bytes > len(data)  # though there is more
+        self._found_bytes = len(data)
+        self._next_offset = _end_of(data, self._request.offset)
 
     def _out_of_range(self) -> FetchResult:
         log, offset = self._replica.log, self._request.offset
@@ -184,6 +213,16 @@ class ConsumerRead:
             message,
             preferred_replica,
         )
+
+
+def _end_of(data: bytes, offset: Offset) -> Offset:
+    """After these whole batches, which are read from `offset` on."""
+    position = 0
+    while position < len(data):
+        header = read_header(data, position)
+        offset = header.next_offset
+        position += header.size_bytes
+    return offset
 
 
 def epoch_refusal(current_leader_epoch: LeaderEpoch, replica: HostedReplica) -> ErrorCode | None:

@@ -2,11 +2,13 @@
 
 import asyncio
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import pytest
 from tidemark_broker.runtime.kafka.connection import KafkaConnection
 from tidemark_broker.runtime.kafka.limits import ListenerLimits
 from tidemark_broker.runtime.kafka.memory import ListenerMemory, MemoryLimits
+from tidemark_broker.storage.partition_log import PartitionLog
 from tidemark_broker.wire.create_topics import CREATE_TOPICS_API
 from tidemark_broker.wire.primitives import INT32, unsigned_varint
 from tidemark_protocol.topic_messages import TopicsRequest, TopicsResponse
@@ -318,3 +320,41 @@ def test_a_refused_connection_gives_all_back_and_ends_however_little_its_client_
         assert memory.requests.used_bytes == 0
 
     with_door(tmp_path, scenario, ListenerLimits(closing_seconds=0.05))
+
+
+def test_a_fetch_that_waits_for_much_reads_each_record_a_few_times_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_bytes = 0
+    read = PartitionLog.read
+
+    def counted(log: PartitionLog, *place: Any, **how: Any) -> bytes:
+        nonlocal read_bytes
+        data = read(log, *place, **how)
+        read_bytes += len(data)
+        return data
+
+    async def scenario(door: Door) -> None:
+        reader, producer = await Client.connect(door), await Client.connect(door)
+        await producer.ask(produce(a_batch("x" * 10 * KIB)))
+        reader.send(fetch(max_wait_ms=60_000, min_bytes=195 * KIB))
+        for _ in range(20):
+            await producer.ask(produce(a_batch("x" * 10 * KIB)))
+        assert 195 * KIB <= len(await reader.answer()) < 220 * KIB
+
+    monkeypatch.setattr(PartitionLog, "read", counted)
+    with_door(tmp_path, scenario)
+    assert read_bytes < 5 * 200 * KIB
+
+
+def test_a_fetch_that_waits_is_answered_though_its_limit_cuts_what_it_may_have(
+    tmp_path: Path,
+) -> None:
+    async def scenario(door: Door) -> None:
+        reader, producer = await Client.connect(door), await Client.connect(door)
+        reader.send(fetch(max_wait_ms=500, min_bytes=9 * KIB, max_bytes=10 * KIB))
+        for _ in range(4):
+            await producer.ask(produce(a_batch("x" * 4 * KIB)))
+        assert 8 * KIB <= len(await reader.answer()) <= 10 * KIB
+
+    with_door(tmp_path, scenario)

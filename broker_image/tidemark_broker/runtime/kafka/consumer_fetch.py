@@ -1,8 +1,8 @@
 """A consumer's fetch of many partitions: one answer when there is enough, or its wait is over.
 
-Each pass reads what is there. Too little: it parks a read of one byte more at every partition, and
-whichever gets news first starts the next pass, at most one a loop tick. A pass over many partitions
-takes many turns of the loop, and is not cut short by news.
+Each pass reads what is there. Too little: it parks a read at every partition, of its share more of
+what is missing, and whichever has that first starts the next pass, at most one a loop tick. A pass
+over many partitions takes many turns of the loop, and is not cut short by news.
 """
 
 from collections.abc import Callable
@@ -93,11 +93,13 @@ class ConsumerFetch:
             yield
             if self._is_over:
                 return
-        if is_final or total >= min(self._asked_min_bytes, max_bytes):
+        missing_bytes = min(self._asked_min_bytes, max_bytes) - total
+        if is_final or missing_bytes <= 0:
             self._is_over = True
             self._respond(found)
             return
-        yield from self._park(found, read_bytes)
+        # So much more at one partition at least: were it less at each, it would be too little.
+        yield from self._park(found, read_bytes, -(-missing_bytes // len(self._asked)))
 
     def hurry(self) -> None:
         """Its wait is over."""
@@ -133,7 +135,7 @@ class ConsumerFetch:
         )
         return _answer(asked.partition, results[0])
 
-    def _park(self, found: Found, read_bytes: dict[Key, int]) -> Steps[None]:
+    def _park(self, found: Found, read_bytes: dict[Key, int], more_bytes: int) -> Steps[None]:
         wait_ms = max(1, self._deadline_ms - self._clock())
         self._timer = self._scheduler.call_later(wait_ms / 1000, self._wake)
         for key, asked in self._asked.items():
@@ -145,7 +147,7 @@ class ConsumerFetch:
                 asked.partition,
                 asked.fetch_offset,
                 max_bytes=read_bytes[key],
-                min_bytes=len(found[key].records) + 1,
+                min_bytes=len(found[key].records) + more_bytes,
                 max_wait_ms=wait_ms,
                 done=self._wake,
                 consumer=self._consumer(asked),
