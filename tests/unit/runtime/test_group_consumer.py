@@ -170,13 +170,29 @@ def test_a_link_that_somebody_has_given_up_waiting_on_holds_up_nobody(tmp_path: 
         link = await peers.broker(ONLY)
         asked = FetchTopic(TOPIC_ID, (FetchPartition(0, -1, 0, -1, -1, 1000),))
         waiting = asyncio.create_task(link.fetch(FetchRequest(600_000, 1, 1000, (asked,)), 600_000))
-        await eventually(lambda: door.partitions.metadata.has_come and link._waiting)
+        await eventually(lambda: link._waiting)
         waiting.cancel()
         await asyncio.wait([waiting])
         next_link = await peers.broker(ONLY)
         answer = await next_link.ask(METADATA_API, {"topics": None}, 10_000)
         assert [topic["topic"] for topic in answer["topics"]] == [TOPIC]
         await eventually(lambda: len(door.listener.connections) == 1)
+        peers.close()
+
+    with_door(tmp_path, scenario)
+
+
+def test_what_is_given_up_on_a_link_takes_no_other_question_along(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        peers = Peers(door.partitions.metadata, "me")
+        link = await peers.broker(ONLY)
+        asked = FetchTopic(TOPIC_ID, (FetchPartition(0, -1, 0, -1, -1, 1000),))
+        given_up = asyncio.create_task(link.fetch(FetchRequest(200, 1, 1000, (asked,)), 10_000))
+        await eventually(lambda: link._waiting)
+        asking = asyncio.create_task(link.ask(METADATA_API, {"topics": None}, 10_000))
+        await eventually(lambda: len(link._waiting) == 2)
+        given_up.cancel()
+        assert [topic["topic"] for topic in (await asking)["topics"]] == [TOPIC]
         peers.close()
 
     with_door(tmp_path, scenario)

@@ -1,8 +1,8 @@
 """Kafka requests from this broker to brokers, itself among them: as a client, by the tables.
 
 One connection to each broker that is asked, made when it is needed. Answers come in the order of
-the requests, and the next one is not begun before: a connection whose answer nobody waits for any
-longer is closed, so that it holds up nobody.
+the requests, and the next one is not begun before: a connection of which nobody waits for an
+answer any longer is closed, so that what was given up holds up nobody.
 """
 
 import asyncio
@@ -112,10 +112,11 @@ class PeerLink(asyncio.Protocol):
             async with asyncio.timeout(timeout_ms / 1000):
                 return await waiting
         except TimeoutError as error:
+            self.close()
             raise PeerUnavailable(f"no answer within {timeout_ms} ms") from error
         finally:
             self._waiting.pop(number, None)
-            if waiting.cancelled():  # its time was up, or it was given up
+            if waiting.cancelled() and not self._waiting:
                 self.close()
 
 
