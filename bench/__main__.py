@@ -17,7 +17,13 @@ from bench import report
 from bench.cases import Scale, machine, measure
 from bench.java_tools import JavaTools
 from bench.rows import KAFKA, TIDEMARK, Figures, Rounds, compare
-from bench.systems import BenchFailed, KafkaSystem, System, TidemarkSystem
+from bench.systems import (
+    BenchFailed,
+    KafkaSystem,
+    System,
+    TidemarkSystem,
+    compile_as_in_images,
+)
 
 ROOT = Path(__file__).parent.parent
 GROUPS = ("memory", "produce", "consume", "latency", "end-to-end", "http", "kill", "term")
@@ -35,6 +41,7 @@ def main() -> int:
     started = time.monotonic()
     scale = Scale(arguments.size, frozenset(arguments.only or ()))
     rounds: Rounds = []
+    compile_as_in_images()
     for number in range(arguments.rounds):
         systems: list[System] = [KafkaSystem(data / KAFKA, jars), TidemarkSystem(data / TIDEMARK)]
         if arguments.system:

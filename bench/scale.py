@@ -25,6 +25,7 @@ from bench import rdkafka_load
 from bench.systems import (
     BenchFailed,
     TidemarkSystem,
+    compile_as_in_images,
     cpu_seconds,
     leader_of,
     resident_mb,
@@ -48,6 +49,7 @@ def main() -> int:
     parser.add_argument("--consumers", type=int, default=200)
     parser.add_argument("--groups", type=int, default=20)
     options = parser.parse_args()
+    compile_as_in_images()
     system = TidemarkSystem(ROOT / "build" / "bench" / "scale")
     started = time.monotonic()
     found: dict[str, float] = {}
