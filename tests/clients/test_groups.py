@@ -15,7 +15,7 @@ from tests.clients.client_programs import CLIENTS, ClientProgram, ClientPrograms
 from tests.clients.kafka_cluster import Sending, kafka_cluster
 from tests.cluster.local_cluster import LocalCluster
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 PAUSE_SECONDS = 0.1
 # At SIGTERM kcat commits the record that it has just got, and does not print it.
 DROPPED_AT_THE_END = {"kcat": 1}
@@ -117,4 +117,4 @@ def stories(
 def test_group_members_share_take_over_and_go_on(
     stories: dict[str, Future[None]], client: str
 ) -> None:
-    stories[client].result(110)
+    stories[client].result(200)

@@ -12,7 +12,7 @@ from tests.clients.client_programs import CLIENTS, ROOT, ClientPrograms
 from tests.clients.kafka_cluster import kafka_cluster
 from tests.clients.kill_matrix import RATE, Outcome, run_under_kills, topic_of, topics_of
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 SECONDS = 6
 
 

@@ -112,9 +112,7 @@ class LocalCluster:
         found = next(entry for entry in topics if entry["topic"] == topic)
         return next(entry for entry in found["partitions"] if entry["partition"] == partition)
 
-    def wait_until_in_sync(
-        self, topic: str = "orders", *, seconds: float = 2 * HANG_SECONDS
-    ) -> None:
+    def wait_until_in_sync(self, topic: str = "orders", *, seconds: float = HANG_SECONDS) -> None:
         """Leaders everywhere, and every replica in sync in a life that is the broker's present
         one: an entry of a killed broker does not count although nobody noticed yet."""
 
