@@ -18,6 +18,7 @@ FLAT = 1.25  # memory at the largest size, as a multiple of that at the next sma
 COLOURS = {"spark": "#2f8f5b", "local": "#2b6cb0", "duckdb": "#c4622d"}
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 760, 380, 70, 60, 50
 _RIGHT = 120
+_LABEL_HEIGHT = 17
 
 
 @dataclass(slots=True)
@@ -163,21 +164,28 @@ def chart(sizes: list[Size]) -> str:
             f'<text x="{x.at(mark):.1f}" y="{_HEIGHT - _BOTTOM + 22}" fill="#555"'
             f' text-anchor="middle">10<tspan dy="-5" font-size="9">{log10(mark):.0f}</tspan></text>'
         )
-    for engine, line in lines.items():
-        if line:
-            parts += _line(engine, [(x.at(place), y.at(cost)) for place, cost in line], line[-1][1])
+    drawn = {
+        engine: [(x.at(place), y.at(cost)) for place, cost in line]
+        for engine, line in lines.items()
+        if line
+    }
+    lowest = 0.0
+    for engine, places in sorted(drawn.items(), key=lambda each: each[1][-1][1]):
+        lowest = max(places[-1][1], lowest + _LABEL_HEIGHT)  # labels do not lie on each other
+        parts += _line(engine, places, lines[engine][-1][1], label_y=lowest)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _line(engine: str, places: list[tuple[float, float]], last: float) -> list[str]:
+def _line(
+    engine: str, places: list[tuple[float, float]], last: float, *, label_y: float
+) -> list[str]:
     colour = COLOURS[engine]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    end_x, end_y = places[-1]
     return [
         f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.5"/>',
         *(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>' for x, y in places),
-        f'<text x="{end_x + 10:.1f}" y="{end_y + 4:.1f}" fill="{colour}">{escape(engine)}'
-        f" {last:,.0f}</text>",
+        f'<text x="{places[-1][0] + 10:.1f}" y="{label_y + 4:.1f}" fill="{colour}">'
+        f"{escape(engine)} {last:,.0f}</text>",
     ]
 
 
