@@ -13,6 +13,7 @@ from tidemark_operator.controller.pool_controller import PoolController
 from tidemark_operator.controller.slices import (
     MalformedObject,
     PartitionSlice,
+    is_where_brokers_are,
     producer_id_round_of,
     read_broker,
     read_slices,
@@ -45,6 +46,10 @@ def load(pool_of: PoolOf, brokers: Iterable[Object], slices: Iterable[Object]) -
 
 def _load_broker(pool_of: PoolOf, item: Object) -> None:
     spec = item.get("spec", {})
+    if not is_where_brokers_are(item):
+        # Written by it, its broker would be asked for another one's resource version for ever.
+        logger.error("broker object left alone", extra={"object": item["metadata"].get("name")})
+        return
     try:
         record = read_broker(item)
     except MalformedObject as error:

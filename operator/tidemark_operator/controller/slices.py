@@ -263,6 +263,14 @@ def broker_object(record: BrokerRecord, stored: Object | None) -> Object:
     return base
 
 
+def is_where_brokers_are(item: Object) -> bool:
+    """False: somebody's copy of a Broker object, under another name or in another namespace."""
+    metadata, spec = item["metadata"], item.get("spec", {})
+    namespace, pool = split_pool(str(spec.get("pool")))
+    place = (metadata.get("namespace"), metadata.get("name"))
+    return place == (namespace, f"{pool}-{spec.get('brokerId')}")
+
+
 def read_broker(item: Object) -> BrokerRecord | None:
     """None: made by somebody else, and no broker of that id has registered yet."""
     metadata, spec, status = item["metadata"], item.get("spec", {}), item.get("status", {})

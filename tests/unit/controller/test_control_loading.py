@@ -5,18 +5,25 @@ from typing import Any
 
 import pytest
 from tidemark_operator.controller.slices import MalformedObject, read_slice, read_slices
-from tidemark_operator.stores.object_store import PARTITION_SLICE, Object
+from tidemark_operator.stores.object_store import (
+    BROKER,
+    PARTITION_SLICE,
+    Object,
+    ResourceKind,
+)
 from tidemark_protocol.ids import NO_BROKER, ControllerEpoch
 
 from tests.unit.controller.control_rig import ORDERS, POOL, Rig
 from tests.waiting import run
 
 
-def put(rig: Rig, item: Object, name: str, **metadata: str) -> Object:
+def put(
+    rig: Rig, item: Object, name: str, kind: ResourceKind = PARTITION_SLICE, **metadata: str
+) -> Object:
     """A copy under that name, as `kubectl apply` makes one."""
     made = copy.deepcopy(item)
     made["metadata"] |= {"name": name, "uid": f"uid-of-{name}", **metadata}
-    rig.store.objects[PARTITION_SLICE.kind, made["metadata"]["namespace"], name] = made
+    rig.store.objects[kind.kind, made["metadata"]["namespace"], name] = made
     return made
 
 
@@ -118,5 +125,25 @@ def test_a_copy_made_while_a_controller_leads_is_not_taken_for_a_lost_slice() ->
         view = rig.service.topic(POOL, ORDERS)
         assert view is not None
         assert len(view.partitions) == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace"), [("default-0-backup", "shop"), ("saved-0", "shop"), ("zoo-0", "zoo")]
+)
+def test_a_copy_of_a_broker_object_is_no_broker(name: str, namespace: str) -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(1)
+        original = rig.store.objects[BROKER.kind, "shop", "default-0"]
+        made = put(rig, original, name, BROKER, namespace=namespace)
+        made["status"]["brokerEpoch"] = 0  # of long ago
+        before = copy.deepcopy(made)
+        await taken_over(rig)
+        again = await rig.new_broker(0, life="b")
+        await rig.advance(200, again)
+        (view,) = rig.service.brokers(POOL)
+        assert (view.broker_epoch, view.state) == (2, "Active")
+        assert made == before
 
     run(scenario)
