@@ -1,5 +1,6 @@
 """Group coordinators on real logs of several brokers: leadership, loading, late commits, time."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC, CommittedOffset
 from tidemark_broker.groups.settings import GroupSettings
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
 from tidemark_broker.runtime.hosted_replica import HostedReplica
+from tidemark_broker.runtime.kafka.group_admin import delete_all
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.partition_state import TopicState
 
@@ -254,6 +256,25 @@ def test_what_is_written_has_the_wall_clocks_time(rig: Rig) -> None:
     (answer,) = rig.send(OffsetFetch("g", None))
     assert isinstance(answer, OffsetFetchAnswer)
     assert answer.offsets[0].committed == CommittedOffset(7, commit_ms=int(rig.wall.now_s * 1000))
+
+
+def test_groups_are_deleted_side_by_side(rig: Rig) -> None:
+    names = ("a", "b", "c")
+    for name in names:
+        rig.send(OffsetCommit(name, (OffsetToCommit("orders", 0, 7),)))
+    rig.settle()
+
+    async def scenario() -> None:
+        deletion = asyncio.create_task(delete_all(rig.groups[1], (*names, "nobody")))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        rig.settle()  # once: none waits for another's wait
+        answers = {each["group_id"]: each["error"] for each in await deletion}
+        assert answers == dict.fromkeys(names, ErrorCode.NONE) | {
+            "nobody": ErrorCode.GROUP_ID_NOT_FOUND
+        }
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
 def test_clients_cannot_write_the_offsets_topic(rig: Rig) -> None:

@@ -227,6 +227,20 @@ def test_malformed_changes_of_configs_are_refused_here(
     run(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("api", [ALTER_CONFIGS_API, INCREMENTAL_ALTER_CONFIGS_API])
+def test_an_answer_about_very_long_names_is_short(tmp_path: Path, api: Api) -> None:
+    async def scenario(link: Link, controller: Asked) -> None:
+        configs = tuple({"name": letter * 20_000, "operation": 0, "value": None} for letter in "ab")
+        resource = {"resource_type": TOPIC_TYPE, "resource": TOPIC, "configs": configs}
+        values = {"resources": (resource,), "validate_only": False}
+        (told,) = (await ask(link, api, values, version=api.min_version))["resources"]
+        assert told["error"] == ErrorCode.INVALID_CONFIG
+        assert told["error_message"].startswith("expected values of aaa")
+        assert len(told["error_message"]) <= 1_000
+
+    run(tmp_path, scenario)
+
+
 def test_the_older_alter_configs_replaces_all(tmp_path: Path) -> None:
     async def scenario(link: Link, controller: Asked) -> None:
         topic = resource(TOPIC_TYPE, TOPIC, configs=({"name": "retention.ms", "value": "1"},))

@@ -21,7 +21,7 @@ from tidemark_protocol.topic_messages import (
 from tidemark_broker.runtime.kafka.config_words import ConfigType
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
-from tidemark_broker.runtime.kafka.topic_admin import by_topic
+from tidemark_broker.runtime.kafka.topic_admin import by_topic, told
 from tidemark_broker.runtime.kafka.topic_configs import ConfigSource, topic_configs
 from tidemark_broker.runtime.topic_changes import Deadline
 from tidemark_broker.wire.alter_configs import ALTER_CONFIGS_API
@@ -61,7 +61,7 @@ class ConfigAdmin:
 
         def described(resource: Values) -> Values:
             if counts[_key(resource)] > 1:
-                return _resource(resource) | _told(_named_twice(resource["resource"]))
+                return _resource(resource) | told(_named_twice(resource["resource"]))
             return self._described(resource, asked)
 
         return {"resources": Each(resources, described)}
@@ -70,7 +70,7 @@ class ConfigAdmin:
         answer = _resource(resource) | {"error": ErrorCode.NONE}
         configs = self._configs(resource)
         if isinstance(configs, TopicResult):
-            return answer | _told(configs)
+            return answer | told(configs)
         names = None if resource["names"] is None else frozenset(resource["names"])
         return answer | {
             "configs": tuple(
@@ -140,7 +140,7 @@ class ConfigAdmin:
         return {
             "resources": tuple(
                 {"resource_type": kind, "resource": name}
-                | _told(results.get((kind, name), _too_many(name)))
+                | told(results.get((kind, name), _too_many(name)))
                 for kind, name in counts
             )
         }
@@ -225,7 +225,3 @@ def _broker_config(name: str, value: str) -> Values:
 
 def _resource(resource: Values) -> Values:
     return {"resource_type": resource["resource_type"], "resource": resource["resource"]}
-
-
-def _told(result: TopicResult) -> Values:
-    return {"error": result.error, "error_message": result.message or None}

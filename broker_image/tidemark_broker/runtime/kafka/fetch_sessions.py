@@ -3,7 +3,7 @@
 A request of epoch 0 opens a session, one of epoch -1 wants none, the others name theirs and must
 come in order. Bounded: so many sessions, so many partitions in all of them; when there is no room
 the one longest idle goes, if it was idle for a while, else the client gets no session and asks in
-full each time.
+full each time. A session that grows beyond the bound is dropped.
 """
 
 from collections.abc import Iterable
@@ -61,6 +61,7 @@ class FetchSession:
 class FetchSessions:
     def __init__(self, first_session_id: int) -> None:
         self._sessions: dict[int, FetchSession] = {}  # longest idle first
+        self._partitions = 0  # of all of them
         self._next_id = first_session_id
 
     def __len__(self) -> int:
@@ -69,7 +70,7 @@ class FetchSessions:
     def find(self, request: FetchRequest, now_ms: int) -> FetchSession | ErrorCode | None:
         """The session of the request with what it asks for now; None: a full one without."""
         if request.session_epoch in (FIRST_EPOCH, NO_SESSION_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._drop(request.session_id)
             return self._open(request, now_ms) if request.session_epoch == FIRST_EPOCH else None
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -81,31 +82,44 @@ class FetchSessions:
         session.next_epoch = 1 if session.next_epoch == MAX_EPOCH else session.next_epoch + 1
         session.used_ms = now_ms
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
-        session.take(request)
+        self._take(session, request)
+        if self._partitions > MAX_PARTITIONS_OF_SESSIONS:
+            self._drop(session.session_id)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND  # it comes again with a full request
         return session
 
     def _open(self, request: FetchRequest, now_ms: int) -> FetchSession | None:
-        if not request.topics or not self._has_room(now_ms):
+        more = sum(len(topic.partitions) for topic in request.topics)
+        if not more or not self._has_room(more, now_ms):
             return None
         while self._next_id in self._sessions or not 0 < self._next_id <= MAX_SESSION_ID:
             self._next_id = self._next_id % MAX_SESSION_ID + 1
         session = FetchSession(self._next_id, is_by_id(request), used_ms=now_ms)
         self._next_id += 1
-        session.take(request)
         self._sessions[session.session_id] = session
+        self._take(session, request)
         return session
 
-    def _has_room(self, now_ms: int) -> bool:
-        if len(self._sessions) < MAX_SESSIONS and self._size() < MAX_PARTITIONS_OF_SESSIONS:
-            return True
-        oldest = next(iter(self._sessions.values()))
-        if now_ms - oldest.used_ms < MIN_IDLE_MS:
-            return False
-        del self._sessions[oldest.session_id]
+    def _has_room(self, more: int, now_ms: int) -> bool:
+        while (
+            len(self._sessions) >= MAX_SESSIONS
+            or self._partitions + more > MAX_PARTITIONS_OF_SESSIONS
+        ):
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.used_ms < MIN_IDLE_MS:
+                return False
+            self._drop(oldest.session_id)
         return True
 
-    def _size(self) -> int:
-        return sum(len(session.asked) for session in self._sessions.values())
+    def _take(self, session: FetchSession, request: FetchRequest) -> None:
+        before = len(session.asked)
+        session.take(request)
+        self._partitions += len(session.asked) - before
+
+    def _drop(self, session_id: int) -> None:
+        dropped = self._sessions.pop(session_id, None)
+        if dropped is not None:
+            self._partitions -= len(dropped.asked)
 
 
 def is_by_id(request: FetchRequest) -> bool:

@@ -5,6 +5,8 @@ classic ones. Versions of DescribeGroups before 6 say state `Dead` and no error 
 not there.
 """
 
+import asyncio
+
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.groups.messages import DeleteGroup, DeleteGroupAnswer, DescribedGroup
@@ -22,6 +24,8 @@ from tidemark_broker.wire.tables import Each, Values
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 CLASSIC = "classic"
+DELETIONS_AT_ONCE = 100
+DELETIONS_SECONDS = 20.0
 _FIRST_FIND_OF_MANY = 4  # KIP-699
 _NOBODY: Values = {"broker_id": -1, "host": "", "port": -1}
 _FIRST_DESCRIBE_WITH_NOT_FOUND = 6
@@ -101,11 +105,26 @@ class GroupAdmin:
         }
 
     async def delete_groups(self, request: KafkaRequest, asked: Values) -> Values:
-        found = []
-        for group_id in dict.fromkeys(asked["groups"]):
-            deleted = await ask(self._groups, DeleteGroup(group_id), DeleteGroupAnswer)
-            found.append({"group_id": group_id, "error": deleted.error})
-        return {"groups": tuple(found)}
+        return {"groups": await delete_all(self._groups, tuple(dict.fromkeys(asked["groups"])))}
+
+
+async def delete_all(groups: GroupCoordinators, group_ids: tuple[str, ...]) -> tuple[Values, ...]:
+    """What became of each. Many at once, as each waits for the log; those that nobody came to
+    within some time are COORDINATOR_NOT_AVAILABLE: clients try these again."""
+    clock = asyncio.get_running_loop().time
+    end_s = clock() + DELETIONS_SECONDS
+    errors: list[ErrorCode] = []
+    for first in range(0, len(group_ids), DELETIONS_AT_ONCE):
+        some = group_ids[first : first + DELETIONS_AT_ONCE]
+        if clock() < end_s:
+            deletions = (ask(groups, DeleteGroup(each), DeleteGroupAnswer) for each in some)
+            errors += [deleted.error for deleted in await asyncio.gather(*deletions)]
+        else:
+            errors += [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(some)
+    return tuple(
+        {"group_id": group_id, "error": error}
+        for group_id, error in zip(group_ids, errors, strict=True)
+    )
 
 
 def _refused_key_type(key_type: int) -> ErrorCode:

@@ -18,7 +18,7 @@ from tidemark_protocol.topic_messages import (
 
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
-from tidemark_broker.runtime.kafka.topic_admin import by_topic
+from tidemark_broker.runtime.kafka.topic_admin import by_topic, told
 from tidemark_broker.runtime.topic_changes import Deadline
 from tidemark_broker.wire.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS_API
 from tidemark_broker.wire.elect_leaders import ELECT_LEADERS_API, PREFERRED, UNCLEAN
@@ -56,12 +56,12 @@ class PartitionAdmin:
         for first in range(0, len(needed), MAX_CHANGES):
             chunk = needed[first : first + MAX_CHANGES]
             results |= await self._elected(chunk, deadline, unclean=unclean)
-        told = {
-            place: {"error": result.error, "error_message": result.message or None}
+        answers = {
+            place: told(result)
             for place, result in results.items()
             if not (wants_all and result.error is ErrorCode.ELECTION_NOT_NEEDED)
         }
-        return {"error": ErrorCode.NONE, "topics": _grouped(told)}
+        return {"error": ErrorCode.NONE, "topics": _grouped(answers)}
 
     async def _elected(
         self, places: list[_Place], deadline: Deadline, *, unclean: bool
@@ -106,12 +106,7 @@ class PartitionAdmin:
             "may_change_replication_factor": asked["may_change_replication_factor"],
             "error": ErrorCode.NONE,
             "error_message": None,
-            "topics": _grouped(
-                {
-                    place: {"error": result.error, "error_message": result.message or None}
-                    for place, result in results.items()
-                }
-            ),
+            "topics": _grouped({place: told(result) for place, result in results.items()}),
         }
 
     async def _reassigned(
@@ -131,8 +126,8 @@ class PartitionAdmin:
             Deadline(asked["timeout_ms"]),
             may_change_replication_factor=asked["may_change_replication_factor"],
         )
-        told = by_topic(response, [move.topic for move in moves])
-        return {(move.topic, move.partition): told[move.topic] for move in moves}
+        by_name = by_topic(response, [move.topic for move in moves])
+        return {(move.topic, move.partition): by_name[move.topic] for move in moves}
 
     def _needless_move(self, place: _Place, replicas: tuple[int, ...] | None) -> TopicResult:
         topic, partition = place

@@ -29,6 +29,8 @@ from tidemark_broker.wire.create_topics import CREATE_TOPICS_API
 from tidemark_broker.wire.delete_topics import DELETE_TOPICS_API
 from tidemark_broker.wire.tables import ZERO_TOPIC_ID, Values
 
+MAX_MESSAGE = 1_000  # characters
+
 
 def topic_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
     admin = TopicAdmin(services)
@@ -83,14 +85,14 @@ class TopicAdmin:
             named = self._named(entry)
             answers.append(named)
             if named["error"] is ErrorCode.NONE and named["topic"] in twice:
-                named |= _told(twice[named["topic"]])
+                named |= told(twice[named["topic"]])
             elif named["error"] is ErrorCode.NONE:
                 doomed[named["topic"]] = named
         if doomed:
             topics = tuple(DoomedTopic(name, each["asked_id"]) for name, each in doomed.items())
             response = await self._changes.delete(topics, Deadline(asked["timeout_ms"]))
             for name, result in by_topic(response, list(doomed)).items():
-                doomed[name] |= _told(result)
+                doomed[name] |= told(result)
         return {"topics": tuple(answers)}
 
     def _named(self, entry: Values) -> Values:
@@ -124,7 +126,7 @@ class TopicAdmin:
             results |= by_topic(response, [each.topic for each in grown])
         return {
             "topics": tuple(
-                {"topic": topic} | _told(result)
+                {"topic": topic} | told(result)
                 for topic, result in _in_order(asked["topics"], results)
             )
         }
@@ -180,6 +182,12 @@ def by_topic(response: TopicsResponse, topics: list[str]) -> dict[str, TopicResu
     return {result.topic: result for result in response.results}
 
 
+def told(result: TopicResult) -> Values:
+    """Some names in a message are the client's own: what they are the beginning of will do."""
+    message = result.message[:MAX_MESSAGE] or None
+    return {"error": result.error, "error_message": message}
+
+
 def _in_order(
     entries: Iterable[Values], results: dict[str, TopicResult]
 ) -> Iterable[tuple[str, TopicResult]]:
@@ -187,12 +195,8 @@ def _in_order(
     return ((topic, results[topic]) for topic in dict.fromkeys(each["topic"] for each in entries))
 
 
-def _told(result: TopicResult) -> Values:
-    return {"error": result.error, "error_message": result.message or None}
-
-
 def _created_answer(result: TopicResult, set_by_user: dict[str, str]) -> Values:
-    answer = {"topic": result.topic} | _told(result)
+    answer = {"topic": result.topic} | told(result)
     if result.error is not ErrorCode.NONE:
         return answer | {"configs": ()}
     return answer | {
