@@ -24,10 +24,13 @@ class Tools:
         self._where = ["--bootstrap-server", ",".join(bootstrap(cluster))]
 
     def __call__(self, tool: str, *options: str) -> str:
-        command = java(tool, *self._where, *options)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = self.run(tool, *options)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def run(self, tool: str, *options: str) -> subprocess.CompletedProcess[str]:
+        command = java(tool, *self._where, *options)
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +114,11 @@ def test_delete_records(tools: Tools, tmp_path: Path) -> None:
     assert "low_watermark: 4" in tools("DeleteRecordsCommand", "--offset-json-file", str(plan))
     beginnings = tools("GetOffsetShell", "--topic", "tools", "--time", "earliest")
     assert "tools:1:4" in beginnings.split()
+
+
+def test_quotas_of_clients_are_the_pools(tools: Tools) -> None:
+    whose = ["--entity-type", "clients", "--entity-name", "import"]
+    assert "byte_rate" not in tools("ConfigCommand", "--describe", *whose)
+    altered = tools.run("ConfigCommand", "--alter", "--add-config", "producer_byte_rate=9", *whose)
+    assert altered.returncode != 0
+    assert "spec.quotas of the BrokerPool" in altered.stdout + altered.stderr
