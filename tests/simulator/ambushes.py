@@ -6,10 +6,21 @@ They are for mutants, and for hunting (`replay --weather`).
 
 from collections.abc import Callable
 
+from tidemark_operator.stores.object_store import LEASE
+
 from tests.simulator.broker_process import BrokerSlot
 from tests.simulator.controller_process import ControllerSlot
 from tests.simulator.fault_plan import Arguments
-from tests.simulator.faults import block_link, broker_of, fault, freeze, let_up
+from tests.simulator.faults import (
+    block_link,
+    broker_of,
+    fault,
+    freeze,
+    isolate,
+    let_up,
+    lose_power,
+)
+from tests.simulator.store import StoreFaults
 from tests.simulator.world import World
 
 LOOK_EVERY_US = 200
@@ -64,7 +75,7 @@ def lose_write_back_unheard(world: World, number: int, for_us: int) -> None:
 def _lose_write_back_and_pages(world: World, slot: BrokerSlot) -> None:
     volume = slot.machine.volume
     lost_before = volume.syncs_lost
-    volume.lose_write_backs(1)
+    volume.lose_write_backs(1, of=lambda path: path.endswith(".log"))
 
     def drop() -> None:
         lost = volume.drop_lost_pages()
@@ -77,6 +88,50 @@ def _lose_write_back_and_pages(world: World, slot: BrokerSlot) -> None:
         drop,
         wait_us=60_000_000,
     )
+
+
+# ---- brokers that cut what they had
+
+
+@fault
+def cut_off_leader(world: World, which: int, for_us: int) -> None:
+    """From all brokers and controllers: clients reach it, and it takes what nobody copies."""
+    slots = [
+        slot
+        for slot in world.brokers.values()
+        if slot.partitions is not None
+        and any(replica.leader is not None for replica in slot.partitions.replicas)
+    ]
+    if slots:
+        isolate(world, slots[which % len(slots)].machine.name, "both", for_us)
+
+
+@fault
+def strike_who_cut(world: World, delay_us: int, wait_us: int) -> None:
+    """A broker's power fails soon after it cut its log, and is back at once."""
+    before = {number: _cut_records(slot) for number, slot in enumerate(world.brokers.values())}
+    found: list[int] = []
+
+    def has_cut() -> bool:
+        for number, slot in enumerate(world.brokers.values()):
+            cut = _cut_records(slot)
+            if cut > before[number]:
+                found.append(number)
+            before[number] = cut
+        return bool(found)
+
+    def strike() -> None:
+        if not world.is_healed:
+            world.coverage["struck after a cut"] += 1
+            lose_power(world, found[0], 50_000)
+
+    when(world, has_cut, lambda: world.timeline.after(delay_us, strike), wait_us)
+
+
+def _cut_records(slot: BrokerSlot) -> int:
+    if slot.partitions is None:
+        return 0
+    return sum(replica.snapshot(0).truncated_records for replica in slot.partitions.replicas)
 
 
 # ---- controllers that stand still in the middle of a decision
@@ -104,6 +159,31 @@ def freeze_writing_controller(world: World, for_us: int) -> None:
             freeze(world, process, for_us)
 
     when(world, is_deciding, strike, wait_us=6_000_000)
+
+
+@fault
+def split_controllers(world: World, apart_us: int) -> None:
+    """The Lease is deleted by hand (S16) while the API server is slow: its holder goes on for a
+    while beside whoever took the new one, and both have brokers to fence."""
+    world.store.delete(LEASE, world.namespace, "tidemark-controller", None)
+    world.store.faults = StoreFaults(most_delay_us=400_000)
+    world.timeline.after(4_000_000, setattr, world.store, "faults", StoreFaults())
+    first = world.random.randrange(len(world.brokers))
+
+    def strike() -> None:
+        world.coverage["two controllers decide"] += 1
+        for index in (0, 1):
+            number = (first + index) % len(world.brokers)
+            world.timeline.after(index * apart_us, _kill_and_tell, world, number)
+
+    when(world, lambda: sum(slot.is_leading for slot in world.controllers) > 1, strike, 3_000_000)
+
+
+def _kill_and_tell(world: World, number: int) -> None:
+    slot = broker_of(world, number)
+    if slot.process is not None and not world.is_healed:
+        slot.process.kill()
+        world.tell_of_trouble(slot)
 
 
 # ---- brokers that stay away
@@ -139,7 +219,10 @@ AMBUSHES: dict[str, Arguments] = {
     "lose_pages": lambda d: (d.broker,),
     "lose_write_back_and_pages": lambda d: (d.broker,),
     "lose_write_back_unheard": lambda d: (d.broker, d.us(9_000, 12_000)),
+    "cut_off_leader": lambda d: (d.chance.randrange(4), d.us(3_500, 5_000)),
+    "strike_who_cut": lambda d: (d.us(150, 1_500), 8_000_000),
     "freeze_writing_controller": lambda d: (d.us(5_000, 9_000),),
+    "split_controllers": lambda d: (d.us(100, 900),),
     "keep_down": lambda d: (d.broker, d.us(500, 4_000)),
     "last_one_leaves": lambda d: (d.broker, d.us(300, 2_500), d.us(1_000, 2_500)),
 }
@@ -154,11 +237,22 @@ AMBUSHED: dict[str, dict[str, int]] = {
     "producers give up": {"freeze_leader": 5, "mute_leader": 3, "slow_followers": 4},
     "replicas move": {"move_partition": 6, "grow_topic": 2, "kill_leader": 3, "keep_down": 2},
     "topics rest": {"retain_topic": 3, "kill_leader": 2, "kill_controller": 2},
+    "volumes change": {"lose_volume": 2, "snapshot_volume": 4, "restore_volume": 3},
+    "files go": {"lose_replica": 3, "kill_leader": 1},
+    "leases go": {"delete_lease": 6, "kill_controller": 1, "kill_leader": 5, "slow_store": 2},
+    "controllers part": {"split_controllers": 4},
+    "tails are cut": {"cut_off_leader": 3, "strike_who_cut": 3},
+    "slices change": {"back_up_slices": 3, "restore_slices": 2, "lose_slice": 2, "kill_leader": 3},
     "slow syncs": {"slow_disk": 6, "slow_followers": 4, "freeze_leader": 3, "short_power_loss": 5},
 }
-FLUSHES_ALWAYS = ("slow syncs",)  # the weathers whose topics are to be flush: Always
+# The weathers whose topics are to be flush: Always.
+FLUSHES_ALWAYS = ("slow syncs", "tails are cut")
+# The weathers whose faults begin early, as what follows from them takes its time.
+BEGINS_EARLY = ("syncs lie unheard",)
+# The weathers in which whoever was fenced stays eligible, so that what its start proves counts.
+NEEDS_ALL_IN_SYNC = ("syncs lie unheard",)
 # The weathers in which idempotent producers soon ask for the next epoch.
 GIVES_UP_SOON = ("producers give up",)
 # The weathers in which there are more brokers than replicas; two of them share a rack.
 RACKS_OF: dict[str, tuple[str, ...]] = {"replicas move": ("a", "a", "b", "c")}
-SECONDS_OF: dict[str, float] = {"writers freeze": 14.0, "syncs lie unheard": 14.0}
+SECONDS_OF: dict[str, float] = {"writers freeze": 14.0, "syncs lie unheard": 18.0}

@@ -43,6 +43,7 @@ class Volume:
         self.failing: dict[str, int] = {}  # read, write, sync: how many of the next calls
         self.syncs_lost = 0
         self._loses_write_back = 0
+        self._losing: set[FileNode] | None = None  # None: of whatever file
         self._crash_countdown = 0
         self._crash: Callable[[], None] | None = None
         self._cuts_writes = False
@@ -71,9 +72,11 @@ class Volume:
     def forget_crash(self) -> None:
         self._crash = None
 
-    def lose_write_backs(self, count: int) -> None:
-        """So many of the next syncs fail, and what they should have written counts as clean."""
+    def lose_write_backs(self, count: int, of: Callable[[str], bool] | None = None) -> None:
+        """So many of the next syncs fail (`of`: of files that are there now, by path), and what
+        they should have written counts as clean."""
         self._loses_write_back = count
+        self._losing = None if of is None else {node for path, node in self._files() if of(path)}
 
     def lose_pages(self, wanted: Callable[[str], bool]) -> int:
         """The kernel's own write-back of those files fails, and memory pressure takes the pages:
@@ -145,7 +148,8 @@ class Volume:
             self.space_bytes += freed_bytes
 
     def sync(self, node: FileNode) -> None:
-        if self._loses_write_back > 0 and node.changes:
+        is_losing = self._loses_write_back > 0 and (self._losing is None or node in self._losing)
+        if is_losing and node.changes:
             self._loses_write_back -= 1
             self.syncs_lost += 1
             node.lose_write_back()

@@ -143,8 +143,10 @@ MISTAKES: dict[str, Arguments] = {
     "lose_volume": lambda d: (d.broker,),
     "snapshot_volume": lambda d: (d.broker,),
     "restore_volume": lambda d: (d.broker,),
+    "lose_replica": lambda d: (d.broker, d.chance.randrange(4)),
     "delete_lease": lambda d: (),
     "delete_slice": lambda d: (),
+    "lose_slice": lambda d: (d.us(300, 4_000),),
     "back_up_slices": lambda d: (),
     "restore_slices": lambda d: (),
 }

@@ -407,6 +407,14 @@ def heal(world: World) -> None:
         _heal_machine(machine)
     for wish in world.topics:
         wish.is_retained = False
+    for name in tuple(world.lost_slices):
+        world.put_back_lost(name)
+    if world.coverage["slices put back"]:
+        # Whoever restores objects under a running operator restarts it, as operations.md says: it
+        # reads a slice again when it writes it, or when it takes over.
+        for slot in world.controllers:
+            if slot.process is not None:
+                slot.process.kill()
     network.send_stalled_again()
     slots: list[Any] = [*world.controllers, *world.brokers.values()]
     for slot in slots:

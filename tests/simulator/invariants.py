@@ -211,7 +211,12 @@ class Invariants:
             return
         records = self._world.broker_records()
         for name, after in changes:
+            if after is None and self._world.is_lost_by_hand(name):
+                continue  # brokers go on with what they have (S12)
             before = self._slices.get(name)
+            if after is not None and self._world.take_restored(name):
+                before = None
+                self._note_restored(after)
             if before is not None and (
                 after is None or before.topic.topic_id != after.topic.topic_id
             ):
@@ -231,6 +236,14 @@ class Invariants:
             for event in events:
                 self._on_slice_event(event)
         self._check_entries(self._world.live_brokers())
+
+    def _note_restored(self, value: PartitionSlice) -> None:
+        """S17: what it says is from long ago. Until an election is made of it, it proves nothing
+        (I6), and brokers may hold newer states than it (I14, I15)."""
+        for state in value.partitions:
+            key = (value.topic.topic_id, state.partition)
+            if self._states.get(key) != state:
+                self._judge.restored[key] = None
 
     def _check_placed(self, key: TopicPartition, state: PartitionState) -> None:
         """I18, of a new partition; later a user may move it as it pleases him."""
@@ -285,7 +298,7 @@ class Invariants:
         """I14, S3: nobody acts on a state that is not durable."""
         key = (replica.topic_id, replica.partition)
         stored, applied = self._states.get(key), replica.state
-        if stored is None or applied is None:
+        if stored is None or applied is None or key in self._judge.restored:
             return
         is_unknown = applied.partition_epoch > stored.partition_epoch
         is_another = applied.partition_epoch == stored.partition_epoch and applied != stored
@@ -380,6 +393,8 @@ class Invariants:
         state = self._states.get(key)
         if state is None or state.leader_epoch != leader.leader_epoch:
             return
+        if key in self._judge.restored:
+            return
         maximal = {member.broker_id for member in leader.maximal_in_sync_replicas}
         if not state.in_sync_ids <= maximal:
             raise Violation(
@@ -403,7 +418,7 @@ class Invariants:
         records = self._world.broker_records()
         by_id = {broker.broker_id: broker for broker in live}
         for key, state in self._states.items():
-            if not self._committed_of(key).acknowledged_end:
+            if not self._committed_of(key).acknowledged_end or key in self._judge.restored:
                 continue
             for member in state.in_sync_replicas + state.eligible_leaders:
                 broker = by_id.get(member.broker_id)

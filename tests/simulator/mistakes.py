@@ -1,17 +1,20 @@
 """Faults that no machine has by itself: what people and backups do to volumes and objects.
 
-After some of them acknowledged records may be gone, or epochs go back until they are rebuilt, so
-judges of a run have to know of them; a plan has them only when asked to (`PlanShape.mistakes`).
+Weathers of their own have them (`ambushes.py`). Only a slice that is put back suspends a promise:
+what it says is from long ago (`SliceJudge.restored`); volumes, files and Leases suspend nothing.
 """
 
 import copy
 
+from tidemark_operator.controller.tombstones import is_tombstone
 from tidemark_operator.stores.object_store import LEASE, PARTITION_SLICE
 
-from tests.simulator.broker_process import BrokerSlot
+from tests.simulator.broker_process import DATA_DIRECTORY, BrokerSlot
 from tests.simulator.disk_image import DiskImage
-from tests.simulator.faults import broker_of, fault
+from tests.simulator.faults import broker_of, fault, let_up
 from tests.simulator.world import World
+
+REMOVAL_LOOK_US = 10_000
 
 
 @fault
@@ -46,6 +49,34 @@ def _replace_volume(world: World, slot: BrokerSlot, image: DiskImage) -> None:
 
 
 @fault
+def lose_replica(world: World, number: int, which: int) -> None:
+    """The broker is stopped in order, and then one partition's files are removed (S9)."""
+    slot = broker_of(world, number)
+    if slot.process is None or slot.is_held_down:
+        return
+    slot.is_held_down = True
+    slot.process.terminate()
+
+    def remove() -> None:
+        if world.is_healed:
+            return
+        if slot.process is not None:
+            world.timeline.after(REMOVAL_LOOK_US, remove)
+            return
+        directory = slot.machine.volume.image.directory(DATA_DIRECTORY)
+        names = [name for name in sorted(directory.entries) if name.rpartition("-")[2].isdigit()]
+        if names:
+            name = names[which % len(names)]
+            directory.change({name: None})
+            directory.sync()
+            world.coverage["replicas' files removed"] += 1
+            world.note(slot.machine.name, f"{name} removed by hand")
+        let_up(slot)
+
+    remove()
+
+
+@fault
 def delete_lease(world: World) -> None:
     """By hand, or with its namespace's backup (S16)."""
     world.store.delete(LEASE, world.namespace, "tidemark-controller", None)
@@ -68,11 +99,18 @@ def back_up_slices(world: World) -> None:
 def restore_slices(world: World) -> None:
     """Each as it was at the last backup, under running brokers (S17)."""
     for item in world.backup:
-        metadata = item["metadata"]
-        stored = world.store.get(PARTITION_SLICE, metadata["namespace"], metadata["name"])
-        if stored is None:
-            world.store.create(PARTITION_SLICE, copy.deepcopy(item))
-        else:
-            version = stored["metadata"]["resourceVersion"]
-            older = {**item, "metadata": {**metadata, "resourceVersion": version}}
-            world.store.replace(PARTITION_SLICE, older, status_only=False)
+        world.put_back(item)
+
+
+@fault
+def lose_slice(world: World, for_us: int) -> None:
+    """Deleted by hand, and after a while put back from the last backup, or as it was (S12)."""
+    present = world.store.objects(PARTITION_SLICE)
+    slices = [item for item in present if not is_tombstone(item)]
+    if not slices:
+        return
+    name = world.random.choice(slices)["metadata"]["name"]
+    saved = [item for item in (*slices, *world.backup) if item["metadata"]["name"] == name]
+    world.lost_slices[name] = saved[-1]
+    world.store.delete(PARTITION_SLICE, world.namespace, name, None)
+    world.timeline.after(for_us, world.put_back_lost, name)

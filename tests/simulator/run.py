@@ -15,7 +15,13 @@ from typing import Any
 from tidemark_broker.runtime.partitions import FetchResult
 from tidemark_cli.history import Kind, Operation, judge
 
-from tests.simulator.ambushes import FLUSHES_ALWAYS, GIVES_UP_SOON, RACKS_OF
+from tests.simulator.ambushes import (
+    BEGINS_EARLY,
+    FLUSHES_ALWAYS,
+    GIVES_UP_SOON,
+    NEEDS_ALL_IN_SYNC,
+    RACKS_OF,
+)
 from tests.simulator.client_port import Fetch, Produce, serve_clients
 from tests.simulator.clients import Consumer, ConsumerPlan, Producer, ProducerPlan, Surroundings
 from tests.simulator.clock import EPOCH_US
@@ -99,6 +105,8 @@ class Shape:
             has_group = Random(f"group of {seed}").random() < SHARE_WITH_GROUP
             return replace(shape, has_group=has_group)
         acks = (*shape.acks, 1, 1)
+        if weather in NEEDS_ALL_IN_SYNC:
+            shape = replace(shape, min_insync=3, commit_rule="MinInsync", flush="Os")
         return replace(
             shape,
             acks=acks,
@@ -110,7 +118,7 @@ class Shape:
 
 
 def faults_of(seed: int, safety_seconds: float, weather: str = "") -> tuple[Fault, ...]:
-    last_us = int((safety_seconds - 1) * SECOND_US)
+    last_us = int((3 if weather in BEGINS_EARLY else safety_seconds - 1) * SECOND_US)
     shape = PlanShape(brokers_in(weather), controllers=2, last_us=last_us)
     return plan_of(seed, shape, weather)
 

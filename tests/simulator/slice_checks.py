@@ -53,6 +53,8 @@ class SliceJudge:
         self._is_lost = is_lost
         self._was_lost = was_lost
         self.dropped: list[DroppedEntry] = []
+        # Put back from a backup by hand, and nobody was elected since (S17).
+        self.restored: dict[tuple[TopicId, int], None] = {}
 
     def on_slice(
         self, before: PartitionSlice | None, after: PartitionSlice, brokers: Brokers
@@ -125,6 +127,9 @@ class SliceJudge:
         where = f"{value.name} partition {new.partition}: {_short(old)} became {_short(new)}"
         if new.partition_epoch <= old.partition_epoch:
             raise Violation("I14", f"{where}: a change that does not raise the partition epoch")
+        key = (value.topic.topic_id, new.partition)
+        if key in self.restored and not (new.has_leader or new.in_sync_replicas):
+            return ["rebuilt"]  # above all that anybody holds
         is_granted = (old.leader, old.leader_broker_epoch) != (new.leader, new.leader_broker_epoch)
         rise = new.leader_epoch - old.leader_epoch
         if rise < 0 or (is_granted and rise < 1):
@@ -136,6 +141,7 @@ class SliceJudge:
         kinds = list(_kinds_of_change(old, new))
         is_by_void_entry = False
         if rise and new.has_leader:
+            self.restored.pop(key, None)
             kind = self._kind_of_election(value, old, new, brokers)
             is_by_void_entry = kind in ("election: longest log", "election: unclean")
             kinds.append(kind)

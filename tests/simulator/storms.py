@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.simulator.ambushes import AMBUSHED, AMBUSHES, SECONDS_OF
 from tests.simulator.broker_process import BrokerSlot
-from tests.simulator.fault_plan import KINDS, Arguments, Draw, PlanShape, draw_plan
+from tests.simulator.fault_plan import KINDS, MISTAKES, Arguments, Draw, PlanShape, draw_plan
 from tests.simulator.faults import (
     Fault,
     block_link,
@@ -232,7 +232,7 @@ def _storm(seed: int, shape: PlanShape, weather: str) -> list[Fault]:
     draw = Draw(chance, shape)
     found = []
     for kind, most in (WEATHERS.get(weather) or AMBUSHED[weather]).items():
-        arguments = AIMED.get(kind) or AMBUSHES.get(kind) or KINDS[kind]
+        arguments = AIMED.get(kind) or AMBUSHES.get(kind) or KINDS.get(kind) or MISTAKES[kind]
         for _ in range(chance.randint(1, most)):
             found.append(
                 Fault(chance.randint(shape.first_us, shape.last_us), kind, arguments(draw))

@@ -131,6 +131,16 @@ class WatchedWorld:
     def was_asked_to_delete(self, topic_id: TopicId) -> bool:
         return any(wish.topic_id == topic_id and wish.is_deleted for wish in self.world.topics)
 
+    def is_lost_by_hand(self, slice_name: str) -> bool:
+        """Somebody deleted the object, and will put it back."""
+        return slice_name in self.world.lost_slices
+
+    def take_restored(self, slice_name: str) -> bool:
+        """Its last write was a backup's that somebody put back. Asked once for each."""
+        found = slice_name in self.world.restored_slices
+        self.world.restored_slices.pop(slice_name, None)
+        return found
+
     def topic_views(self) -> Iterator[TopicView]:
         """As the leading operator would write them into conditions."""
         slot = self.world.leading_controller

@@ -110,7 +110,15 @@ MUTANTS = (
            (patch(SLICES + "_check_not_deposed", _does_nothing),),
            "tests/unit/controller/test_control_safety.py::"
            "test_s3_a_frozen_controllers_queued_expand_cannot_land_after_its_"
-           "successors_refusal", "writers freeze"),
+           "successors_refusal",
+           pair="neither Lease nor write tells a deposed controller (a pair)"),
+    Mutant("neither Lease nor write tells a deposed controller (a pair)",
+           "I16", (
+               patch(SLICES + "_check_not_deposed", _does_nothing),
+               patch(SERVICE_LEASE + "_is_ours", always(True))),
+           "tests/unit/controller/test_control_safety.py::"
+           "test_s3_a_frozen_controllers_queued_expand_cannot_land_after_its_"
+           "successors_refusal", "controllers part"),
     Mutant("every start counts as clean", "unclean restart voids its entries",
            (patch(REGISTRATION + "is_clean_start", always(True)),),
            "tests/unit/controller/test_control_safety.py::"
@@ -124,7 +132,7 @@ MUTANTS = (
            (patch(REGISTRATION + "is_same_volume", always(True)),),
            "tests/unit/controller/test_control_safety.py::"
            "test_without_its_full_proof_a_start_is_unclean[another volume]",
-           why_no_seed="an empty volume has neither proof; volumes change by mistakes only"),
+           why_no_seed="an empty or restored volume has neither proof of the stored life"),
     Mutant("any stop proof counts", "S7: the stop proof carries the stored broker epoch",
            (patch(REGISTRATION + "is_stopped_cleanly", always(True)),),
            "tests/unit/controller/test_control_safety.py::"
@@ -137,7 +145,7 @@ MUTANTS = (
            (patch(REGISTRATION + "is_lost", always(False)),),
            "tests/scenarios/test_s9_lost_partition.py::"
            "test_a_partition_whose_directory_is_gone_is_led_by_nobody_who_lost_it",
-           why_no_seed="files are lost by mistakes only"),
+           "files go"),
     Mutant("void entries are valid", "S2",
            (patch(CONTROLLER + "standing:Standings.is_valid", always(True)),),
            "tests/unit/controller/test_control_elections.py::"
@@ -186,7 +194,7 @@ MUTANTS = (
            (patch(SERVICE_LEASE + "_next_epoch", _next_epoch_of_lease_alone),),
            "tests/scenarios/test_s16_controller_epochs.py::"
            "test_a_term_that_wrote_nothing_shares_no_epoch_with_the_one_after_a_deleted_lease",
-           why_no_seed="Leases go by mistakes only"),
+           why_no_seed="a broker that knows a later or another's epoch says so: it is taken anew"),
     Mutant("refused is dead", "S19",
            (patch(CONTROLLER + "polls:Polls.is_closed", always(True)),),
            "tests/scenarios/test_s19_refused_is_not_dead.py::"
@@ -220,12 +228,12 @@ MUTANTS = (
            (patch(CONTROLLER + "elections:may_grant", always(True)),),
            "tests/scenarios/test_s17_old_backups.py::"
            "test_a_slice_restored_under_running_brokers_is_rebuilt_above_them_from_the_longest_log",
-           why_no_seed="slices are restored by mistakes only"),
+           "slices change"),
     Mutant("a slice below what is held decides", "S17",
            (patch(CONTROLLER + "held_epochs:Floor.is_above", always(False)),),
            "tests/scenarios/test_s17_old_backups.py::"
            "test_a_slice_restored_under_running_brokers_is_rebuilt_above_them_from_the_longest_log",
-           why_no_seed="slices are restored by mistakes only"),
+           "slices change"),
     Mutant("a tombstone covers whatever has its topic id", "S12",
            (patch(CONTROLLER + "tombstones:Tombstone.covers", always(True)),),
            "tests/scenarios/test_s12_deleted_topics.py::"

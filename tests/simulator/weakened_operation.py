@@ -20,6 +20,18 @@ def _deletes_what_is_retained(original: Any) -> Any:
     return lambda pool, topic_id, *, retain: original(pool, topic_id, retain=False)
 
 
+def _takes_absence_for_deletion(original: Any) -> Any:
+    def apply_push(self: Any, push: Any) -> Any:
+        named = {entry.topic.topic_id for entry in push.topics}
+        gone = [
+            topic_id for topic_id in self.topics_by_id if push.is_full and topic_id not in named
+        ]
+        changes = original(self, push)
+        return replace(changes, deleted=(*changes.deleted, *gone))
+
+    return apply_push
+
+
 def _writes_what_is_there(original: Any) -> Any:
     def updating(pool: Any, topic: Any, deletion_policy: Any) -> Any:
         decide = original(pool, topic, deletion_policy)
@@ -37,6 +49,11 @@ MUTANTS = (
            (patch(CONTROLLER + "topics:delete", _deletes_what_is_retained),),
            "tests/unit/controller/test_control_service.py::"
            "test_a_retained_topic_keeps_its_slices_and_is_adopted_with_its_epochs", "topics rest"),
+    Mutant("absence is taken for deletion", "I20, S12",
+           (patch("runtime.metadata:MetadataCache.apply_push", _takes_absence_for_deletion),),
+           "tests/scenarios/test_s12_absence.py::"
+           "test_a_slice_deleted_by_hand_gets_no_fresh_one_and_costs_no_broker_its_log",
+           "slices change"),
     Mutant("what is applied again is written again", "I21",
            (patch(CONTROLLER + "topics:_updating", _writes_what_is_there),),
            "tests/unit/controller/test_control_service.py::"

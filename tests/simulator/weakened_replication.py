@@ -198,7 +198,7 @@ MUTANTS = (
            "tests/scenarios/test_s7_another_mount.py::"
            "test_a_member_that_fetches_below_the_high_watermark_is_expelled_at_"
            "once",
-           why_no_seed="only behind a proof that lied: volumes are restored by mistakes"),
+           why_no_seed="only behind a proof that lied: a restored volume has another claim"),
     Mutant("an answer to another question counts", "I7, KAFKA-13266",
            (patch(FOLLOWER + "_is_for_this_moment", always(True)),),
            "tests/transcripts/test_transcripts.py::"

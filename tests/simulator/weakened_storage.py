@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulator.disk import SimulatedLock
-from tests.simulator.mutant import Mutant, always, patch
+from tests.simulator.mutant import CONTROLLER, Mutant, always, patch
 
 LOG = "storage.partition_log:PartitionLog."
 DIRECTORY = "storage.log_directory:LogDirectory."
@@ -76,6 +76,13 @@ MUTANTS = (
            (patch(PROOFS + "remove_stamp", _does_nothing),),
            "tests/scenarios/test_s8_lost_write_back.py::"
            "test_without_a_controller_it_ends_once_the_stamp_is_off_the_volume",
+           pair="the stamp stays, and a log below its own watermark is whole (a pair)"),
+    Mutant("the stamp stays, and a log below its own watermark is whole (a pair)",
+           "S8, S9", (
+               patch(PROOFS + "remove_stamp", _does_nothing),
+               patch(CONTROLLER + "registration:is_lost", always(False))),
+           "tests/scenarios/test_s8_lost_write_back.py::"
+           "test_without_a_controller_it_ends_once_the_stamp_is_off_the_volume",
            "syncs lie unheard"),
     Mutant("a failed append is left behind", "failed append rolled back",
            (patch(LOG + "_take_back", _does_nothing),),
@@ -94,7 +101,8 @@ MUTANTS = (
                patch("storage.durability:Durability.note_truncating", _counts_what_came_meanwhile),
                patch("storage.durability:Durability.note_truncated", _counts_what_came_meanwhile)),
            "tests/unit/storage/test_storage_partition_log.py::"
-           "test_truncation_into_an_older_segment_drops_the_later_ones", "slow syncs"),
+           "test_truncation_into_an_older_segment_drops_the_later_ones",
+           why_no_seed="its kernel died too: its entries are void, and others have a longer log"),
     Mutant("a truncation is owed no sync", "S29",
            (patch("storage.durability:Durability.owes_truncation", always(False)),),
            "tests/scenarios/test_s29_cut_given_back.py::"

@@ -7,6 +7,7 @@ who uses the world looks at the production objects between steps.
 
 import asyncio
 import asyncio.events
+import copy
 import gc
 import hashlib
 import logging
@@ -17,6 +18,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from tidemark_operator.stores.object_store import PARTITION_SLICE
 from tidemark_protocol.ids import BrokerId, TopicId
 
 from tests.simulator.broker_process import BrokerSlot
@@ -72,6 +74,8 @@ class World(Surroundings):
         self.is_healed = False
         self.applies_again = False  # what is wished, although nothing has changed (I21)
         self.backup: list[dict[str, Any]] = []  # of slices
+        self.lost_slices: dict[str, dict[str, Any]] = {}  # deleted by hand, and what to put back
+        self.restored_slices: dict[str, None] = {}  # put back by hand; judges take their names
         self.topics: list[TopicWish] = []
         self.processes: list[SimulatedProcess] = []  # all that ever ran
         self.pool = POOL
@@ -147,6 +151,26 @@ class World(Surroundings):
         self.topics.append(wish)
         return wish
 
+    def put_back(self, item: dict[str, Any]) -> None:
+        """A slice from a backup, by hand. Nothing if its topic was deleted meanwhile."""
+        metadata = item["metadata"]
+        if any(w.topic_id == item.get("topicId") and w.is_deleted for w in self.topics):
+            return
+        stored = self.store.get(PARTITION_SLICE, metadata["namespace"], metadata["name"])
+        if stored is None:
+            self.store.create(PARTITION_SLICE, copy.deepcopy(item))
+        else:
+            version = stored["metadata"]["resourceVersion"]
+            older = {**item, "metadata": {**metadata, "resourceVersion": version}}
+            self.store.replace(PARTITION_SLICE, older, status_only=False)
+        self.lost_slices.pop(metadata["name"], None)
+        self.restored_slices[metadata["name"]] = None
+        self.coverage["slices put back"] += 1
+
+    def put_back_lost(self, name: str) -> None:
+        if name in self.lost_slices:
+            self.put_back(self.lost_slices[name])
+
     async def is_controller_terminated(self, identity: str) -> bool:
         """What the API server knows of that operator's pod (S19)."""
         return any(
@@ -160,9 +184,11 @@ class World(Surroundings):
     def on_broker_ended(self, broker: BrokerSlot) -> None:
         """The kubelet tells the API server, whose watch tells the operators."""
         if broker.machine.is_up:
-            self.timeline.after(self.random.randint(300_000, 1_500_000), self._trouble, broker)
+            after_us = self.random.randint(300_000, 1_500_000)
+            self.timeline.after(after_us, self.tell_of_trouble, broker)
 
-    def _trouble(self, broker: BrokerSlot) -> None:
+    def tell_of_trouble(self, broker: BrokerSlot) -> None:
+        """Operators hear that its container ended."""
         for slot in self.controllers:
             if slot.process is not None and slot.service is not None:
                 loop, service = slot.process.loop, slot.service

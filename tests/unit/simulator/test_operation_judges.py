@@ -5,8 +5,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_operator.controller.views import TopicView
-from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
+from tidemark_protocol.partition_state import PartitionState
 
 from tests.simulator.operation_checks import (
     Erasures,
@@ -14,6 +16,7 @@ from tests.simulator.operation_checks import (
     left_too_early,
     unnamed_leaderless,
 )
+from tests.simulator.slice_checks import SliceJudge
 from tests.simulator.violations import Violation
 from tests.unit.controller.control_values import partition, topic
 
@@ -78,6 +81,32 @@ def test_a_replica_goes_only_with_its_topic_or_to_other_brokers() -> None:
     erasures.look(hosting((ORDERS, 1)))
     deleted.append(ORDERS)
     erasures.look(hosting())
+
+
+def a_slice(state: PartitionState) -> PartitionSlice:
+    return PartitionSlice(
+        pool="shop/default",
+        name="orders-0",
+        topic=topic(),
+        deletion_policy="Delete",
+        is_retained=False,
+        controller_epoch=ControllerEpoch(1),
+        partitions=(state,),
+    )
+
+
+def test_only_a_slice_that_was_put_back_jumps_over_epochs_without_its_entries() -> None:
+    """S17: rebuilt above all that anybody holds; after the election that follows all counts."""
+    judge = SliceJudge(lambda *_: False, lambda *_: False)
+    old = a_slice(partition("0@1 1@1", leader="0@1"))
+    rebuilt = a_slice(partition("", leader_epoch=9, partition_epoch=20))
+    with pytest.raises(Violation, match="I14"):
+        judge.on_slice(old, rebuilt, {})
+    judge.restored[old.topic.topic_id, 0] = None
+    assert [event.kind for event in judge.on_slice(old, rebuilt, {})] == ["rebuilt"]
+    led = a_slice(partition("2@1", leader="2@1", leader_epoch=10, partition_epoch=21))
+    judge.on_slice(rebuilt, led, {})
+    assert judge.restored == {}
 
 
 def test_a_slice_goes_only_with_its_topic() -> None:
