@@ -165,7 +165,7 @@ def freeze_writing_controller(world: World, for_us: int) -> None:
 def split_controllers(world: World, apart_us: int) -> None:
     """The Lease is deleted by hand (S16) while the API server is slow: its holder goes on for a
     while beside whoever took the new one, and both have brokers to fence."""
-    world.store.delete(LEASE, world.namespace, "tidemark-controller", None)
+    world.store.delete(LEASE, world.namespace, "tidemark-controller")
     world.store.faults = StoreFaults(most_delay_us=400_000)
     world.timeline.after(4_000_000, setattr, world.store, "faults", StoreFaults())
     first = world.random.randrange(len(world.brokers))

@@ -79,7 +79,7 @@ def lose_replica(world: World, number: int, which: int) -> None:
 @fault
 def delete_lease(world: World) -> None:
     """By hand, or with its namespace's backup (S16)."""
-    world.store.delete(LEASE, world.namespace, "tidemark-controller", None)
+    world.store.delete(LEASE, world.namespace, "tidemark-controller")
 
 
 @fault
@@ -87,7 +87,7 @@ def delete_slice(world: World) -> None:
     """By hand (S12)."""
     names = [item["metadata"]["name"] for item in world.store.objects(PARTITION_SLICE)]
     if names:
-        world.store.delete(PARTITION_SLICE, world.namespace, world.random.choice(names), None)
+        world.store.delete(PARTITION_SLICE, world.namespace, world.random.choice(names))
 
 
 @fault
@@ -112,5 +112,5 @@ def lose_slice(world: World, for_us: int) -> None:
     name = world.random.choice(slices)["metadata"]["name"]
     saved = [item for item in (*slices, *world.backup) if item["metadata"]["name"] == name]
     world.lost_slices[name] = saved[-1]
-    world.store.delete(PARTITION_SLICE, world.namespace, name, None)
+    world.store.delete(PARTITION_SLICE, world.namespace, name)
     world.timeline.after(for_us, world.put_back_lost, name)

@@ -125,8 +125,8 @@ class SimulatedStore:
         kind: ResourceKind,
         namespace: str,
         name: str,
-        uid: str | None,
-        resource_version: str | None,
+        uid: str | None = None,
+        resource_version: str | None = None,
     ) -> None:
         stored = self.get(kind, namespace, name)
         if stored is None:
