@@ -10,9 +10,9 @@ from tidemark_broker.wire.primitives import (
     INT16,
     INT32,
     INT64,
+    array_length,
     compact_string,
     nullable_string,
-    unsigned_varint,
 )
 
 _FIRST_FLEXIBLE_VERSION = 12
@@ -31,10 +31,10 @@ def encode_consumer_fetch_response(response: FetchResponse, version: int) -> Buf
     head += INT32.pack(response.throttle_ms)
     if version >= 7:
         head += INT16.pack(response.error) + INT32.pack(response.session_id)
-    head += _length(len(response.topics), is_flexible)
+    head += array_length(len(response.topics), is_flexible=is_flexible)
     for topic in response.topics:
         head += compact_string(topic.topic) if is_flexible else nullable_string(topic.topic)
-        head += _length(len(topic.partitions), is_flexible)
+        head += array_length(len(topic.partitions), is_flexible=is_flexible)
         for answer in topic.partitions:
             head += _before_records(answer, version)
             if answer.records:
@@ -57,11 +57,7 @@ def _before_records(answer: PartitionAnswer, version: int) -> bytes:
     out = INT32.pack(answer.partition) + INT16.pack(answer.error) + watermark + watermark
     if version >= 5:
         out += INT64.pack(answer.log_start_offset)
-    out += _length(-1, is_flexible)
+    out += array_length(-1, is_flexible=is_flexible)
     if version >= 11:
         out += INT32.pack(answer.preferred_replica)
-    return out + _length(len(answer.records), is_flexible)
-
-
-def _length(count: int, is_flexible: bool) -> bytes:
-    return unsigned_varint(count + 1) if is_flexible else INT32.pack(count)
+    return out + array_length(len(answer.records), is_flexible=is_flexible)

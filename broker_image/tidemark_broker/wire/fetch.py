@@ -170,7 +170,7 @@ def fetch_request_steps(reader: Reader, version: int) -> Steps[FetchRequest]:
     rack = reader.compact_string()
     cluster_id: str | None = None
     replica_id, replica_epoch = _CONSUMER, -1
-    for tag, content in reader.tagged_fields():
+    for tag, content in reader.tagged_fields((0, 1)):
         if tag == 0:
             cluster_id = content.compact_string()
         elif tag == 1:
@@ -254,7 +254,8 @@ def _answer_tags(answer: PartitionAnswer) -> bytes:
 
 def decode_fetch_response(frame: bytes | bytearray | memoryview) -> FetchResponse:
     """Records are views of `frame`. Raises MalformedFrame."""
-    reader = Reader(frame, most_elements=MAX_ELEMENTS_OF_PEERS)
+    # Each partition may have two tagged fields besides: where logs diverge, who leads now.
+    reader = Reader(frame, most_elements=3 * MAX_ELEMENTS_OF_PEERS)
     correlation_id = reader.int32()
     reader.tagged_fields()
     _, error, session_id = reader.fields(_ANSWER_HEAD)
@@ -279,7 +280,7 @@ def _read_answer(reader: Reader) -> PartitionAnswer:
     records = reader.compact_bytes()
     diverging: tuple[int, int] | None = None
     current_leader: tuple[int, int] | None = None
-    for tag, content in reader.tagged_fields():
+    for tag, content in reader.tagged_fields((0, 1)):
         if tag == 0:
             epoch, end_offset = content.fields(_EPOCH_END)
             diverging = (epoch, end_offset)

@@ -5,6 +5,7 @@ so that a hostile length costs nothing. Types: Kafka protocol guide; varints KIP
 """
 
 import struct
+from collections.abc import Container
 from functools import lru_cache
 from uuid import UUID
 
@@ -17,8 +18,9 @@ INT64 = struct.Struct(">q")
 FLOAT64 = struct.Struct(">d")
 
 _MAX_VARINT_BYTES = 5
-# Of all arrays of one frame together: a byte or two of it become an object of a hundred and more,
-# and microseconds of the broker's loop. Brokers of the pool ask each other for more at once.
+# Of all arrays and tagged fields of one frame together: a byte or two of it become an object of a
+# hundred and more, and microseconds of the broker's loop. Brokers of the pool ask each other for
+# more at once.
 MAX_ELEMENTS = 16_000
 MAX_ELEMENTS_OF_PEERS = 100_000
 MAX_TAGGED_FIELDS = 100  # of one struct
@@ -127,8 +129,9 @@ class Reader:
         start = self.take(16)
         return topic_id_from_bytes(bytes(self.data[start : start + 16]))
 
-    def tagged_fields(self) -> "tuple[tuple[int, Reader], ...]":
-        """(tag, its bytes) in the order sent; callers skip those they do not know."""
+    def tagged_fields(self, known: Container[int] = ()) -> "tuple[tuple[int, Reader], ...]":
+        """(tag, its bytes) of those that are known, in the order sent; others are passed over, and
+        count against the elements of the frame all the same."""
         position = self.position
         if position < self.end and self.data[position] == 0:  # nearly always
             self.position = position + 1
@@ -136,17 +139,20 @@ class Reader:
         number = self.unsigned_varint()
         if number == 0:
             return ()
-        if number > MAX_TAGGED_FIELDS or number * 2 > self.end - self.position:
+        most = min(MAX_TAGGED_FIELDS, self.elements_left)
+        if number > most or number * 2 > self.end - self.position:
             raise MalformedFrame(
                 f"at byte {self.position}: {number} tagged fields, expected at most"
-                f" {MAX_TAGGED_FIELDS} in the {self.end - self.position} bytes that are left"
+                f" {most} in the {self.end - self.position} bytes that are left"
             )
+        self.elements_left -= number
         found = []
         for _ in range(number):
             tag = self.unsigned_varint()
             size = self.unsigned_varint()
             start = self.take(size)
-            found.append((tag, Reader(memoryview(self.data)[start : start + size])))
+            if tag in known:
+                found.append((tag, Reader(memoryview(self.data)[start : start + size])))
         return tuple(found)
 
     def expect_end(self) -> None:
@@ -172,6 +178,11 @@ def unsigned_varint(value: int) -> bytes:
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
+
+
+def array_length(count: int, *, is_flexible: bool) -> bytes:
+    """-1: null."""
+    return unsigned_varint(count + 1) if is_flexible else INT32.pack(count)
 
 
 def compact_string(value: str | None) -> bytes:

@@ -15,9 +15,9 @@ from tidemark_broker.wire.primitives import (
     INT32,
     MalformedFrame,
     Reader,
+    array_length,
     compact_string,
     nullable_string,
-    unsigned_varint,
 )
 
 MIN_PRODUCE_VERSION = 3
@@ -108,10 +108,10 @@ def encode_produce_response(
     if is_flexible:
         out += b"\x00"
     text = compact_string if is_flexible else nullable_string
-    out += _length(len(by_topic), is_flexible)
+    out += array_length(len(by_topic), is_flexible=is_flexible)
     for entries in by_topic:
         out += text(entries[0].topic)
-        out += _length(len(entries), is_flexible)
+        out += array_length(len(entries), is_flexible=is_flexible)
         for answer in entries:
             out += _encode_answer(answer, version)
         if is_flexible:
@@ -129,9 +129,5 @@ def _encode_answer(answer: ProduceAnswer, version: int) -> bytes:
         out += answer.log_start_offset.to_bytes(8, "big", signed=True)
     if version >= 8:
         text = compact_string if is_flexible else nullable_string
-        out += _length(0, is_flexible) + text(answer.message or None)
+        out += array_length(0, is_flexible=is_flexible) + text(answer.message or None)
     return out + b"\x00" if is_flexible else out
-
-
-def _length(count: int, is_flexible: bool) -> bytes:
-    return unsigned_varint(count + 1) if is_flexible else INT32.pack(count)

@@ -272,7 +272,7 @@ class Struct:
         return found
 
     def _read_tagged(self, reader: TableReader, found: Values) -> None:
-        for tag, content in reader.tagged_fields():
+        for tag, content in reader.tagged_fields(self._tagged):
             field = self._tagged.get(tag)
             if field is None or not field.is_in(reader.version):
                 continue

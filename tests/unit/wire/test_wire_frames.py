@@ -93,9 +93,17 @@ def test_a_frame_has_a_budget_of_elements_however_long_it_is() -> None:
 
 
 def test_a_struct_has_a_budget_of_tagged_fields() -> None:
-    assert len(Reader(b"\x64" + b"\x00\x00" * 100).tagged_fields()) == 100
+    assert len(Reader(b"\x64" + b"\x00\x00" * 100).tagged_fields((0,))) == 100
     with pytest.raises(MalformedFrame, match="101 tagged fields, expected at most 100"):
         Reader(b"\x65" + b"\x00\x00" * 101).tagged_fields()
+
+
+def test_tagged_fields_count_against_the_frame_and_unknown_ones_are_passed_over() -> None:
+    reader = Reader((b"\x02" + b"\x07\x01x" + b"\x08\x00") * 2, most_elements=3)
+    assert [tag for tag, _ in reader.tagged_fields((8,))] == [8]
+    assert (reader.position, reader.elements_left) == (6, 1)
+    with pytest.raises(MalformedFrame, match="2 tagged fields, expected at most 1"):
+        reader.tagged_fields()
 
 
 def test_tagged_fields_that_cannot_fit_are_refused() -> None:
