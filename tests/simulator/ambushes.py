@@ -239,6 +239,7 @@ AMBUSHED: dict[str, dict[str, int]] = {
     "topics rest": {"retain_topic": 3, "kill_leader": 2, "kill_controller": 2},
     "volumes change": {"lose_volume": 2, "snapshot_volume": 4, "restore_volume": 3},
     "files go": {"lose_replica": 3, "kill_leader": 1},
+    "slices go": {"lose_slice": 4, "kill_controller": 5},
     "leases go": {"delete_lease": 6, "kill_controller": 1, "kill_leader": 5, "slow_store": 2},
     "controllers part": {"split_controllers": 4},
     "tails are cut": {"cut_off_leader": 3, "strike_who_cut": 3},

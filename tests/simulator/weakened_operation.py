@@ -53,7 +53,7 @@ MUTANTS = (
            (patch("runtime.metadata:MetadataCache.apply_push", _takes_absence_for_deletion),),
            "tests/scenarios/test_s12_absence.py::"
            "test_a_slice_deleted_by_hand_gets_no_fresh_one_and_costs_no_broker_its_log",
-           "slices change"),
+           "slices go"),
     Mutant("what is applied again is written again", "I21",
            (patch(CONTROLLER + "topics:_updating", _writes_what_is_there),),
            "tests/unit/controller/test_control_service.py::"
