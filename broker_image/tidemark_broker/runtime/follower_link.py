@@ -7,6 +7,7 @@ a divergence closes the question: the follower asks again or does not. A connect
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 
 from tidemark_protocol.ids import Offset, TopicId
 
@@ -40,6 +41,9 @@ class ParkedFetch:
             self.watermark_timer.cancel()
 
 
+_numbers = count()  # of connections, in the order in which they were accepted
+
+
 class FollowerLink:
     __slots__ = (
         "asked",
@@ -47,6 +51,7 @@ class FollowerLink:
         "is_peer",
         "moved",
         "next_epoch",
+        "number",
         "parked",
         "request",
         "told_positions",
@@ -55,6 +60,7 @@ class FollowerLink:
     )
 
     def __init__(self) -> None:
+        self.number = next(_numbers)
         self.is_peer = False  # it fetched as the present life of a broker of the pool
         self.asked: dict[Key, FetchPartition] = {}  # open questions
         self.watched: dict[Key, None] = {}  # those, and those answered with records just now

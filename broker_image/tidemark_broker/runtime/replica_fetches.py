@@ -49,11 +49,19 @@ class ReplicaFetches:
         # Inner dicts keep the order of arrival.
         self._watching: dict[Key, dict[FollowerLink, None]] = {}
         self._to_wake: dict[FollowerLink, None] = {}
+        # By follower and its life: the newest connection that it asked on.
+        self._newest: dict[BrokerId, tuple[int, int]] = {}  # (broker epoch, number of the link)
         self._is_flush_scheduled = False
         # While several followers are answered at once: what was read for the first of them, by
         # replica, offset and limit.
         self._shared: dict[tuple[HostedReplica, int, int], bytes] | None = None
         self.listeners: dict[Callable[[], None], None] = {}  # told of each fetch
+
+    def is_left(self, link: FollowerLink, request: FetchRequest) -> bool:
+        """That follower already asks on a later connection: it has one at a time. What comes of
+        an earlier one was said before, and would undo or overstate its progress."""
+        asks_as = (request.replica_epoch, link.number)
+        return asks_as < self._newest.get(BrokerId(request.replica_id), asks_as)
 
     def handle(self, request: FetchRequest, link: FollowerLink, respond: Respond) -> None:
         """A request that the link may take. `respond` is called once, maybe before the return; not
@@ -135,10 +143,12 @@ class ReplicaFetches:
                 self._forget(link, key)
         link.next_epoch = next_session_epoch(max(FIRST_SESSION_EPOCH, request.session_epoch))
         link.request = request
+        known = self._partitions.metadata.brokers.get(BrokerId(request.replica_id))
+        if known is not None and request.replica_epoch == known.broker_epoch:
+            self._newest[known.broker_id] = (known.broker_epoch, link.number)
         for _, topic_id, partitions in request.forgotten:
             for partition in partitions:
                 self._forget(link, (topic_id, partition))
-        known = self._partitions.metadata.brokers.get(BrokerId(request.replica_id))
         if known is not None and request.replica_epoch < known.broker_epoch:
             # KIP-903: a later life was heard of, so every question of this one is judged again.
             link.unread.update(dict.fromkeys(link.asked))

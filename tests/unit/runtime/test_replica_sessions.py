@@ -172,3 +172,23 @@ def test_a_closed_connection_leaves_nothing_behind(pool: InProcessPool) -> None:
     pool.time.run(WAIT_MS)
     assert answer == []
     assert session.link.watched == {}
+
+
+def test_what_comes_late_on_a_connection_that_its_follower_left_is_not_taken(
+    pool: InProcessPool,
+) -> None:
+    """Else the leader believes an old position for as long as the later session has no reason to
+    name the partition (seed 5200105)."""
+    fetches = pool.brokers[1].fetches
+    left, present = Session(pool), Session(pool)
+    left.ask(offset=0)
+    assert not fetches.is_left(left.link, left.request(offset=0))
+    pool.brokers[1].produce("a")
+    present.ask(offset=1)
+    assert fetches.is_left(left.link, left.request(offset=0))
+    left.epoch = 0
+    assert fetches.is_left(left.link, left.request(offset=0))  # nor as a session that begins
+    assert not fetches.is_left(present.link, present.request())
+    # The next life has nothing to do with it.
+    later = left.request(offset=0)._replace(replica_epoch=pool.brokers[2].broker_epoch + 1)
+    assert not fetches.is_left(left.link, later)
