@@ -1,8 +1,8 @@
 """How far from this broker's clock records may be dated (Kafka's INVALID_TIMESTAMP, KIP-937).
 
 Ahead: by the newest timestamp that the batch's header has. Behind, which no topic asks for unless
-it is set: by every record where the batch can be opened here, else by the first one, as the header
-has it. With LogAppendTime nobody asks what producers say.
+it is set: by every record where the batch can be opened here and is not too large, else by the
+first one, as the header has it. With LogAppendTime nobody asks what producers say.
 """
 
 from collections.abc import Iterable
@@ -13,6 +13,10 @@ from tidemark_broker.runtime.results import ProduceResult
 from tidemark_broker.storage.errors import CorruptBatch, UnsupportedCompression
 from tidemark_broker.storage.record_batch import Batch, read_records
 from tidemark_broker.storage.settings import NO_LIMIT_MS, LogSettings
+
+# More of a batch is not opened on the broker's loop.
+MOST_RECORDS = 50_000
+MOST_INFLATED_BYTES = 8 * 1024 * 1024
 
 
 def timestamp_refusal(
@@ -29,8 +33,11 @@ def timestamp_refusal(
 
 
 def _oldest_ms(batch: Batch) -> int:
+    if batch.header.record_count > MOST_RECORDS:
+        return batch.header.base_timestamp_ms
     try:
-        return min(record.timestamp_ms for record in read_records(batch.data))
+        records = read_records(batch.data, most_inflated_bytes=MOST_INFLATED_BYTES)
+        return min(record.timestamp_ms for record in records)
     except (UnsupportedCompression, CorruptBatch, ValueError):
         return batch.header.base_timestamp_ms
 

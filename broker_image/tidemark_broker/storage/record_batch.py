@@ -305,14 +305,16 @@ def _varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def read_records(batch: memoryview) -> Iterator[Record]:
+def read_records(
+    batch: memoryview, *, most_inflated_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[Record]:
     """The records of one whole batch, in offset order. Does not check the CRC.
 
     Raises CorruptBatch on contents that do not parse, UnsupportedCompression for codecs other than
-    none and gzip.
+    none and gzip, and for gzip that is more than the caller wants to inflate.
     """
     header = read_header(batch)
-    body = _uncompressed(header, batch)
+    body = _uncompressed(header, batch, most_inflated_bytes)
     reader = _RecordReader(body)
     for _ in range(header.record_count):
         yield reader.next_record(header)
@@ -322,7 +324,7 @@ def read_records(batch: memoryview) -> Iterator[Record]:
         )
 
 
-def _uncompressed(header: BatchHeader, batch: memoryview) -> bytes:
+def _uncompressed(header: BatchHeader, batch: memoryview, most_bytes: int) -> bytes:
     body = batch[HEADER_BYTES : header.size_bytes]
     match header.compression:
         case 0:
@@ -330,11 +332,13 @@ def _uncompressed(header: BatchHeader, batch: memoryview) -> bytes:
         case 1:
             inflater = zlib.decompressobj(wbits=31)
             try:
-                inflated = inflater.decompress(body, MAX_DECOMPRESSED_BYTES)
+                inflated = inflater.decompress(body, most_bytes)
             except zlib.error as error:
                 raise CorruptBatch(HEADER_BYTES, "gzip data", str(error)) from error
             if inflater.eof:
                 return inflated
+            if most_bytes < MAX_DECOMPRESSED_BYTES and len(inflated) == most_bytes:
+                raise UnsupportedCompression(f"more than {most_bytes} bytes are not opened here")
             found = f"no end within {MAX_DECOMPRESSED_BYTES} bytes"
             raise CorruptBatch(HEADER_BYTES, "a whole gzip stream", found)
         case codec:

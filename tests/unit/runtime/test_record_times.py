@@ -15,7 +15,7 @@ STRICT = LogSettings(timestamp_before_max_ms=1000, timestamp_after_max_ms=1000)
 
 
 def batch(*timestamps_ms: int, gzip: bool = False) -> Batch:
-    builder = DefaultRecordBatchBuilder(2, 1 if gzip else 0, 0, -1, -1, -1, 100_000)
+    builder = DefaultRecordBatchBuilder(2, 1 if gzip else 0, 0, -1, -1, -1, 2**30)
     for offset, timestamp_ms in enumerate(timestamps_ms):
         builder.append(offset, timestamp_ms, b"k" * 100, b"v" * 100, [])
     data = bytes(builder.build())
@@ -45,6 +45,12 @@ def test_the_oldest_and_the_newest_record_decide(
         return
     assert refused is not None and refused.error is ErrorCode.INVALID_TIMESTAMP
     assert f"message.timestamp.{words}.max.ms" in refused.message
+
+
+def test_a_batch_too_large_to_be_opened_is_judged_by_its_first_record() -> None:
+    many = batch(*(NOW_MS - 1000 * (number == 50_000) for number in range(50_001)))
+    lenient = dataclasses.replace(STRICT, timestamp_before_max_ms=500)
+    assert timestamp_refusal([many], lenient, NOW_MS) is None
 
 
 def test_of_batches_that_cannot_be_opened_here_the_first_record_decides() -> None:

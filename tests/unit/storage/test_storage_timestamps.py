@@ -1,0 +1,54 @@
+"""What a look-up by time opens at most; beyond it, the answer is the first offset of the batch."""
+
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from tidemark_broker.storage.record_batch import Batch, split_batches
+from tidemark_protocol.ids import LeaderEpoch
+
+from tests.unit.storage.small_logs import open_log
+
+START_MS = 1_700_000_000_000
+
+
+def gzip_batch(count: int, value_bytes: int) -> Batch:
+    """A record each millisecond, small when it is compressed."""
+    builder = DefaultRecordBatchBuilder(2, 1, 0, -1, -1, -1, 2**30)
+    for offset in range(count):
+        builder.append(offset, START_MS + offset, None, bytes(value_bytes), [])
+    data = bytes(builder.build())
+    return split_batches(memoryview(data), max_batch_bytes=len(data))[0]
+
+
+@pytest.mark.parametrize(
+    "count, value_bytes, found",
+    [
+        (100, 10, (90, START_MS + 90)),
+        (100, 80_000, (90, START_MS + 90)),
+        (100, 90_000, (0, START_MS + 99)),
+        (50_000, 1, (90, START_MS + 90)),
+        (50_001, 1, (0, START_MS + 50_000)),
+    ],
+)
+def test_a_look_up_opens_no_more_than_so_much_of_a_batch(
+    tmp_path: Path, count: int, value_bytes: int, found: tuple[int, int]
+) -> None:
+    log = open_log(tmp_path / "log")
+    log.append_as_leader([gzip_batch(count, value_bytes)], leader_epoch=LeaderEpoch(0))
+    assert log.offset_for_timestamp(START_MS + 90) == found
+
+
+def test_batches_that_say_more_than_they_hold_are_not_opened_one_after_the_other(
+    tmp_path: Path,
+) -> None:
+    log = open_log(tmp_path / "log")
+    lying = gzip_batch(1, 1)
+    data = bytearray(lying.data)
+    data[35:43] = (START_MS + 100).to_bytes(8, "big")
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    (batch,) = split_batches(memoryview(bytes(data)), max_batch_bytes=len(data))
+    for _ in range(10):
+        log.append_as_leader([batch], leader_epoch=LeaderEpoch(0))
+    assert log.offset_for_timestamp(START_MS + 50) == (8, START_MS + 100)
