@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 from tidemark_audit.engines.engine import Engine, Progress, Request
 from tidemark_audit.kernel.summaries import KernelSettings
 from tidemark_audit.sources.kept_summaries import SummarySlice, unreadable
-from tidemark_audit.sources.source import Source, Window
+from tidemark_audit.sources.source import Source, SourceError, Window
 
 _PREFIX = "summaries-"
+PIECES_OF_WINDOW = 8  # of a running Prometheus: the window starts at most so much of it early
 
 
 def with_checkpoint(
@@ -30,25 +31,49 @@ def with_checkpoint(
 ) -> tuple[list[SummarySlice], Window, KernelSettings]:
     """Reads what no file holds yet, keeps it, and gives the files that make up the window.
 
-    The window's start moves up to where a file begins, for a summary cannot be cut.
+    The window starts where a file does, for a summary cannot be cut: a little early, or late if
+    more is asked for than was ever read. Raises SourceError.
     """
     if window.start_ms is None or window.end_ms is None:
-        raise unreadable(directory, "no window: say --window, or --start and --end")
-    directory.mkdir(parents=True, exist_ok=True)
-    places = " ".join(sorted(source.place for source in sources))
-    kept = [each for each in _files(directory) if each.end_ms <= window.end_ms]
-    for old in [each for each in kept if each.end_ms <= window.start_ms]:
-        old.path.unlink()
-    kept = [each for each in kept if each.start_ms >= window.start_ms]
-    for each in kept:
-        settings = _settings_of(each.path, places)
-    read_from = kept[-1].end_ms if kept else window.start_ms
-    if read_from < window.end_ms:
-        new = Window(read_from, window.end_ms)
-        slices = [part for source in sources for part in source.slices(new)]
-        summaries = engine.summaries(Request(slices, new, settings), progress)
-        kept.append(_write(directory, summaries, new, settings, places))
-    return kept, Window(kept[0].start_ms, window.end_ms), settings
+        raise SourceError(
+            str(directory),
+            expected="a window for an audit with a checkpoint",
+            found="none",
+            to_do="say --window, or --start and --end",
+        )
+    start_ms, end_ms = window.start_ms, window.end_ms
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        found = _files(directory)
+        places = " ".join(sorted(source.place for source in sources))
+        for each in found:
+            settings = _settings_of(each.path, places)
+        if found and found[-1].end_ms > end_ms:
+            raise unreadable(found[-1].path, f"what is later than the window, which ends {end_ms}")
+        kept = [each for each in found if each.end_ms > start_ms]
+        for new in _unread(kept[-1].end_ms if kept else start_ms, window, sources):
+            slices = [part for source in sources for part in source.slices(new)]
+            summaries = engine.summaries(Request(slices, new, settings), progress)
+            kept.append(_write(directory, summaries, new, settings, places))
+        # What is no longer needed goes last: until here nothing was lost.
+        for old in found:
+            if old.end_ms <= start_ms:
+                old.path.unlink()
+    except OSError as error:
+        raise unreadable(directory, str(error)) from error
+    return kept, Window(kept[0].start_ms, end_ms), settings
+
+
+def _unread(from_ms: int, window: Window, sources: Sequence[Source]) -> list[Window]:
+    """What no file holds, cut so that a window which moves on can leave parts of it behind."""
+    assert window.start_ms is not None
+    assert window.end_ms is not None
+    length = window.end_ms - from_ms
+    longest = max(1, -(-(window.end_ms - window.start_ms) // PIECES_OF_WINDOW))
+    # A file of samples would be read as a whole for each piece.
+    count = -(-length // longest) if all(source.is_live for source in sources) else min(1, length)
+    borders = [from_ms + length * number // count for number in range(count + 1)] if count else []
+    return [Window(start, end) for start, end in itertools.pairwise(borders)]
 
 
 def _files(directory: Path) -> list[SummarySlice]:

@@ -113,6 +113,9 @@ class SeriesKey(NamedTuple):
     scrape: str = ""
 
 
+MOST_PARTITION = 2**31 - 1  # Kafka's int32
+
+
 class BadLabels(ValueError):
     """A series of one of our families whose labels cannot be read."""
 
@@ -132,7 +135,7 @@ def series_key(labels: Mapping[str, str]) -> SeriesKey | None:
         follower = broker if ours in OF_THEMSELVES else ""
         detail = SAID_BY_KAFKA if ours in LEADERS_ONLY else ""
     partition = labels.get("partition") or "-1"  # an empty label is none
-    if not partition.removeprefix("-").isdecimal():
+    if not partition.removeprefix("-").isdecimal() or int(partition) > MOST_PARTITION:
         raise BadLabels(f"{as_text(labels)}: expected a number as partition, found {partition!r}")
     return SeriesKey(
         family=family.name,

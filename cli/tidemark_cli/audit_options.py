@@ -1,6 +1,7 @@
 """Times, durations and objectives as people write them on the command line of the audit."""
 
 import argparse
+import contextlib
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tidemark_audit.sources.source import Source, Window
 
 EXIT_USAGE = 4  # 2 would say that records are lost
+MOST_SECONDS = 60_000_000_000  # two thousand years either way
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
@@ -22,7 +24,7 @@ def window_of(arguments: argparse.Namespace, sources: "Sequence[Source]") -> "Wi
     """[start, end). The end is what was said, else the last settled moment of a running
     Prometheus, else the last sample of the files. Raises CommandFailed and SourceError.
     """
-    from tidemark_audit.sources.source import Window, last_sample_ms
+    from tidemark_audit.sources.source import EARLIEST_MS, Window, last_sample_ms
 
     start = None if arguments.start is None else time_ms(arguments.start)
     end = None if arguments.end is None else time_ms(arguments.end)
@@ -41,7 +43,7 @@ def window_of(arguments: argparse.Namespace, sources: "Sequence[Source]") -> "Wi
     if end is None and length is not None:
         end = last_sample_ms(sources)
     if start is None and length is not None and end is not None:
-        start = end - length
+        start = max(end - length, EARLIEST_MS)
     if start is not None and end is not None and start >= end:
         raise CommandFailed(
             expected="a window that starts before it ends",
@@ -86,10 +88,9 @@ def what_if_settings(text: str | None) -> "WhatIf | None":
 
 def time_ms(text: str) -> int:
     """RFC 3339, or seconds since 1970. Raises CommandFailed."""
-    try:
-        return round(float(text) * 1000)
-    except (ValueError, OverflowError):
-        pass
+    with contextlib.suppress(ValueError):
+        if abs(seconds := float(text)) <= MOST_SECONDS:
+            return round(seconds * 1000)
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -20,12 +21,12 @@ from tests.waiting import wait_for
 ROOT = Path(__file__).resolve().parents[2]
 OPERATOR_NAMESPACE = "tidemark-system"
 LOAD_IMAGE = "tidemark/broker:dev"
-KILL_BROKER = """
-import os, pathlib, signal
+SIGNAL_BROKER = """
+import os, pathlib, sys
 for entry in pathlib.Path("/proc").iterdir():
     if entry.name.isdecimal() and entry.name not in ("1", str(os.getpid())):
         if b"bin/tidemark-broker" in (entry / "cmdline").read_bytes():
-            os.kill(int(entry.name), signal.SIGKILL)
+            os.kill(int(entry.name), int(sys.argv[1]))
 """
 
 
@@ -193,10 +194,14 @@ class KubeCluster:
         return back + self.until_in_sync(topic)
 
     def kill_broker(self, broker_id: int) -> None:
-        """SIGKILL of the process below PID 1; the container may end before the exec does."""
+        """The container may end before the exec does."""
+        self.signal_broker(broker_id, signal.SIGKILL)
+
+    def signal_broker(self, broker_id: int, number: int) -> None:
+        """To the process below PID 1."""
         self.run(
             *("kubectl", "-n", self.namespace, "exec", f"default-{broker_id}", "--"),
-            *("python3", "-c", KILL_BROKER),
+            *("python3", "-c", SIGNAL_BROKER, str(int(number))),
         )
 
     def leading_operator(self) -> str:

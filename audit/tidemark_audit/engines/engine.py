@@ -80,7 +80,7 @@ class FamilyCounts:
     samples: int
     series: int
     conflicts: int
-    not_finite: int
+    impossible: int
     out_of_order: int
     first_ms: int
     last_ms: int
@@ -98,7 +98,7 @@ def family_counts(merged: pa.Table) -> list[FamilyCounts]:
                 pc.sum(mine["samples"]).as_py(),
                 mine.num_rows,
                 pc.sum(mine["conflicts"]).as_py(),
-                pc.sum(mine["not_finite"]).as_py(),
+                pc.sum(mine["impossible"]).as_py(),
                 pc.sum(mine["out_of_order"]).as_py(),
                 pc.min(pc.list_flatten(mine["run_first_ms"])).as_py(),
                 pc.max(pc.list_flatten(mine["run_last_ms"])).as_py(),
@@ -121,7 +121,7 @@ def _sum(one: FamilyCounts, other: FamilyCounts) -> FamilyCounts:
         one.samples + other.samples,
         one.series + other.series,
         one.conflicts + other.conflicts,
-        one.not_finite + other.not_finite,
+        one.impossible + other.impossible,
         one.out_of_order + other.out_of_order,
         min(one.first_ms, other.first_ms),
         max(one.last_ms, other.last_ms),
@@ -168,9 +168,9 @@ def observed(
             if (skew := histogram.quantile(track.bins, track.bin_counts, 0.99)) is not None
         ),
         tuple(
-            BadSamples(each.family, each.conflicts, each.not_finite, each.out_of_order)
+            BadSamples(each.family, each.conflicts, each.impossible, each.out_of_order)
             for each in counts
-            if each.conflicts or each.not_finite or each.out_of_order
+            if each.conflicts or each.impossible or each.out_of_order
         ),
         _crc_failures(without_topic, context),
         tuple(sorted(named)),

@@ -13,7 +13,7 @@ from tidemark_audit.kernel.samples import SampleBatch, within
 from tidemark_audit.kernel.summaries import KEY_COLUMNS, NO_BAND, KernelSettings
 from tidemark_audit.kernel.summarize import summarize
 from tidemark_audit.sources.kept_summaries import SummarySlice
-from tidemark_audit.sources.source import Slice, Source, SourceError, Window
+from tidemark_audit.sources.source import EARLIEST_MS, LATEST_MS, Slice, Source, SourceError, Window
 
 DEFAULT_INTERVAL_MS = 15_000
 BAND_MS = 60_000
@@ -65,6 +65,7 @@ def summarize_slice(
             yield from part.summaries()
             return
         for batch in part.read():
+            _check_times(batch, part.place)
             cut = without_followers(within(batch, window.start_ms, window.end_ms))
             if len(cut):
                 yield summarize(cut, settings)
@@ -77,6 +78,16 @@ def summarize_slice(
             found=f"{type(error).__name__}: {error}",
             to_do="check that it is whole and stays in place while it is read",
         ) from error
+
+
+def _check_times(batch: SampleBatch, place: str) -> None:
+    if len(batch) and not EARLIEST_MS <= batch.at_ms.min() <= batch.at_ms.max() <= LATEST_MS:
+        raise SourceError(
+            place,
+            expected="times between the years 1 and 9999",
+            found=f"{batch.at_ms.min()} to {batch.at_ms.max()} ms since 1970",
+            to_do="export it again: it is damaged, or its times are in another unit",
+        )
 
 
 def scrape_intervals(merged: pa.Table) -> Intervals:

@@ -12,7 +12,7 @@ from tidemark_audit.families import SeriesKey
 
 NO_BAND = -1
 KEY_COLUMNS = (*SeriesKey._fields, "band_start_ms")
-COUNT_COLUMNS = ("samples", "duplicates", "conflicts", "out_of_order", "not_finite")
+COUNT_COLUMNS = ("samples", "duplicates", "conflicts", "out_of_order", "impossible")
 RUN_COLUMNS = ("run_first_ms", "run_last_ms", "run_samples", "run_first_value", "run_last_value")
 
 SCHEMA = pa.schema(

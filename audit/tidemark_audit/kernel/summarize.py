@@ -7,10 +7,13 @@ from numpy.typing import NDArray
 from tidemark_audit.families import FAMILIES, PREFIX, SeriesKey, Shape
 from tidemark_audit.kernel import histogram
 from tidemark_audit.kernel.runs import joins
-from tidemark_audit.kernel.samples import Floats, Longs, SampleBatch, is_stale
+from tidemark_audit.kernel.samples import Flags, Floats, Longs, SampleBatch, is_stale
 from tidemark_audit.kernel.summaries import NO_BAND, SCHEMA, KernelSettings, lists
 
 BANDED_FAMILY = "follower_caught_up_age_seconds"
+SIGNED_FAMILY = "broker_clock_skew_seconds"
+LARGEST_VALUE = 2.0**53  # up to there a double tells integers apart
+UNKNOWN_VALUE = -1.0
 
 
 def summarize(batch: SampleBatch, settings: KernelSettings) -> pa.RecordBatch:
@@ -41,11 +44,11 @@ class _Columns:
         if not bool(np.all(np.where(same, later, series[1:] > series[:-1]))):
             self.out_of_order = self._count(series[1:][same & (at_ms[1:] < at_ms[:-1])])
             series, at_ms, values = self._in_order(series, at_ms, values)
-        finite = np.isfinite(values)
-        self.not_finite = self._count(series[~finite & ~is_stale(values)])
+        possible = self._possible(series, values)
+        self.impossible = self._count(series[~possible & ~is_stale(values)])
         self.series, self.at_ms = series, at_ms
-        self.values = values if finite.all() else np.where(finite, values, np.nan)
-        self.finite = finite
+        self.values = values if possible.all() else np.where(possible, values, np.nan)
+        self.possible = possible
         shapes = [FAMILIES[PREFIX + key.family].shape for key in self.keys]
         self.shape = np.array(shapes, dtype=np.int8)
 
@@ -64,6 +67,20 @@ class _Columns:
         self.conflicts = self._count(series[differs])
         return series[~again], at_ms[~again], values[~again]
 
+    def _possible(self, series: NDArray[np.int32], values: Floats) -> Flags:
+        """Whether the sample's family can have its value (docs/metrics.md): what cannot be is left
+        out and counted, for half a record or -5 replicas would pass for good or for a loss.
+        """
+        possible = np.abs(values) <= LARGEST_VALUE  # which NaN is not
+        families = [key.family for key in self.keys]
+        for odd, is_excused in (
+            (values < UNKNOWN_VALUE, [family == SIGNED_FAMILY for family in families]),
+            (values != np.rint(values), [family.endswith("_seconds") for family in families]),
+        ):
+            places = np.flatnonzero(odd)  # few or none: only there it matters whose they are
+            possible[places] &= np.array(is_excused, dtype=np.bool_)[series[places]]
+        return np.asarray(possible)
+
     def _count(self, series: NDArray[np.int32]) -> Longs:
         return np.bincount(series, minlength=len(self.keys)).astype(np.int64)
 
@@ -81,7 +98,7 @@ class _Columns:
             "duplicates": pa.array(self.duplicates),
             "conflicts": pa.array(self.conflicts),
             "out_of_order": pa.array(self.out_of_order),
-            "not_finite": pa.array(self.not_finite),
+            "impossible": pa.array(self.impossible),
             "maximum": pa.array(maximum),
             "run_first_ms": lists(run_of, self.at_ms[first]),
             "run_last_ms": lists(run_of, self.at_ms[last]),
@@ -117,9 +134,9 @@ class _Columns:
 
     def spread(self) -> tuple[NDArray[np.int32], Floats, Longs]:
         """Series, size and time of the SPREAD samples. A clock may be off either way: its size."""
-        chosen = (self.shape[self.series] == Shape.SPREAD) & self.finite
+        chosen = (self.shape[self.series] == Shape.SPREAD) & self.possible
         series, values = self.series[chosen], self.values[chosen]
-        signed = np.array([key.family == "broker_clock_skew_seconds" for key in self.keys])
+        signed = np.array([key.family == SIGNED_FAMILY for key in self.keys])
         values = np.where(signed[series], np.abs(values), values)
         return series, values, self.at_ms[chosen]
 
@@ -163,7 +180,7 @@ def _bands(columns: _Columns, settings: KernelSettings) -> pa.RecordBatch | None
         "bin": lists(offsets, bin_numbers),
         "bin_count": lists(offsets, counts),
     }
-    filled |= {n: pa.array(none) for n in ("duplicates", "conflicts", "out_of_order", "not_finite")}
+    filled |= {n: pa.array(none) for n in ("duplicates", "conflicts", "out_of_order", "impossible")}
     filled |= dict.fromkeys(("run_first_ms", "run_last_ms", "run_samples"), nothing)
     filled |= dict.fromkeys(("run_first_value", "run_last_value"), no_values)
     return pa.RecordBatch.from_pydict(filled, schema=SCHEMA)

@@ -28,7 +28,7 @@ class BadSamples:
 
     family: str
     conflicts: int  # two values at one time
-    not_finite: int
+    impossible: int
     out_of_order: int
 
 

@@ -87,7 +87,7 @@ def _bad_samples(facts: AuditFacts) -> Iterator[Finding]:
             f"{plural(count, 'sample')} {words}"
             for count, words in (
                 (bad.conflicts, "with two values at one time"),
-                (bad.not_finite, "that is no finite number"),
+                (bad.impossible, "whose value the family cannot have"),
                 (bad.out_of_order, "out of order"),
             )
             if count
@@ -95,7 +95,7 @@ def _bad_samples(facts: AuditFacts) -> Iterator[Finding]:
         if said:
             yield finding(
                 RULE,
-                Severity.MAJOR if bad.conflicts or bad.not_finite else Severity.MINOR,
+                Severity.MAJOR if bad.conflicts or bad.impossible else Severity.MINOR,
                 facts.about(PREFIX + bad.family),
                 ", ".join(said),
                 cause="two exports mixed into one, or a damaged one",

@@ -15,7 +15,7 @@ import numpy as np
 from tidemark_audit.families import BadLabels, SeriesKey, series_key
 from tidemark_audit.kernel.samples import SampleBatch
 from tidemark_audit.sources.batches import BATCH_SAMPLES, BatchBuilder
-from tidemark_audit.sources.source import Slice, SourceError, Window
+from tidemark_audit.sources.source import LATEST_MS, Slice, SourceError, Window
 
 SLICE_BYTES = 64 << 20
 FIRST_LINES = 20_000
@@ -126,10 +126,10 @@ class _Reader:
         builder = BatchBuilder()
         for key, (values, times) in self._samples.items():
             seconds = np.array(times)
-            if not np.isfinite(seconds).all():
+            if not (np.abs(seconds) <= LATEST_MS / 1000).all():
                 raise SourceError(
                     str(self._path),
-                    expected="finite times",
+                    expected="times in seconds since 1970",
                     found="a time that is no time",
                     to_do="export it again",
                 )

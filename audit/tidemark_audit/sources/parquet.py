@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tidemark_audit.families import READ_NAMES, BadLabels, SeriesKey, series_key
 from tidemark_audit.kernel.samples import Floats, Longs, SampleBatch
 from tidemark_audit.sources.batches import BATCH_SAMPLES
-from tidemark_audit.sources.source import Slice, SourceError, Window
+from tidemark_audit.sources.source import LATEST_MS, Slice, SourceError, Window
 
 NAME_COLUMNS = ("__name__", "metric", "name")
 TIME_COLUMNS = ("timestamp_ms", "tsms", "timestamp", "ts", "time")
@@ -240,11 +240,13 @@ def _of_maps(table: pa.Table, columns: _Columns) -> SampleBatch:
 
 
 def _milliseconds(column: pa.ChunkedArray) -> Longs:
+    if column.null_count:
+        raise BadLabels("a sample without a time")
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
     if pa.types.is_floating(column.type):  # seconds, as the API writes them
         seconds = np.asarray(column.to_numpy())
-        if not np.isfinite(seconds).all():
+        if not (np.abs(seconds) <= LATEST_MS / 1000).all():
             raise BadLabels("a time that is no time")
         return np.rint(seconds * 1000.0).astype(np.int64)
     return np.asarray(column.cast(pa.int64()).to_numpy())

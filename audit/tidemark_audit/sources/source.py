@@ -11,6 +11,10 @@ from typing import Protocol
 
 from tidemark_audit.kernel.samples import SampleBatch
 
+# What a calendar knows; a sample outside of it is damaged, or its time is in another unit.
+EARLIEST_MS = -62_135_596_800_000
+LATEST_MS = 253_402_300_799_999
+
 
 class SourceError(Exception):
     """Something cannot be read. `place` is a file, a line of it, or an address."""

@@ -5,12 +5,12 @@ references are checked before use. What is not decoded (chunks of another encodi
 blocks, deletions) is refused, not guessed.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import crc32c
+import msgspec
 import numpy as np
 
 from tidemark_audit.families import READ_NAMES, SeriesKey, series_key
@@ -70,6 +70,22 @@ class BlockSlice:
         return within(batch, self.start_ms, self.end_ms)
 
 
+class _Downsample(msgspec.Struct):
+    resolution: int = 0
+
+
+class _Thanos(msgspec.Struct):
+    downsample: _Downsample = msgspec.field(default_factory=_Downsample)
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    """As much of meta.json as matters here."""
+
+    min_time: int
+    max_time: int
+    thanos: _Thanos = msgspec.field(default_factory=_Thanos)
+
+
 @dataclass(frozen=True, slots=True)
 class TsdbBlock:
     directory: Path
@@ -90,7 +106,7 @@ class TsdbBlock:
             if start_ms >= end_ms:
                 return []
             refs = list(chunk_refs((self.directory / "index").read_bytes(), start_ms, end_ms))
-        except (BadBlock, BadMessage, OSError, KeyError, ValueError) as error:
+        except (BadBlock, BadMessage, OSError, ValueError) as error:
             raise unreadable(self.directory, error) from error
         return [
             BlockSlice(self.directory, tuple(refs[at : at + CHUNKS_PER_SLICE]), start_ms, end_ms)
@@ -98,14 +114,13 @@ class TsdbBlock:
         ]
 
     def _times(self) -> tuple[int, int]:
-        meta = json.loads((self.directory / "meta.json").read_bytes())
-        resolution = meta.get("thanos", {}).get("downsample", {}).get("resolution", 0)
-        if resolution:
+        meta = msgspec.json.decode((self.directory / "meta.json").read_bytes(), type=_Meta)
+        if resolution := meta.thanos.downsample.resolution:
             raise BadBlock(f"a down-sampled block (resolution {resolution})")
         tombstones = self.directory / "tombstones"
         if tombstones.exists() and tombstones.stat().st_size > TOMBSTONES_HEAD:
             raise BadBlock("deletions that are not carried out yet (clean_tombstones does it)")
-        return int(meta["minTime"]), int(meta["maxTime"])
+        return meta.min_time, meta.max_time
 
     def first_batch(self, window: Window) -> SampleBatch | None:
         slices = self.slices(window)

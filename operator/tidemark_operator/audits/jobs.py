@@ -115,19 +115,25 @@ def _pod_spec(spec: AuditSpec) -> dict[str, Any]:
     mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}]
 
     def mount(name: str, directory: str, volume: dict[str, Any], *, read_only: bool) -> None:
-        volumes.append({"name": name, **volume})
+        if name not in {each["name"] for each in volumes}:
+            volumes.append({"name": name, **volume})
         mounts.append({"name": name, "mountPath": directory, "readOnly": read_only})
 
+    output = None if spec.output is None else spec.output.claim_name
     if isinstance(spec.source, FilesSource):
-        claim = {"claimName": spec.source.claim_name, "readOnly": True}
-        mount("source", FILES_DIRECTORY, {"persistentVolumeClaim": claim}, read_only=True)
+        # A claim that is named by two volumes of one pod keeps it from starting (Kubernetes
+        # issue 51853): a source that is the reports' claim too is one volume, mounted twice.
+        is_shared = spec.source.claim_name == output
+        claim = {"claimName": spec.source.claim_name, "readOnly": not is_shared}
+        name = "reports" if is_shared else "source"
+        mount(name, FILES_DIRECTORY, {"persistentVolumeClaim": claim}, read_only=True)
     elif spec.source.token_secret is not None:
         name, key = spec.source.token_secret
         secret = {"secretName": name, "items": [{"key": key, "path": "token"}]}
         mount("token", TOKEN_DIRECTORY, {"secret": secret}, read_only=True)
-    if spec.output is not None:
-        claim = {"claimName": spec.output.claim_name}
-        mount("reports", OUTPUT_DIRECTORY, {"persistentVolumeClaim": claim}, read_only=False)
+    if output is not None:
+        volume = {"persistentVolumeClaim": {"claimName": output}}
+        mount("reports", OUTPUT_DIRECTORY, volume, read_only=False)
     return {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,

@@ -53,7 +53,16 @@ def test_a_fourth_replica_that_never_fails_keeps_it_writable(tmp_path: Path) -> 
     assert (would.under_min_isr_ms, would.degraded_unplanned_ms) == (0, 30_000)
 
 
-@pytest.mark.parametrize("text", ["acks=1", "min.insync.replicas=0", "replicationFactor", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "acks=1",
+        "min.insync.replicas=0",
+        "replicationFactor",
+        "",
+        "replicationFactor=2,replicationFactor=3",
+    ],
+)
 def test_what_cannot_be_priced_is_refused(text: str) -> None:
     with pytest.raises(BadSetting):
         what_if_of(text)

@@ -260,3 +260,21 @@ def test_files_are_read_from_a_claim() -> None:
     audit["spec"]["source"] = {"files": {"claimName": "exports", "path": "2026/11"}}
     pod = job_manifest(audit_spec(apply_defaults(audit)))["spec"]["template"]["spec"]
     assert "/source/2026/11" in pod["containers"][0]["args"]
+
+
+def test_a_claim_that_holds_both_source_and_reports_is_one_volume() -> None:
+    """Kubernetes never starts a pod that names a claim twice."""
+    audit = audit_object(
+        source={"files": {"claimName": "exports", "path": "today"}},
+        output={"claimName": "exports"},
+    )
+    pod = job_manifest(audit_spec(apply_defaults(audit)))["spec"]["template"]["spec"]
+    claims = [each["persistentVolumeClaim"] for each in pod["volumes"] if each["name"] != "tmp"]
+    assert claims == [{"claimName": "exports", "readOnly": False}]
+    mounted = {
+        mount["mountPath"]: (mount["name"], mount["readOnly"])
+        for mount in pod["containers"][0]["volumeMounts"]
+    }
+    assert mounted == {
+        "/tmp": ("tmp", False), "/source": ("reports", True), "/reports": ("reports", False)
+    }  # fmt: skip
