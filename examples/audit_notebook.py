@@ -1,3 +1,5 @@
+"""Tidemark's audit in a notebook: the verdict, its tables and the samples as DataFrames."""
+
 # %% [markdown]
 # # Tidemark's audit in a notebook
 #

@@ -272,7 +272,7 @@ def test_a_claim_that_holds_both_source_and_reports_is_one_volume() -> None:
     claims = [each["persistentVolumeClaim"] for each in pod["volumes"] if each["name"] != "tmp"]
     assert claims == [{"claimName": "exports", "readOnly": False}]
     mounted = {
-        mount["mountPath"]: (mount["name"], mount["readOnly"])
+        mount["mountPath"]: (mount["name"], mount.get("readOnly", False))
         for mount in pod["containers"][0]["volumeMounts"]
     }
     assert mounted == {
