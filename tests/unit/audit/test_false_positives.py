@@ -280,7 +280,9 @@ def a_watermark_that_catches_up() -> Export:
     for broker in (1, 2, 3):
         export.add(
             "replica_high_watermark_offset",
-            lambda t, b=broker: t // 10 - (3000 if b == 2 and 600_000 <= t < 610_000 else 200),
+            lambda t, b=broker: max(
+                0, t // 10 - (3000 if b == 2 and 600_000 <= t < 610_000 else 200)
+            ),
             topic="orders", topic_id="id-orders", partition="0", broker=str(broker),
         )  # fmt: skip
         export.add(
