@@ -26,7 +26,6 @@ metadata: {name: default}
 spec: {replicas: 3, metricsProfile: full}
 ---
 """
-KILLED, STOPPED = 1, 2
 
 
 @dataclass
@@ -34,6 +33,8 @@ class Scraped:
     cluster: LocalCluster
     prometheus: PrometheusServer
     window: Window
+    killed: int
+    stopped: int
 
 
 def now_ms() -> int:
@@ -54,7 +55,7 @@ def wait_for_scrapes(prometheus: PrometheusServer, count: int) -> None:
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
-    """Under load one broker is killed, then another one is stopped in order."""
+    """Under load a leader is killed, then its successor is stopped in order."""
     path = tmp_path_factory.mktemp("scraped")
     out, until = path / "events.ndjson", path / "enough"
     with running(path / "cluster", manifest=POOL + ORDERS) as cluster:
@@ -68,7 +69,10 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
             load = start_load(cluster, out, until)
             wait_for_scrapes(prometheus, 4)
             start_ms = now_ms() - 2000
-            for broker_id, how in ((KILLED, signal.SIGKILL), (STOPPED, signal.SIGTERM)):
+            leaders = []
+            for how in (signal.SIGKILL, signal.SIGTERM):
+                broker_id = int(cluster.partition(0)["leader"])
+                leaders.append(broker_id)
                 former = cluster.broker(broker_id)["brokerEpoch"]
                 cluster.kill(broker_id, how)
                 wait_for(
@@ -82,7 +86,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
                 wait_for_scrapes(prometheus, 4)
             until.touch()
             assert load.wait(timeout=60) == 0
-            yield Scraped(cluster, prometheus, Window(start_ms, now_ms()))
+            yield Scraped(cluster, prometheus, Window(start_ms, now_ms()), *leaders)
 
 
 @pytest.fixture(scope="module")
@@ -108,10 +112,12 @@ def test_every_documented_family_is_scraped(scraped: Scraped) -> None:
     assert expected - elsewhere - found == set()
 
 
-def test_the_kill_is_found_and_the_orderly_stop_is_called_planned(result: AuditResult) -> None:
+def test_the_kill_is_found_and_the_orderly_stop_is_called_planned(
+    scraped: Scraped, result: AuditResult
+) -> None:
     degraded = [each for each in result.intervals if each.kind is IntervalKind.UNDER_REPLICATED]
     told = {(broker, each.planned) for each in degraded for broker in each.brokers}
-    assert told == {(str(KILLED), False), (str(STOPPED), True)}
+    assert told == {(str(scraped.killed), False), (str(scraped.stopped), True)}
 
 
 def test_nothing_is_lost_and_nothing_is_made_up(result: AuditResult) -> None:

@@ -73,9 +73,11 @@ class _Columns:
         """
         possible = np.abs(values) <= LARGEST_VALUE  # which NaN is not
         families = [key.family for key in self.keys]
+        with np.errstate(invalid="ignore"):  # a stale marker is a signalling NaN
+            is_broken = values != np.rint(values)
         for odd, is_excused in (
             (values < UNKNOWN_VALUE, [family == SIGNED_FAMILY for family in families]),
-            (values != np.rint(values), [family.endswith("_seconds") for family in families]),
+            (is_broken, [family.endswith("_seconds") for family in families]),
         ):
             places = np.flatnonzero(odd)  # few or none: only there it matters whose they are
             possible[places] &= np.array(is_excused, dtype=np.bool_)[series[places]]
