@@ -461,7 +461,7 @@ def test_slow_changes_of_topics_hold_up_no_heartbeat_however_many_there_are(
             await eventually(lambda: controller.topics_asked == MAX_CALLS_ASIDE)
             for number in range(3):
                 controller.answer(number)
-                await eventually(lambda: len(controller.polls) == number + 2)  # noqa: B023
+                await eventually(lambda due=number + 2: len(controller.polls) == due)
             assert controller.topics_asked == MAX_CALLS_ASIDE
             done = TopicsResponse(ErrorCode.NONE, controller_epoch=ControllerEpoch(5))
             controller.topics_answer.set_result(done)

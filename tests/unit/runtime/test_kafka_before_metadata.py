@@ -40,7 +40,7 @@ def test_clients_wait_for_the_first_metadata_instead_of_hearing_that_no_topic_ex
         assert not told.done() and not written.done()
         door.push()
         values = await told
-        (broker,), (topic,) = values["brokers"], values["topics"]  # type: ignore[misc]
+        (broker,), (topic,) = values["brokers"], values["topics"]
         assert (broker["broker_id"], topic["topic"]) == (ONLY, TOPIC)
         await written
         assert door.partitions.offsets(TOPIC, 0).log_end_offset == 1
