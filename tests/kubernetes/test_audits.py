@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.kubernetes.kube_cluster import LOAD_IMAGE, KubeCluster, is_asked_for
+from tests.kubernetes.kube_cluster import LOAD_IMAGE, ON_KUBERNETES, KubeCluster
 from tests.unit.audit.exports import Export, brokers, partition
 
 log = logging.getLogger(__name__)
 
 pytestmark = [
-    pytest.mark.kubernetes,
+    *ON_KUBERNETES,
     pytest.mark.long,  # the image with Spark and Java takes minutes to make and to load
     pytest.mark.timeout(2400),
-    pytest.mark.skipif(not is_asked_for(), reason="no cluster asked for: TIDEMARK_KUBERNETES=1"),
 ]
 
 AUDIT_IMAGE = "tidemark/audit:dev"

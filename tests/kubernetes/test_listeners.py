@@ -7,12 +7,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.kubernetes.kube_cluster import KubeCluster, is_asked_for, topic
+from tests.kubernetes.kube_cluster import ON_KUBERNETES, KubeCluster, topic
 
 pytestmark = [
-    pytest.mark.kubernetes,
+    *ON_KUBERNETES,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(not is_asked_for(), reason="no cluster asked for: TIDEMARK_KUBERNETES=1"),
 ]
 
 POOL = {

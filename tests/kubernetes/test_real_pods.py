@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 from tidemark_operator.manifests.schemas import apply_defaults, validate
 
-from tests.kubernetes.kube_cluster import KubeCluster, is_asked_for, manifest, now, topic
+from tests.kubernetes.kube_cluster import ON_KUBERNETES, KubeCluster, manifest, now, topic
 
 log = logging.getLogger(__name__)
 
 pytestmark = [
-    pytest.mark.kubernetes,
+    *ON_KUBERNETES,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(not is_asked_for(), reason="no cluster asked for: TIDEMARK_KUBERNETES=1"),
 ]
 
 

@@ -17,12 +17,11 @@ from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window
 
 from tests.kubernetes import prometheus_pod
-from tests.kubernetes.kube_cluster import KubeCluster, is_asked_for, topic
+from tests.kubernetes.kube_cluster import ON_KUBERNETES, KubeCluster, topic
 
 pytestmark = [
-    pytest.mark.kubernetes,
+    *ON_KUBERNETES,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not is_asked_for(), reason="no cluster asked for: TIDEMARK_KUBERNETES=1"),
 ]
 TOPIC = "scraped"
 INTERVAL_MS = 1000

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.kubernetes.kube_cluster import KubeCluster, is_asked_for, topic
+from tests.kubernetes.kube_cluster import ON_KUBERNETES, KubeCluster, topic
 
 pytestmark = [
-    pytest.mark.kubernetes,
-    pytest.mark.skipif(not is_asked_for(), reason="no cluster asked for: TIDEMARK_KUBERNETES=1"),
+    *ON_KUBERNETES,
 ]
 
 # Runs in a broker's pod: the images have no Kafka client, but the codecs of all its APIs.

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,9 @@ from tidemark_audit.families import PREFIX, SeriesKey
 from tidemark_audit.kernel.samples import SampleBatch, within
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Slice, SourceError, Window
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
 
 LABELS = tuple(name for name in SeriesKey._fields if name not in ("family", "partition"))
 SCHEMA = (
@@ -101,9 +104,12 @@ class PrometheusStreamReader(DataSourceStreamReader):
         assert self._start_ms is not None
         return {"ms": self._start_ms}
 
-    # The form without a read limit, which Spark still asks for: a settled moment is no number
-    # of rows, and a limit would make `availableNow` chase the clock.
-    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]
+    def latestOffset(
+        self, start: dict[str, int] | None = None, limit: "ReadLimit | None" = None
+    ) -> dict[str, int]:
+        """The last settled moment. Spark 4.1 gives neither start nor limit; the limit of 4.2 is
+        always "all there is", as we name no other."""
+        del start, limit
         settled = int(time.time() * 1000) - self._settle_ms
         return {"ms": max(settled, self.initialOffset()["ms"])}
 

@@ -81,7 +81,7 @@ class Server:
             except _Trouble as trouble:
                 asked += 1
                 if asked >= min(trouble.most_times, 1 + len(self.patience.pauses_seconds)):
-                    raise self._error(path, trouble) from trouble
+                    raise self._error(path, trouble, asked) from trouble
                 pause = max(self.patience.pauses_seconds[asked - 1], trouble.wait_seconds)
             time.sleep(pause)
 
@@ -120,11 +120,11 @@ class Server:
             case _:  # no address, or no HTTP
                 return _Trouble(f"{type(error).__name__}: {text}", most_times=1)
 
-    def _error(self, path: str, trouble: "_Trouble") -> NotAnswered:
+    def _error(self, path: str, trouble: "_Trouble", asked: int) -> NotAnswered:
         error = NotAnswered(
             self.url + path,
             expected="Prometheus to answer",
-            found=trouble.said,
+            found=trouble.said if asked == 1 else f"{trouble.said}; asked {asked} times",
             to_do="check the address and the token, and that it is not overloaded",
         )
         error.status = trouble.status

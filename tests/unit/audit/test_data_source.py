@@ -37,7 +37,7 @@ def test_samples_are_a_table_and_a_stream(tmp_path: Path, spark: SparkSession) -
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(120)
+    assert query.awaitTermination(120)  # a clock that goes on is no new data for ever
     of_stream = spark.read.parquet(str(kept))
     assert of_stream.count() == spark.read.format("prometheus").load(str(path)).count()
 
