@@ -76,7 +76,7 @@ class ProcessesEnvironment:
         # Brokers' HTTP ports follow the controller's.
         http = [f"127.0.0.1:{base + number}" for number in range(1 + BROKERS)]
         if self.is_audited:
-            tell("starting Prometheus, which scrapes them every second")
+            tell("starting Prometheus, which scrapes them twice a second")
             await self._scraper.start(base + self.ports - 1, http)
         else:
             self._scraper.missing = "no Prometheus watched this run"
@@ -85,7 +85,7 @@ class ProcessesEnvironment:
         await apply_at_controller(self._controller_url, read_manifests(self._manifest))
         tell("waiting for leaders and full in-sync sets")
         await self.until(self._is_in_sync, f"{TOPIC} to be led and in sync")
-        self._scraper.begin()
+        await self._scraper.begin()
 
     def cluster_command(self, first_port: int, data: Path) -> list[str]:
         """The controller at the first port, then the brokers' HTTP, then their Kafka ports."""
