@@ -14,7 +14,7 @@ help: ## this list
 setup: ## the Python environment in .venv (demo and test do it themselves)
 	@hack/setup
 
-demo: setup ## a leader is killed under load, twice, and nothing is lost (1 to 3 min)
+demo: setup ## leaders are killed and stopped under load, and nothing is lost (1 to 3 min)
 	@hack/demo
 
 test: setup ## all tests that this machine can run; ON=kind insists on Kubernetes (5 to 25 min)

@@ -68,12 +68,14 @@ def _too_far_behind(
     if partition.lag_max_seconds is not None and lag.age_p99_seconds is not None:
         limit = partition.lag_max_seconds * goal.lag_p99_share_of_max
         if lag.age_p99_seconds > limit:
-            said.append(f"p99 of caught-up age {_seconds(lag.age_p99_seconds)} > {limit:.3g} s")
+            said.append(
+                f"p99 of caught-up age {_seconds(lag.age_p99_seconds)}, allowed {limit:.3g} s"
+            )
     if partition.largest_append_records is not None and lag.records_p99 is not None:
         largest = partition.largest_append_records * goal.lag_p99_largest_appends
         records = max(largest, goal.lag_p99_records_floor)
         if lag.records_p99 > records:
-            said.append(f"p99 of lag {lag.records_p99:.4g} records > {records:g}")
+            said.append(f"p99 of lag {lag.records_p99:.4g} records, allowed {records:g}")
     if said:
         yield ", ".join(said)
 

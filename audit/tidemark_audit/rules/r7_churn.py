@@ -4,7 +4,14 @@ import itertools
 
 from tidemark_audit.facts.partition import PartitionFacts
 from tidemark_audit.results import Interval, IntervalKind, Outcome, RuleResult, Severity
-from tidemark_audit.rules.judgement import About, AuditFacts, Judgement, finding, not_evaluated
+from tidemark_audit.rules.judgement import (
+    About,
+    AuditFacts,
+    Judgement,
+    duration,
+    finding,
+    not_evaluated,
+)
 
 RULE = "R7"
 TITLE = "churn"
@@ -21,6 +28,7 @@ def evaluate(facts: AuditFacts) -> Judgement:
     if missing := facts.missing(NEEDS):
         return not_evaluated(RULE, TITLE, objective, missing)
     days = max(1.0, facts.days)  # a part of a day has the budget of one
+    window = duration(facts.window_end_ms - facts.window_start_ms)
     told, most_flaps, most_moves = [], 0, 0
     for partition in facts.partitions:
         limits = facts.slo.of(partition.sli.topic)
@@ -38,7 +46,7 @@ def evaluate(facts: AuditFacts) -> Judgement:
                     RULE,
                     Severity.MINOR,
                     About(str(where), facts.window_start_ms, facts.window_end_ms, (where,)),
-                    f"{' and '.join(said)} in {facts.days:.3g} days",
+                    f"{' and '.join(said)} in {window}",
                     cause="a follower at the edge of replica.lag.time.max.ms, or a broker that"
                     " keeps losing its session",
                     remedy="look at disk latency, CPU limits and broker restarts at these times",

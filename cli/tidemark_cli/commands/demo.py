@@ -54,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kinds",
         metavar="KIND[,KIND...]",
-        help=f"of {', '.join(KIND_NAMES)} (default: kill and delete; on local kill, kill-twice)",
+        help=f"of {', '.join(KIND_NAMES)}"
+        " (default: kill and delete; on local kill, kill-twice, stop)",
     )
     parser.add_argument(
         "--interval-ms", type=float, default=10.0, help="of records, per partition (default 10)"

@@ -43,7 +43,11 @@ class ProcessesEnvironment:
     runtime = "processes"
     opening = "A controller and 3 brokers, as processes of this machine."
     closing = ""  # `make demo` says how to get a real cluster
-    default_kinds: tuple[RoundKind, ...] = (RoundKind.KILL, RoundKind.KILL_TWICE)
+    default_kinds: tuple[RoundKind, ...] = (
+        RoundKind.KILL,
+        RoundKind.KILL_TWICE,
+        RoundKind.STOP,
+    )
     possible_kinds = ProcessFaults.kinds
     ports = 2 + 2 * BROKERS
     is_audited = True  # by a Prometheus of its own, at the last port
