@@ -66,6 +66,42 @@ def test_a_torn_tail_is_cut_and_told_from_damage(log):
     assert values_of(reopen(reopened))[-1] == (7, b"new")
 
 
+@pytest.mark.parametrize("bit", range(8, 31))  # of the length: those that point past the file
+@pytest.mark.parametrize("batches_behind", [0, 1, 3])
+def test_a_flipped_bit_in_a_length_is_damage_although_it_looks_like_a_torn_tail(
+    tmp_path, bit, batches_behind
+):
+    """A broker that took it for a torn tail would lead without what was acknowledged (I6)."""
+    log = open_log(tmp_path / "log")
+    for number in range(1 + batches_behind):
+        append(log, b"%d" % number, epoch=0)
+    flip(segment(log, 0), 8 + 3 - bit // 8, 1 << bit % 8)
+    reopened = open_log(log.directory)
+    assert reopened.log_end_offset == 0
+    assert not reopened.recovery.only_a_torn_tail
+
+
+def test_a_large_torn_batch_that_holds_what_looks_like_batches_is_torn(tmp_path):
+    log = open_log(tmp_path / "log")
+    append(log, b"kept", epoch=0)
+    successor = (2).to_bytes(8, "big")
+    append(log, successor * (3 * SCAN_BYTES // len(successor) + 1), epoch=0)
+    path = segment(log, 0)
+    path.write_bytes(path.read_bytes()[:-5])
+    reopened = open_log(log.directory)
+    assert (reopened.log_end_offset, reopened.recovery.only_a_torn_tail) == (1, True)
+
+
+def test_a_damaged_length_is_seen_over_the_border_of_two_pieces(tmp_path):
+    for size in range(SCAN_BYTES - 64, SCAN_BYTES + 16):
+        path = tmp_path / f"log-{size}"
+        log = open_log(path)
+        append(log, bytes(size), epoch=0)
+        append(log, b"behind", epoch=0)
+        flip(segment(log, 0), 8, 0x40)
+        assert not open_log(path).recovery.only_a_torn_tail
+
+
 def test_a_flipped_bit_cuts_there_and_removes_all_later_segments(log):
     flip(segment(log, 2), 2 * BATCH_BYTES - 1)
     reopened = reopen(log)
