@@ -185,9 +185,7 @@ class ControllerService:
         self._note_seen(request.highest_controller_epoch)
         epoch = self._controller_epoch
         if epoch is None or request.highest_controller_epoch > epoch:
-            return RegisterResponse(
-                ErrorCode.NOT_CONTROLLER, controller_address=self._leader_address
-            )
+            return self._registers_elsewhere()
         namespace, _, name = request.pool.partition("/")
         if not namespace or not name or len(request.pool) > 320:
             return RegisterResponse(
@@ -205,24 +203,25 @@ class ControllerService:
             return RegisterResponse(
                 ErrorCode.REQUEST_TIMED_OUT, f"its rack cannot be read: {error}: register again"
             )
+        if self._controller_epoch != epoch:  # stepped down while the rack was looked up
+            return self._registers_elsewhere()
         pool = self._pool(request.pool, epoch)
         try:
             response = await self.decide(pool.decisions.register(request))
         except (NotLeading, Deposed):
-            return RegisterResponse(
-                ErrorCode.NOT_CONTROLLER, controller_address=self._leader_address
-            )
+            return self._registers_elsewhere()
         pool.answer_ready()
         return response
+
+    def _registers_elsewhere(self) -> RegisterResponse:
+        return RegisterResponse(ErrorCode.NOT_CONTROLLER, controller_address=self._leader_address)
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         """Long poll. Cancel it when its connection broke: that closes the poll and suspects."""
         self._note_seen(request.applied_controller_epoch)
         epoch = self._controller_epoch
         if epoch is None or request.applied_controller_epoch > epoch:
-            return HeartbeatResponse(
-                ErrorCode.NOT_CONTROLLER, controller_address=self._leader_address
-            )
+            return self._polls_elsewhere()
         pool = self._pools.get(request.pool)
         if pool is None:
             return HeartbeatResponse(
@@ -238,9 +237,10 @@ class ControllerService:
                 return HeartbeatResponse(ErrorCode.NOT_CONTROLLER)
             return await pool.heartbeat(request)
         except (NotLeading, Deposed):
-            return HeartbeatResponse(
-                ErrorCode.NOT_CONTROLLER, controller_address=self._leader_address
-            )
+            return self._polls_elsewhere()
+
+    def _polls_elsewhere(self) -> HeartbeatResponse:
+        return HeartbeatResponse(ErrorCode.NOT_CONTROLLER, controller_address=self._leader_address)
 
     async def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest

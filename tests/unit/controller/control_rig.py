@@ -253,7 +253,7 @@ class Rig:
         self.service = self.another_controller()
         self.brokers: list[FakeBroker] = []
 
-    def another_controller(self) -> ControllerService:
+    def another_controller(self, **changes: Any) -> ControllerService:
         return ControllerService(
             self.store,
             settings=self.settings,
@@ -261,6 +261,7 @@ class Rig:
             wall_clock_ms=lambda: WALL_CLOCK_MS + self.clock.ms,
             probe=self.probe,
             on_change=self.changes.append,
+            **changes,
         )
 
     async def start(self, count: int = 3) -> "Rig":

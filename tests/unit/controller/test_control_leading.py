@@ -6,10 +6,13 @@ import pytest
 from tidemark_operator import leading
 from tidemark_operator.leading import LeadingOperator
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
-from tidemark_operator.stores.object_store import StoreError
-from tidemark_protocol.ids import ControllerEpoch
+from tidemark_operator.stores.object_store import BROKER, StoreError
+from tidemark_protocol.controller_messages import RegisterRequest
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId, ControllerEpoch
 
-from tests.unit.controller.control_rig import Rig
+from tests.unit.controller.control_rig import FakeBroker, Rig, settle
+from tests.waiting import run
 
 KEY = WorkKey("Topic", "shop", "orders")
 
@@ -49,3 +52,30 @@ def test_a_store_that_is_too_slow_for_the_first_sweep_keeps_nobody_from_leading(
         assert (operator.is_leading, crashes) == (False, [])
 
     asyncio.run(scenario())
+
+
+def test_a_registration_that_outlives_its_term_leaves_nothing_behind_in_the_next() -> None:
+    """The rack is asked of the store: a new term may have begun by then (S16)."""
+
+    async def scenario() -> None:
+        rig, looked_up = Rig(), asyncio.Event()
+
+        async def rack_of(request: RegisterRequest) -> str:
+            await looked_up.wait()
+            return "east"
+
+        rig.service = rig.another_controller(rack_of=rack_of)
+        await rig.service.load(ControllerEpoch(1))
+        broker = FakeBroker(rig, BrokerId(0), "0-a")
+        early = asyncio.create_task(broker.register())
+        await settle()
+        await rig.service.step_down()
+        looked_up.set()
+        assert (await early).error == ErrorCode.NOT_CONTROLLER
+        assert rig.service.pools() == ()
+        await rig.service.load(ControllerEpoch(2))
+        assert (await broker.register()).error == ErrorCode.NONE
+        stored = rig.store.objects[(BROKER.kind, "shop", "default-0")]
+        assert stored["status"]["controllerEpoch"] == 2
+
+    run(scenario)
