@@ -168,10 +168,11 @@ class Partitions:
         return replica
 
     def _absence(self, topic: str, partition: int) -> ErrorCode:
-        known = self.metadata.partition(topic, partition)
-        if known is None and (topic, partition) not in self._hosted.by_name:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        known = self.metadata.topics.get(topic)
+        is_one = known is not None and 0 <= partition < known.partition_count
+        if is_one or (topic, partition) in self._hosted.by_name:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def fetch(
         self,

@@ -79,6 +79,7 @@ class Door:
         quotas: tuple[ClientQuota, ...] | None = None,
         addresses: tuple[ListenerAddress, ...] | None = None,
         has_groups: bool = False,
+        partition_count: int = 1,  # of which the first one is told
     ) -> None:
         self._version += 1
         member = Member(ONLY, BrokerEpoch(11))
@@ -96,7 +97,7 @@ class Door:
         broker = BrokerState(
             ONLY, BrokerEpoch(11), False, False, Endpoints("127.0.0.1", self.port, 1, "http://b")
         )
-        topics = [TopicPush(TopicState(TOPIC, TOPIC_ID, 1, 1), (state,))]
+        topics = [TopicPush(TopicState(TOPIC, TOPIC_ID, partition_count, 1), (state,))]
         if has_groups:
             topics.append(TopicPush(TopicState(OFFSETS_TOPIC, OFFSETS_TOPIC_ID, 1, 1), (state,)))
         self.partitions.apply_push(

@@ -5,6 +5,9 @@ from pathlib import Path
 
 from tidemark_broker.runtime.kafka.limits import ListenerLimits
 from tidemark_broker.wire.metadata import METADATA_API
+from tidemark_broker.wire.tables import Values
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_BROKER
 
 from tests.unit.runtime.in_process_pool import TOPIC, a_batch
 from tests.unit.runtime.kafka_door import (
@@ -20,7 +23,7 @@ from tests.unit.runtime.kafka_door import (
 ALL_TOPICS = METADATA_API.encode_request(7, 8, "test", {"topics": None})
 
 
-async def metadata_of(client: Client) -> dict[str, object]:
+async def metadata_of(client: Client) -> Values:
     size = int.from_bytes(await client.reader.readexactly(4), "big")
     return METADATA_API.decode_response(await client.reader.readexactly(size), 8)[1]
 
@@ -44,6 +47,31 @@ def test_clients_wait_for_the_first_metadata_instead_of_hearing_that_no_topic_ex
         assert (broker["broker_id"], topic["topic"]) == (ONLY, TOPIC)
         await written
         assert door.partitions.offsets(TOPIC, 0).log_end_offset == 1
+
+    with_door(tmp_path, scenario, has_metadata=False)
+
+
+def test_partitions_of_which_nothing_is_known_yet_are_listed(tmp_path: Path) -> None:
+    """One whose last write has an unknown outcome is told to nobody (S3). A client that saw fewer
+    partitions would send keys elsewhere."""
+
+    async def scenario(door: Door) -> None:
+        door.push(partition_count=3)
+        client = await Client.connect(door)
+        client.send(ALL_TOPICS)
+        (topic,) = (await metadata_of(client))["topics"]
+        assert [
+            (each["partition"], each["leader"], each["error"]) for each in topic["partitions"]
+        ] == [
+            (0, ONLY, ErrorCode.NONE),
+            (1, NO_BROKER, ErrorCode.LEADER_NOT_AVAILABLE),
+            (2, NO_BROKER, ErrorCode.LEADER_NOT_AVAILABLE),
+        ]
+        for partition in (1, 2):
+            assert (
+                door.partitions.find_leading(TOPIC, partition) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            )
+        assert door.partitions.find_leading(TOPIC, 3) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     with_door(tmp_path, scenario, has_metadata=False)
 

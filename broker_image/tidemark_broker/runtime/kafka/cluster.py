@@ -9,7 +9,14 @@ from collections.abc import Iterable
 
 from tidemark_protocol.controller_messages import BrokerState
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import NO_BROKER, BrokerId, TopicId
+from tidemark_protocol.ids import (
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
 from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
@@ -125,10 +132,11 @@ class ClusterView:
         }
 
     def _topic(self, topic: TopicState, listener: str) -> Values:
+        # All of them, also those of which nothing is known now (S3): who sees fewer partitions
+        # sends keys elsewhere.
         states = [
-            state
+            self._metadata.partitions.get((topic.topic_id, number)) or _unknown(number)
             for number in range(topic.partition_count)
-            if (state := self._metadata.partitions.get((topic.topic_id, number))) is not None
         ]
         return {
             "error": ErrorCode.NONE,
@@ -174,3 +182,17 @@ class ClusterView:
     def _controller_id(self) -> int:
         live = self._live_brokers()
         return live[0].broker_id if live else NO_BROKER
+
+
+def _unknown(partition: int) -> PartitionState:
+    return PartitionState(
+        partition=partition,
+        replicas=(),
+        leader=NO_BROKER,
+        leader_broker_epoch=BrokerEpoch(-1),
+        leader_epoch=LeaderEpoch(-1),
+        in_sync_replicas=(),
+        eligible_leaders=(),
+        partition_epoch=PartitionEpoch(-1),
+        min_insync_replicas=0,
+    )
