@@ -237,9 +237,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         *args: object,
         context: contextvars.Context | None = None,
     ) -> Any:
-        return self._call_at_us(
-            self._clock.monotonic_us() + max(0, round(delay * 1e6)), callback, args, context
-        )
+        # However short: time passes, or who waits for a rest of it sets its timer anew for ever.
+        delay_us = max(1, round(delay * 1e6)) if delay > 0 else 0
+        return self._call_at_us(self._clock.monotonic_us() + delay_us, callback, args, context)
 
     def call_at(
         self,
@@ -248,7 +248,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         *args: object,
         context: contextvars.Context | None = None,
     ) -> Any:
-        return self._call_at_us(round(when * 1e6), callback, args, context)
+        when_us = round(when * 1e6)
+        if when > self.time():
+            when_us = max(when_us, self._clock.monotonic_us() + 1)
+        return self._call_at_us(when_us, callback, args, context)
 
     def _call_at_us(
         self,

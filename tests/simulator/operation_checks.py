@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tidemark_operator.controller.broker_record import BrokerRecord
+from tidemark_operator.controller.slices import read_broker
 from tidemark_operator.controller.views import TopicView
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
 from tidemark_protocol.ids import BrokerId, PartitionEpoch, TopicId
@@ -89,14 +91,16 @@ class Erasures:
 @dataclass(frozen=True, slots=True)
 class _Moment:
     asked: int  # writes of slices and Brokers that the store was asked for
-    # Without the partition epoch, which each write raises.
+    # Without the partition epoch and the resource version, which each write raises.
     states: Mapping[Replica, PartitionState]
+    brokers: tuple[BrokerRecord | None, ...]
 
 
 class QuietTime:
     """I21: applying the same again to a cluster in which all is well writes nothing. What is
     different afterwards had to be written: leadership that goes back to a preferred replica (L5),
-    a broker whose turn in a rolling restart came only now."""
+    a broker whose turn in a rolling restart came only now, a storage failure that a slow link held
+    back."""
 
     def __init__(self, world: WatchedWorld) -> None:
         self._world = world
@@ -105,7 +109,7 @@ class QuietTime:
     def conclude(self) -> None:
         now = self._moment()
         written = now.asked - self._before.asked
-        if written and now.states == self._before.states:
+        if written and (now.states, now.brokers) == (self._before.states, self._before.brokers):
             raise Violation("I21", f"{written} writes although nothing had to change")
 
     def _moment(self) -> _Moment:
@@ -116,4 +120,5 @@ class QuietTime:
                 (topic_id, state.partition): replace(state, partition_epoch=PartitionEpoch(0))
                 for _, topic_id, state in self._world.served_partitions()
             },
+            tuple(read_broker(item) for item in self._world.world.store.objects(BROKER)),
         )

@@ -16,7 +16,9 @@ from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, Corrupt
 from tidemark_broker.storage.segment import Segment
 
 from tests.simulator.committed_log import CommittedLog
-from tests.simulator.violations import Violation
+from tests.simulator.violations import BeyondPromises, Violation
+
+EPOCH = range(12, 16)  # of a batch's header: its leader epoch
 
 
 class Files(Protocol):
@@ -33,6 +35,12 @@ class Files(Protocol):
 
 def is_damaged(header: BatchHeader, batch: bytes) -> bool:
     return crc32c(batch[CRC_START:]) != header.crc
+
+
+def _with_flipped_bit(data: bytes, bit: int) -> bytes:
+    flipped = bytearray(data)
+    flipped[bit // 8] ^= 1 << bit % 8
+    return bytes(flipped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +205,24 @@ class ReplicaAudit:
             if isinstance(error, Violation):
                 raise
             raise Violation("I10", f"{self.who}: {segment.path.name}: {error}") from error
+        if self._has_flipped_epoch(header, batch):
+            raise BeyondPromises(
+                "a flipped leader epoch whose only witness a power loss took (0061)"
+            )
         is_intact = not is_damaged(header, batch)
         self._batches.append(CopiedBatch(header, batch, is_intact))
         self._end_offset = header.next_offset
         self._position = position + header.size_bytes
+
+    def _has_flipped_epoch(self, header: BatchHeader, batch: bytes) -> bool:
+        """No checksum covers a batch's leader epoch: the epochs' checkpoint is the one witness
+        against it, and here it agrees with the batch."""
+        known = self.committed.batch_at(header.base_offset)
+        if known is None or not self._files.has_flipped_bits:
+            return False
+        return known != batch and any(
+            known == _with_flipped_bit(batch, bit) for bit in range(8 * EPOCH.start, 8 * EPOCH.stop)
+        )
 
     def _check_place(self, header: BatchHeader) -> None:
         if self._batches:

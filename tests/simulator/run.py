@@ -34,7 +34,7 @@ from tests.simulator.operation_checks import QUIET_SECONDS, QuietTime
 from tests.simulator.promises import Bounds, Promises
 from tests.simulator.storms import plan_of
 from tests.simulator.timeline import FOREVER_US
-from tests.simulator.violations import Violation
+from tests.simulator.violations import BeyondPromises, Violation
 from tests.simulator.watched_world import WatchedWorld
 from tests.simulator.world import World, WorldOptions
 
@@ -185,6 +185,9 @@ class Run:
             except Violation as found:
                 violation = (found.name, found.text)
                 self.watched.note(f"VIOLATION {found}")
+            except BeyondPromises as found:
+                self.invariants.coverage[f"ended early: {found}"] += 1
+                self.watched.note(f"the run ends here: {found}")
             return self._result(violation)
 
     def _heal_and_judge(self) -> None:

@@ -8,3 +8,7 @@ class Violation(Exception):
         super().__init__(f"{name}: {text}")
         self.name = name
         self.text = text
+
+
+class BeyondPromises(Exception):
+    """What happened is more than anything was promised against: the run says no more."""
