@@ -1,7 +1,9 @@
 """What members of simulated groups were told, held against each other.
 
 G1: an offset whose commit was acknowledged is there for whoever asks later, or a later one: of a
-    later generation, or further on in the same one.
+    later generation, or further on in the same one. A member of a former generation may hear from
+    its former coordinator, which was frozen and does not know of the later one, what was committed
+    there: it reads again, and commits nothing (G3).
 G2: a partition has one owner in a generation.
 G3: a member of a former generation commits nothing any more, once a later one has committed.
 G4: after the last fault the group finds together and commits again (a promise, within a bound).
@@ -71,9 +73,13 @@ class GroupChecks:
     def on_left(self, member: str) -> None:
         self._held.pop(member, None)
 
-    def on_fetched(self, partition: int, before: Mark, found: Mark) -> None:
+    def on_fetched(self, partition: int, before: Mark, found: Mark, generation_id: int) -> None:
         self.coverage["group: fetched"] += 1
-        if found < before and not self.may_forget():
+        if found >= before:
+            return
+        if generation_id < before[0]:
+            self.coverage["group: fetched by a member of a former generation"] += 1
+        elif not self.may_forget():
             self._violate(
                 "G1",
                 f"partition {partition}: committed was (generation, offset) {before}, fetched"

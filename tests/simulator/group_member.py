@@ -195,7 +195,8 @@ class GroupMember:
         _check(found)
         for entry in found["topics"][0]["partitions"]:
             mark = mark_of(entry["offset"], entry["metadata"])
-            self.checks.on_fetched(entry["partition"], before[entry["partition"]], mark)
+            known = before[entry["partition"]]
+            self.checks.on_fetched(entry["partition"], known, mark, self._generation_id)
             self._positions[entry["partition"]] = max(0, entry["offset"])
 
     async def _commit(self) -> None:

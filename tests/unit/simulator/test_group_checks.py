@@ -19,9 +19,19 @@ def test_a_mark_comes_back_from_what_was_committed() -> None:
 def test_an_acknowledged_commit_that_is_gone_is_a_violation() -> None:
     found = checks()
     found.on_committed(0, NOTHING, (1, 5))
-    found.on_fetched(0, found.acknowledged(0), (1, 5))
+    found.on_fetched(0, found.acknowledged(0), (1, 5), 1)
     assert violation(found) == ""
-    found.on_fetched(0, found.acknowledged(0), (1, 4))
+    found.on_fetched(0, found.acknowledged(0), (1, 4), 1)
+    assert violation(found) == "G1"
+
+
+def test_a_member_of_a_former_generation_may_hear_what_its_coordinator_last_knew() -> None:
+    found = checks()
+    found.on_committed(0, NOTHING, (1, 5))
+    found.on_committed(0, found.acknowledged(0), (2, 7))
+    found.on_fetched(0, found.acknowledged(0), (1, 5), 1)
+    assert violation(found) == ""
+    found.on_fetched(0, found.acknowledged(0), (1, 5), 2)
     assert violation(found) == "G1"
 
 
@@ -29,14 +39,14 @@ def test_what_was_acknowledged_while_it_was_asked_need_not_be_seen() -> None:
     found = checks()
     before = found.acknowledged(0)
     found.on_committed(0, NOTHING, (1, 5))
-    found.on_fetched(0, before, NOTHING)
+    found.on_fetched(0, before, NOTHING, 1)
     assert violation(found) == ""
 
 
 def test_a_deleted_topic_takes_its_offsets_with_it() -> None:
     found = checks(may_forget=True)
     found.on_committed(0, NOTHING, (1, 5))
-    found.on_fetched(0, found.acknowledged(0), NOTHING)
+    found.on_fetched(0, found.acknowledged(0), NOTHING, 1)
     assert violation(found) == ""
 
 
@@ -60,7 +70,7 @@ def test_a_commit_of_a_former_generation_after_a_later_one_is_a_violation() -> N
 def test_a_log_that_lost_something_itself_excuses_its_groups() -> None:
     found = checks(is_excused=True)
     found.on_committed(0, NOTHING, (2, 5))
-    found.on_fetched(0, found.acknowledged(0), NOTHING)
+    found.on_fetched(0, found.acknowledged(0), NOTHING, 1)
     assert violation(found) == ""
 
 
