@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tidemark_broker.groups.settings import GroupSettings
+from tidemark_broker.runtime.departures import Departures
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
 from tidemark_broker.runtime.kafka.connection import KafkaConnection
 from tidemark_broker.runtime.kafka.quotas import ClientQuotas
@@ -214,7 +215,14 @@ async def measure(path: Path, batch_bytes: int, depth: int, requests: int) -> di
     groups = GroupCoordinators(leader, GroupSettings(), scheduler=loop, wall_clock_s=time.time)
     listener = KafkaListener(
         KafkaServices(
-            leader, fetches, groups, loop, uuid.uuid4, ClientQuotas(tuple), cluster_id="bench"
+            leader,
+            fetches,
+            groups,
+            loop,
+            uuid.uuid4,
+            ClientQuotas(tuple),
+            Departures(leader.metadata, scheduler=loop),
+            cluster_id="bench",
         )
     )
     leader.apply_push(metadata())

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from tidemark_protocol.controller_messages import Endpoints, RegisterRequest
-from tidemark_protocol.ids import NO_EPOCH, Offset
+from tidemark_protocol.ids import NO_EPOCH, BrokerId, Offset
 
 from tidemark_broker.runtime.checkpointing import Checkpointing
 from tidemark_broker.runtime.controller_client import ControllerClient
@@ -24,6 +24,7 @@ from tidemark_broker.runtime.controller_session import (
     RegistrationRefusedForGood,
     SessionCallbacks,
 )
+from tidemark_broker.runtime.departures import Departures
 from tidemark_broker.runtime.digesting import Digesting
 from tidemark_broker.runtime.disk_probe import DiskProbe
 from tidemark_broker.runtime.environment import BrokerEnvironment
@@ -75,6 +76,7 @@ class Broker:
         self.partitions = Partitions(
             settings.broker_id, scheduler=self._loop, wall_clock_s=environment.wall_clock_s
         )
+        self.departures = Departures(self.partitions.metadata, scheduler=self._loop)
         self.quotas = ClientQuotas(lambda: self.partitions.metadata.quotas)
         self.groups = GroupCoordinators(
             self.partitions,
@@ -193,7 +195,10 @@ class Broker:
             ),
         )
         self._fetchers = ReplicaFetchers(
-            partitions, suspect=self.session.suspect, tasks=self._tasks
+            partitions,
+            suspect=self._on_suspect,
+            connected=self.departures.on_connected,
+            tasks=self._tasks,
         )
         self._flusher = GroupFlusher(partitions, on_flushed=self._fetchers.kick)
         fetches = ReplicaFetches(partitions, scheduler=self._loop)
@@ -212,7 +217,7 @@ class Broker:
         listeners.truncated = lambda _: checkpointing.note_truncated()
         if settings.metrics_profile.includes(MetricsProfile.FULL):
             self._keep_digests(checkpointing)
-        listeners.metadata_applied = self._fetchers.refresh
+        listeners.metadata_applied = self._on_metadata
         listeners.storage_failed = self._on_storage_failed
         partitions.attach(directory)
         self._start_background(self._probe.run(), "disk-probe")
@@ -237,6 +242,16 @@ class Broker:
             "recovery-points",
         )
         return checkpointing
+
+    def _on_suspect(self, broker_id: BrokerId) -> None:
+        assert self.session is not None
+        self.departures.suspect(broker_id)
+        self.session.suspect(broker_id)
+
+    def _on_metadata(self) -> None:
+        assert self._fetchers is not None
+        self._fetchers.refresh()
+        self.departures.on_metadata()
 
     def _on_role_changed(self, replica: HostedReplica) -> None:
         self._fetches.on_appended(replica)
@@ -264,6 +279,7 @@ class Broker:
             self._loop,
             self._environment.new_uuid,
             self.quotas,
+            self.departures,
             cluster_id=directory.cluster_id,
             first_session_id=UUID(self.incarnation).int % MAX_SESSION_ID + 1,
             log_directory=str(self.settings.data_directory),

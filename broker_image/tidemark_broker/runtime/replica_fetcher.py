@@ -19,16 +19,19 @@ CONNECT_TIMEOUT_SECONDS = 1.0
 FIRST_RECONNECT_SECONDS = 0.02
 MAX_RECONNECT_SECONDS = 1.0
 
-Suspect = Callable[[BrokerId], None]
+Tell = Callable[[BrokerId], None]
 
 
 class LeaderFetcher:
     """Keeps a connection to one leader for as long as there is something to follow there."""
 
-    def __init__(self, leader_id: BrokerId, partitions: Partitions, suspect: Suspect) -> None:
+    def __init__(
+        self, leader_id: BrokerId, partitions: Partitions, *, suspect: Tell, connected: Tell
+    ) -> None:
         self.leader_id = leader_id
         self._partitions = partitions
         self._suspect = suspect
+        self._connected = connected
         self._replicas: list[HostedReplica] = []
         self._connection: LeaderConnection | None = None
         self._endpoints: Endpoints | None = None
@@ -91,6 +94,7 @@ class LeaderFetcher:
             self._report(endpoints)
             return False
         self._connection = connection
+        self._connected(self.leader_id)
         connection.follow(self._replicas)
         try:
             await connection.lost
@@ -110,10 +114,16 @@ class ReplicaFetchers:
     """Which leaders are followed, from the roles that metadata gave."""
 
     def __init__(
-        self, partitions: Partitions, *, suspect: Suspect, tasks: asyncio.TaskGroup
+        self,
+        partitions: Partitions,
+        *,
+        suspect: Tell,
+        connected: Tell,
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self._partitions = partitions
         self._suspect = suspect
+        self._connected = connected
         self._tasks = tasks
         self._fetchers: dict[BrokerId, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
 
@@ -130,7 +140,12 @@ class ReplicaFetchers:
                 task.cancel()
         for leader_id, replicas in following.items():
             if leader_id not in self._fetchers:
-                fetcher = LeaderFetcher(leader_id, self._partitions, self._suspect)
+                fetcher = LeaderFetcher(
+                    leader_id,
+                    self._partitions,
+                    suspect=self._suspect,
+                    connected=self._connected,
+                )
                 task = self._tasks.create_task(fetcher.run(), name=f"follow-{leader_id}")
                 self._fetchers[leader_id] = (fetcher, task)
             broker = self._partitions.metadata.brokers.get(leader_id)

@@ -9,6 +9,7 @@ from pathlib import Path
 import uvloop
 from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
 from tidemark_broker.groups.settings import GroupSettings
+from tidemark_broker.runtime.departures import Departures
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
 from tidemark_broker.runtime.kafka.limits import ListenerLimits
 from tidemark_broker.runtime.kafka.quotas import ClientQuotas
@@ -63,6 +64,7 @@ class Door:
             loop,
             uuid.uuid4,
             ClientQuotas(lambda: partitions.metadata.quotas),
+            Departures(partitions.metadata, scheduler=loop),
             limits=limits,
             processing_clock_s=time.perf_counter,
         )

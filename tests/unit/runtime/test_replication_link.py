@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tidemark_broker.groups.settings import GroupSettings
 from tidemark_broker.replication.join_throttle import JoinThrottle
+from tidemark_broker.runtime.departures import Departures
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
 from tidemark_broker.runtime.kafka.quotas import ClientQuotas
 from tidemark_broker.runtime.kafka.services import KafkaServices
@@ -51,6 +52,7 @@ class Link:
     def __init__(self, path: Path, tasks: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
         self.suspects: list[BrokerId] = []
+        self.connected: list[BrokerId] = []
         self.directories = {}
         self.partitions: dict[int, Partitions] = {}
         for number in (1, 2):
@@ -76,11 +78,15 @@ class Link:
                 loop,
                 uuid.uuid4,
                 ClientQuotas(tuple),
+                Departures(self.partitions[1].metadata, scheduler=loop),
                 cluster_id="mine",
             )
         )
         self.fetchers = ReplicaFetchers(
-            self.partitions[2], suspect=self.suspects.append, tasks=tasks
+            self.partitions[2],
+            suspect=self.suspects.append,
+            connected=self.connected.append,
+            tasks=tasks,
         )
         self.partitions[2].listeners.metadata_applied = self.fetchers.refresh
         self.port = 0
@@ -252,7 +258,12 @@ def test_a_cancelled_fetcher_ends_even_when_its_address_changed_just_then(
 ) -> None:
     async def scenario(link: Link) -> None:
         endpoints = Endpoints("127.0.0.1", 1, 1, "")
-        fetcher = LeaderFetcher(BrokerId(1), link.partitions[2], link.suspects.append)
+        fetcher = LeaderFetcher(
+            BrokerId(1),
+            link.partitions[2],
+            suspect=link.suspects.append,
+            connected=link.connected.append,
+        )
         fetcher.follow([], endpoints)
         task = asyncio.ensure_future(fetcher.run())
         for _ in range(turns):  # it connects, is refused, waits to connect again

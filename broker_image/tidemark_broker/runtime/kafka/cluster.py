@@ -38,7 +38,7 @@ def cluster_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
     view = ClusterView(services)
     handler = services.answering.prompt_handler
     return (
-        handler(METADATA_API, view.metadata),
+        services.answering.table_handler(METADATA_API, view.metadata),
         handler(DESCRIBE_CLUSTER_API, view.describe_cluster),
         handler(DESCRIBE_TOPIC_PARTITIONS_API, view.describe_topic_partitions),
     )
@@ -48,8 +48,10 @@ class ClusterView:
     def __init__(self, services: KafkaServices) -> None:
         self._services = services
         self._metadata = services.partitions.metadata
+        self._departures = services.departures
 
-    def metadata(self, request: KafkaRequest, asked: Values) -> Values:
+    async def metadata(self, request: KafkaRequest, asked: Values) -> Values:
+        await self._departures.verdicts()
         wants_all = asked["topics"] is None or (request.version == 0 and not asked["topics"])
         if wants_all:
             wanted = [(topic.topic, ZERO_TOPIC_ID) for topic in self._visible_topics()]
@@ -57,7 +59,9 @@ class ClusterView:
             named = ((entry["topic"], entry["topic_id"]) for entry in asked["topics"])
             wanted = list(dict.fromkeys(named))
         return {
-            "brokers": described_brokers(self._metadata, self._live_brokers(), request.listener),
+            "brokers": described_brokers(
+                self._metadata, self._departures.brokers_to_tell(), request.listener
+            ),
             "cluster_id": self._services.cluster_id,
             "controller_id": self._controller_id(),
             "topics": Each(wanted, lambda entry: self._asked_topic(*entry, request.listener)),

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from tidemark_broker.runtime.departures import Departures
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
 from tidemark_broker.runtime.kafka.answering import Answering
 from tidemark_broker.runtime.kafka.limits import ListenerLimits
@@ -32,6 +33,7 @@ class KafkaServices:
     scheduler: Scheduler
     new_uuid: Callable[[], UUID]
     quotas: ClientQuotas
+    departures: Departures
     cluster_id: str = ""
     log_directory: str = ""
     space: Callable[[], DiskSpace] = lambda: DiskSpace(-1, -1)  # of its volume; in a worker

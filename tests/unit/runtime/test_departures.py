@@ -1,0 +1,149 @@
+"""Who asks for leaders when one of them has just died."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tidemark_broker.runtime.departures import TOLD_MS, Departures
+from tidemark_broker.runtime.metadata import MetadataCache
+from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
+from tidemark_protocol.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+
+from tests.waiting import run
+
+DYING, NEXT = BrokerId(0), BrokerId(1)
+ENDPOINTS = Endpoints("127.0.0.1", 9092, 8080, "http://b")
+
+
+class Watched:
+    """Two brokers, the first of which leads."""
+
+    def __init__(self) -> None:
+        self.metadata = MetadataCache()
+        self.now_ms = 5_000
+        self.version = 0
+        loop = asyncio.get_running_loop()
+        self.departures = Departures(self.metadata, scheduler=loop, clock=lambda: self.now_ms)
+        self.push(leader=DYING)
+
+    def push(self, *, leader: BrokerId, fenced: frozenset[BrokerId] = frozenset()) -> None:
+        self.version += 1
+        members = tuple(Member(each, BrokerEpoch(10 + each)) for each in (DYING, NEXT))
+        state = PartitionState(
+            0,
+            (DYING, NEXT),
+            leader,
+            BrokerEpoch(10 + leader),
+            LeaderEpoch(self.version),
+            members,
+            (),
+            PartitionEpoch(self.version),
+            1,
+        )
+        topic = TopicState("orders", TopicId("7f1c0000-0000-0000-0000-000000000001"), 1, 2)
+        brokers = tuple(
+            BrokerState(
+                each.broker_id, each.broker_epoch, each.broker_id in fenced, False, ENDPOINTS
+            )
+            for each in members
+        )
+        self.metadata.apply_push(
+            MetadataPush(
+                ControllerEpoch(1), self.version, True, brokers, (TopicPush(topic, (state,)),)
+            )
+        )
+        self.departures.on_metadata()
+
+    async def is_answered(self) -> bool:
+        """Whether somebody who asks now hears before a verdict's time is over."""
+        try:
+            async with asyncio.timeout(0.15):
+                await self.departures.verdicts()
+        except TimeoutError:
+            return False
+        return True
+
+    def told(self) -> list[int]:
+        return [broker.broker_id for broker in self.departures.brokers_to_tell()]
+
+
+def checked(scenario: Callable[[Watched], Coroutine[Any, Any, None]]) -> None:
+    async def begin() -> None:
+        await scenario(Watched())
+
+    run(begin)
+
+
+def test_who_asks_hears_of_the_new_leader_once_there_is_one() -> None:
+    async def scenario(watched: Watched) -> None:
+        asking = asyncio.create_task(watched.departures.verdicts())
+        await asyncio.sleep(0)
+        watched.departures.suspect(DYING)  # after the question
+        assert not await watched.is_answered()
+        assert not asking.done()
+        watched.push(leader=NEXT, fenced=frozenset({DYING}))
+        await asking
+        assert await watched.is_answered()
+
+    checked(scenario)
+
+
+def test_without_a_verdict_one_is_answered_all_the_same_and_waits_once_in_a_life() -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.departures.suspect(DYING)
+        assert not await watched.is_answered()
+        await watched.departures.verdicts()
+        watched.departures.suspect(DYING)  # refused again, as for as long as it is not there
+        assert await watched.is_answered()
+        watched.departures.on_connected(DYING)
+        watched.departures.suspect(DYING)
+        assert not await watched.is_answered()
+
+    checked(scenario)
+
+
+def test_a_connection_that_is_there_again_is_a_verdict() -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.departures.suspect(DYING)
+        watched.departures.on_connected(DYING)
+        assert await watched.is_answered()
+
+    checked(scenario)
+
+
+def test_nobody_waits_for_a_broker_that_leads_nothing_or_is_known_to_be_gone() -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.departures.suspect(NEXT)
+        assert await watched.is_answered()
+        watched.push(leader=DYING, fenced=frozenset({DYING}))
+        watched.departures.suspect(DYING)
+        assert await watched.is_answered()
+
+    checked(scenario)
+
+
+def test_a_broker_that_left_is_told_for_a_while_and_one_that_was_never_seen_live_is_not() -> None:
+    async def scenario(watched: Watched) -> None:
+        assert watched.told() == [DYING, NEXT]
+        watched.push(leader=NEXT, fenced=frozenset({DYING}))
+        watched.now_ms += TOLD_MS
+        assert watched.told() == [DYING, NEXT]
+        watched.now_ms += 1
+        assert watched.told() == [NEXT]
+        watched.push(leader=NEXT)
+        assert watched.told() == [DYING, NEXT]
+        watched.departures = Departures(
+            watched.metadata, scheduler=asyncio.get_running_loop(), clock=lambda: watched.now_ms
+        )
+        watched.push(leader=NEXT, fenced=frozenset({DYING}))
+        assert watched.told() == [NEXT]
+
+    checked(scenario)
