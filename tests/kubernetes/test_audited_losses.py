@@ -7,8 +7,6 @@ alone; then the leader is frozen and the other one thawed, which leads without t
 
 import json
 import signal
-import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,7 +20,14 @@ from tidemark_audit.sources.source import Window
 
 from tests.kubernetes import prometheus_pod
 from tests.kubernetes.kube_cluster import ON_KUBERNETES, KubeCluster, topic
-from tests.kubernetes.test_scraped_pods import INTERVAL_MS, now_ms, up
+from tests.kubernetes.scraped_cluster import (
+    INTERVAL_MS,
+    TARGETS,
+    now_ms,
+    queried,
+    scraped_cluster,
+    until_scraped,
+)
 
 pytestmark = [
     *ON_KUBERNETES,
@@ -61,12 +66,8 @@ class Record:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KubeCluster]:
-    cluster = KubeCluster.of_rig(f"losses-{uuid.uuid4().hex[:8]}")
-    cluster.install_chart()
-    cluster.make_namespace()
-    yield cluster
-    prometheus_pod.remove_rights(cluster)
-    cluster.delete_namespace()
+    with scraped_cluster("losses") as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -79,26 +80,21 @@ def record(cluster: KubeCluster) -> Record:
         cluster.until_in_sync(name, timeout_s=90)
     prometheus_pod.deploy(cluster)
     with prometheus_pod.forwarded(cluster) as url:
-        cluster.until(lambda: up(url) >= 5, "3 brokers and 2 operators are scraped", timeout_s=90)
-        start_ms = now_ms() + 2 * INTERVAL_MS
-        rest(start_ms + 5 * INTERVAL_MS)
+        until_scraped(cluster, url)
+        start_ms = now_ms()
+        until_scraped(cluster, url, after_ms=start_ms + 5 * INTERVAL_MS)
         with cluster.load(SAFE, "losses") as load:
             killed = kill(cluster)
             load.goes_on()
             rolled = roll(cluster)
             load.goes_on()
             assert load.verdict()["verdict"]["lost"] == 0
-        elected, truncated = lose_records(cluster)
+        elected, truncated = lose_records(cluster, url)
         end_ms = now_ms() + 3 * INTERVAL_MS
-        rest(end_ms + 3 * INTERVAL_MS)
+        until_scraped(cluster, url, after_ms=end_ms)
         window = Window(start_ms, end_ms)
         result = audit(LocalEngine(), sources_at([url]), window=window, interval_ms=INTERVAL_MS)
     return Record(result, killed, rolled, elected, truncated)
-
-
-def rest(until_ms: int) -> None:
-    """Prometheus scrapes meanwhile."""
-    time.sleep(max(0, until_ms - now_ms()) / 1000)
 
 
 def kill(cluster: KubeCluster) -> Span:
@@ -132,25 +128,26 @@ def roll(cluster: KubeCluster) -> Span:
     return Span(start_ms, now_ms())
 
 
-def lose_records(cluster: KubeCluster) -> tuple[Span, Span]:
+def lose_records(cluster: KubeCluster, url: str) -> tuple[Span, Span]:
     """When an unclean leader was elected, and when the former one cut its records."""
     found = cluster.must_get("pslice", f"{CARELESS}-0")["partitions"][0]
     leader = found["leader"]
     (follower,) = {*found["replicas"]} - {leader}
     write(cluster, leader, KEPT)
     cluster.until(lambda: state(cluster, leader) == "Active", "the leader serves")
-    rest(now_ms() + 3 * INTERVAL_MS)  # the follower hears of the high watermark
+    known = f'min(tidemark_replica_high_watermark_offset{{topic="{CARELESS}"}})'
+    cluster.until(lambda: queried(url, known) >= KEPT, "both replicas know of what is kept")
     cluster.signal_broker(follower, signal.SIGSTOP)
     cluster.until(lambda: in_sync(cluster) == 1, "the frozen follower is out of sync")
     write(cluster, leader, LOST)
-    rest(now_ms() + 3 * INTERVAL_MS)  # a scrape sees the watermark that will be lost
+    until_scraped(cluster, url, targets=TARGETS - 1)  # the watermark that will be lost is seen
     cluster.signal_broker(leader, signal.SIGSTOP)
     cluster.until(lambda: state(cluster, leader) != "Active", "the frozen leader is fenced")
     thawed_at_ms = now_ms()
     cluster.signal_broker(follower, signal.SIGCONT)
     cluster.until(lambda: cluster.leader_of(f"{CARELESS}-0") == follower, "the other replica leads")
     elected = Span(thawed_at_ms, now_ms())
-    rest(now_ms() + 3 * INTERVAL_MS)
+    until_scraped(cluster, url, targets=TARGETS - 1)
     thawed_at_ms = now_ms()
     cluster.signal_broker(leader, signal.SIGCONT)
     cluster.until_in_sync(CARELESS, timeout_s=90)

@@ -1,11 +1,6 @@
 """A real Prometheus pod finds brokers and operator by itself, and the audit tells a kill from a
 pod that was deleted in order."""
 
-import json
-import time
-import urllib.parse
-import urllib.request
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,13 +13,20 @@ from tidemark_audit.sources.source import Window
 
 from tests.kubernetes import prometheus_pod
 from tests.kubernetes.kube_cluster import ON_KUBERNETES, KubeCluster, topic
+from tests.kubernetes.scraped_cluster import (
+    INTERVAL_MS,
+    TARGETS,
+    now_ms,
+    scraped_cluster,
+    until_scraped,
+    up,
+)
 
 pytestmark = [
     *ON_KUBERNETES,
     pytest.mark.timeout(600),
 ]
 TOPIC = "scraped"
-INTERVAL_MS = 1000
 KILLED, DELETED = 1, 2
 
 
@@ -38,25 +40,10 @@ class Told:
     targets_up: int
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def up(url: str) -> int:
-    query = urllib.parse.urlencode({"query": "sum(up)"})
-    with urllib.request.urlopen(f"{url}/api/v1/query?{query}", timeout=10) as answer:
-        found = json.loads(answer.read())["data"]["result"]
-    return int(found[0]["value"][1]) if found else 0
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KubeCluster]:
-    cluster = KubeCluster.of_rig(f"scraped-{uuid.uuid4().hex[:8]}")
-    cluster.install_chart()
-    cluster.make_namespace()
-    yield cluster
-    prometheus_pod.remove_rights(cluster)
-    cluster.delete_namespace()
+    with scraped_cluster("scraped") as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +53,7 @@ def told(cluster: KubeCluster) -> Told:
     cluster.until_in_sync(TOPIC)
     prometheus_pod.deploy(cluster)
     with prometheus_pod.forwarded(cluster) as url, cluster.load(TOPIC, "scraped") as load:
-        cluster.until(lambda: up(url) >= 5, "3 brokers and 2 operators are scraped", timeout_s=60)
+        until_scraped(cluster, url)
         load.goes_on()
         targets, start_ms = up(url), now_ms()
         load.goes_on()
@@ -99,7 +86,7 @@ def degraded(told: Told) -> list[Interval]:
 
 
 def test_brokers_and_both_operators_are_found_by_their_annotations(told: Told) -> None:
-    assert told.targets_up >= 5
+    assert told.targets_up >= TARGETS
 
 
 def absence(told: Told, broker: int, since_ms: int) -> Interval:
