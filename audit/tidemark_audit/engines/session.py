@@ -39,28 +39,39 @@ def spark_session(master: str | None, *, archive_directory: Path | None = None) 
             return SparkSession.builder.remote(master).getOrCreate()
         except ImportError as error:
             raise NoConnect(str(error)) from error
+    builder = _configured(SparkSession.builder)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # spark-submit started this process and made the JVM: master, memory and addresses are its.
+        return builder.getOrCreate()
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise NoJava("no Java on this machine")
     options = " ".join((*JVM_OPTIONS, *class_archive_options(archive_directory)))
     builder = (
-        SparkSession.builder.appName("tidemark-audit")
-        .master(master or "local[*]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
+        builder.master(master or "local[*]")
         .config("spark.driver.memory", DRIVER_MEMORY)
         .config("spark.driver.extraJavaOptions", options)
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+    )
+    with _quiet_start():
+        return builder.getOrCreate()
+
+
+def _configured(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """What is the audit's wherever its Spark runs. Executors' pods are named after the application:
+    a name of 47 characters would be too long."""
+    return (
+        builder.appName("tidemark-audit")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "8")
         # Each stage is a handful of tasks: planning them again costs more than it saves.
         .config("spark.sql.adaptive.enabled", "false")
         .config("spark.python.daemon.module", "tidemark_audit.engines.daemon")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "4096")
         .config("spark.sql.python.filterPushdown.enabled", "true")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
         .config("spark.log.level", "ERROR")
     )
-    with _quiet_start():
-        return builder.getOrCreate()
 
 
 @contextlib.contextmanager
