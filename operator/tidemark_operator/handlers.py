@@ -14,7 +14,8 @@ from typing import Any
 
 import kopf
 
-from tidemark_operator.audits.jobs import JOB_SELECTOR, audit_name_of
+from tidemark_operator.audits.jobs import JOB_SELECTOR
+from tidemark_operator.audits.pods import audit_name_of
 from tidemark_operator.leading import BrokerTrouble
 from tidemark_operator.manifests.names import POD_SELECTOR, broker_id_of, pool_name_of
 from tidemark_operator.reconcile.work_queue import WorkKey

@@ -48,6 +48,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [batch]
   resources: [cronjobs]
   verbs: [get, create, update, delete]
+{{- if .Values.sparkApplications }}
+- apiGroups: [sparkoperator.k8s.io]
+  resources: [sparkapplications]
+  verbs: [list, create, delete]
+- apiGroups: [sparkoperator.k8s.io]
+  resources: [scheduledsparkapplications]
+  verbs: [get, create, update, delete]
+{{- end }}
 - apiGroups: [""]
   resources: [events]                   # one for each incident that an audit finds
   verbs: [create]

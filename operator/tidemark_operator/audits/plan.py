@@ -2,54 +2,73 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from tidemark_protocol.audit_summary import AuditSummary, Incident
 
-from tidemark_operator.audits.jobs import (
-    KEPT_JOBS,
-    cron_job_manifest,
-    job_manifest,
-    single_job_name,
-)
+from tidemark_operator.audits.jobs import cron_job_manifest, job_manifest
+from tidemark_operator.audits.pods import KEPT_RUNS, audit_name_of, single_run_name
 from tidemark_operator.audits.runs import MAX_REPORTED_INCIDENTS, Run, status_fields
-from tidemark_operator.audits.spec import AuditSpec
+from tidemark_operator.audits.spark_applications import (
+    scheduled_spark_application_manifest,
+    spark_application_manifest,
+)
+from tidemark_operator.audits.spec import AuditSpec, SparkSpec
 from tidemark_operator.manifests.names import TEMPLATE_ANNOTATION
 from tidemark_operator.reconcile.conditions import Condition
-from tidemark_operator.stores.object_store import Object
+from tidemark_operator.stores.object_store import (
+    CRON_JOB,
+    JOB,
+    SCHEDULED_SPARK_APPLICATION,
+    SPARK_APPLICATION,
+    Object,
+    ResourceKind,
+)
+
+SPARK_CONDITION = "SparkApplications"
+
+
+class SparkOperator(Enum):
+    """Whether SparkApplications can be had here."""
+
+    PRESENT = "present"
+    NO_CRDS = "no CRDs"
+    NO_RIGHTS = "no rights"
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedAudit:
     spec: AuditSpec
     status: Mapping[str, Any]  # as stored
-    cron_job: Object | None
+    cron_job: Object | None  # of the audit's name, whoever made it
     jobs: tuple[Object, ...]
-    runs: tuple[Run, ...]  # of those Jobs that ended, oldest first
+    spark_operator: SparkOperator
+    scheduled_application: Object | None  # of the audit's name, whoever made it
+    applications: tuple[Object, ...]
+    runs: tuple[Run, ...]  # of those Jobs and applications that ended, oldest first
+
+    @property
+    def spark(self) -> SparkSpec | None:
+        """What runs are SparkApplications by; None: they are Jobs."""
+        return self.spec.spark if self.spark_operator is SparkOperator.PRESENT else None
 
 
 @dataclass(frozen=True, slots=True)
-class CreateCronJob:
+class Create:
+    kind: ResourceKind
     manifest: Object
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaceCronJob:
+class Replace:
+    kind: ResourceKind
     manifest: Object
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteCronJob:
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
-class CreateJob:
-    manifest: Object
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteJob:
+class Delete:
+    kind: ResourceKind
     name: str
     uid: str
 
@@ -60,7 +79,7 @@ class ReportIncident:
     incident: Incident
 
 
-AuditAction = CreateCronJob | ReplaceCronJob | DeleteCronJob | CreateJob | DeleteJob
+AuditAction = Create | Replace | Delete
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +90,7 @@ class AuditPlan:
     reports: tuple[ReportIncident, ...]
     fields: dict[str, Any]
     conditions: tuple[Condition, ...]
+    awaits_applications: bool  # some may end, and no watch will say so
 
 
 def plan_audit(observed: ObservedAudit) -> AuditPlan:
@@ -82,39 +102,81 @@ def plan_audit(observed: ObservedAudit) -> AuditPlan:
     if reports:
         ids = [*(observed.status.get("reportedIncidents") or ()), *(r.incident.id for r in reports)]
         fields["reportedIncidents"] = ids[-MAX_REPORTED_INCIDENTS:]
-    return AuditPlan(actions, reports, fields, _conditions(observed, fields))
+    conditions = _conditions(observed, fields)
+    return AuditPlan(actions, reports, fields, conditions, _awaits_applications(observed, actions))
+
+
+def _awaits_applications(observed: ObservedAudit, actions: tuple[AuditAction, ...]) -> bool:
+    ended = {run.name for run in observed.runs}
+    return (
+        (observed.spark is not None and observed.spec.schedule is not None)
+        or any(each["metadata"]["name"] not in ended for each in observed.applications)
+        or any(isinstance(each, Create) and each.kind is SPARK_APPLICATION for each in actions)
+    )
 
 
 def _schedule_actions(observed: ObservedAudit) -> tuple[AuditAction, ...]:
-    spec, cron_job = observed.spec, observed.cron_job
-    if spec.schedule is None:
-        return () if cron_job is None else (DeleteCronJob(cron_job["metadata"]["uid"]),)
-    wanted = cron_job_manifest(spec)
-    if cron_job is None:
-        return (CreateCronJob(wanted),)
-    annotations = cron_job["metadata"].get("annotations") or {}
+    """At most one kind of schedule is wanted; one of the other kind that is ours goes."""
+    spec, spark = observed.spec, observed.spark
+    cron_job = application = None
+    if spec.schedule is not None and spark is not None:
+        application = scheduled_spark_application_manifest(spec, spark)
+    elif spec.schedule is not None:
+        cron_job = cron_job_manifest(spec)
+    return (
+        *_schedule_action(spec, CRON_JOB, observed.cron_job, cron_job),
+        *_schedule_action(
+            spec, SCHEDULED_SPARK_APPLICATION, observed.scheduled_application, application
+        ),
+    )
+
+
+def _schedule_action(
+    spec: AuditSpec, kind: ResourceKind, stored: Object | None, wanted: Object | None
+) -> tuple[AuditAction, ...]:
+    if stored is None:
+        return () if wanted is None else (Create(kind, wanted),)
+    if audit_name_of(stored) != spec.name:
+        return ()  # somebody else's, who is told so by the condition
+    if wanted is None:
+        return (Delete(kind, spec.name, stored["metadata"]["uid"]),)
+    annotations = stored["metadata"].get("annotations") or {}
     digest = wanted["metadata"]["annotations"][TEMPLATE_ANNOTATION]
     if annotations.get(TEMPLATE_ANNOTATION) == digest:
         return ()
-    wanted["metadata"]["resourceVersion"] = cron_job["metadata"]["resourceVersion"]
-    return (ReplaceCronJob(wanted),)
+    if _is_refused(stored):  # for good: the Spark operator does not look at it again
+        return (Delete(kind, spec.name, stored["metadata"]["uid"]), Create(kind, wanted))
+    wanted["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
+    return (Replace(kind, wanted),)
+
+
+def _is_refused(schedule: Object) -> bool:
+    status = schedule.get("status") or {}
+    return bool(status.get("scheduleState") == "FailedValidation")
 
 
 def _single_run_actions(observed: ObservedAudit) -> tuple[AuditAction, ...]:
-    """Jobs of a schedule are the CronJob's to remove; a single run's are removed here, once the
+    """Runs of a schedule are the schedule's to remove; single ones are removed here, once the
     status has what they said."""
-    spec = observed.spec
+    spec, spark = observed.spec, observed.spark
     if spec.schedule is not None:
         return ()
     actions: list[AuditAction] = []
-    names = {job["metadata"]["name"] for job in observed.jobs}
+    by_name = {
+        item["metadata"]["name"]: (kind, item)
+        for kind, items in ((JOB, observed.jobs), (SPARK_APPLICATION, observed.applications))
+        for item in items
+    }
     is_started = observed.status.get("startedGeneration") == spec.generation
-    if not is_started and not spec.is_suspended and single_job_name(spec) not in names:
-        actions.append(CreateJob(job_manifest(spec)))
+    if not is_started and not spec.is_suspended and single_run_name(spec) not in by_name:
+        if spark is None:
+            actions.append(Create(JOB, job_manifest(spec)))
+        else:
+            actions.append(Create(SPARK_APPLICATION, spark_application_manifest(spec, spark)))
     recorded = {entry["run"] for entry in observed.status.get("history") or ()}
-    by_name = {job["metadata"]["name"]: job for job in observed.jobs}
-    for run in [run for run in observed.runs if run.name in recorded][:-KEPT_JOBS]:
-        actions.append(DeleteJob(run.name, by_name[run.name]["metadata"]["uid"]))
+    for run in [run for run in observed.runs if run.name in recorded][:-KEPT_RUNS]:
+        kind, item = by_name[run.name]
+        actions.append(Delete(kind, run.name, item["metadata"]["uid"]))
     return tuple(actions)
 
 
@@ -133,21 +195,58 @@ def _reports(observed: ObservedAudit) -> tuple[ReportIncident, ...]:
 
 
 def _conditions(observed: ObservedAudit, fields: Mapping[str, Any]) -> tuple[Condition, ...]:
-    spec = observed.spec
-    if spec.is_suspended:
-        ready = Condition("Ready", False, "Suspended", "spec.suspend is true: nothing is started")
-    elif spec.schedule is None:
-        ready = Condition("Ready", True, "SingleRun", f"the Job is {single_job_name(spec)}")
-    else:
-        ready = Condition("Ready", True, "Scheduled", f"at {spec.schedule}")
+    here = (_ready(observed), *_spark_applications(observed))
     last = observed.runs[-1] if observed.runs else None
     newest = (fields.get("history") or [None])[0]
     if last is None or newest is None or newest["run"] != last.name:
-        return (ready, *_kept(observed.status))
+        return (*here, *_kept(observed.status))
     if last.summary is None:
         completed = Condition("Completed", False, "NoVerdict", last.trouble)
-        return (ready, completed, *_kept(observed.status, besides="Completed"))
-    return (ready, *_verdict_conditions(last.name, last.summary))
+        return (*here, completed, *_kept(observed.status, besides="Completed"))
+    return (*here, *_verdict_conditions(last.name, last.summary))
+
+
+def _ready(observed: ObservedAudit) -> Condition:
+    spec = observed.spec
+    kind, stored = CRON_JOB, observed.cron_job
+    if observed.spark is not None:
+        kind, stored = SCHEDULED_SPARK_APPLICATION, observed.scheduled_application
+    if spec.schedule is not None and stored and audit_name_of(stored) != spec.name:
+        taken = f"the {kind.kind} {spec.name} is not of this audit: rename or remove one of them"
+        return Condition("Ready", False, "NameTaken", taken)
+    if spec.schedule is not None and stored and _is_refused(stored):
+        said = f"the Spark operator refuses the schedule: {stored['status'].get('reason', '')}"
+        return Condition("Ready", False, "InvalidSchedule", said)
+    if spec.is_suspended:
+        return Condition("Ready", False, "Suspended", "spec.suspend is true: nothing is started")
+    if spec.schedule is not None:
+        return Condition("Ready", True, "Scheduled", f"at {spec.schedule}, by a {kind.kind}")
+    return Condition("Ready", True, "SingleRun", f"the run is {single_run_name(spec)}")
+
+
+def _spark_applications(observed: ObservedAudit) -> tuple[Condition, ...]:
+    """What became of the wish for several pods; nothing where there is none."""
+    spark = observed.spec.spark
+    if spark is None:
+        return ()
+    wish = "spec.spark asks for SparkApplications (sparkoperator.k8s.io/v1beta2)"
+    match observed.spark_operator:
+        case SparkOperator.PRESENT:
+            used = f"new runs are SparkApplications with {spark.executors} executors"
+            return (Condition(SPARK_CONDITION, True, "Used", used),)
+        case SparkOperator.NO_CRDS:
+            reason = "NotInstalled"
+            found = (
+                "the cluster does not know them: new runs are Jobs of one pod."
+                " Install the Spark operator, or leave out spec.spark"
+            )
+        case SparkOperator.NO_RIGHTS:
+            reason = "NotAllowed"
+            found = (
+                "the operator may not list them: new runs are Jobs of one pod."
+                " Install the chart with sparkApplications: true, or leave out spec.spark"
+            )
+    return (Condition(SPARK_CONDITION, False, reason, f"{wish}; {found}"),)
 
 
 def _verdict_conditions(run: str, summary: AuditSummary) -> tuple[Condition, ...]:
@@ -190,5 +289,5 @@ def _kept(status: Mapping[str, Any], besides: str = "") -> tuple[Condition, ...]
     return tuple(
         Condition(each["type"], each["status"] == "True", each["reason"], each["message"])
         for each in status.get("conditions") or ()
-        if each["type"] not in ("Ready", besides)
+        if each["type"] not in ("Ready", SPARK_CONDITION, besides)
     )

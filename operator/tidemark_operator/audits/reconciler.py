@@ -6,18 +6,17 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from tidemark_operator.audits.jobs import AUDIT_LABEL, audit_labels
 from tidemark_operator.audits.plan import (
     AuditAction,
-    CreateCronJob,
-    CreateJob,
-    DeleteCronJob,
-    DeleteJob,
+    Create,
+    Delete,
     ObservedAudit,
-    ReplaceCronJob,
+    Replace,
     ReportIncident,
+    SparkOperator,
     plan_audit,
 )
+from tidemark_operator.audits.pods import AUDIT_LABEL, audit_labels
 from tidemark_operator.audits.runs import finished_runs
 from tidemark_operator.audits.spec import AuditSpec, audit_spec
 from tidemark_operator.manifests.schemas import effective, validate
@@ -30,16 +29,22 @@ from tidemark_operator.stores.object_store import (
     JOB,
     POD,
     REPLICATION_AUDIT,
+    SCHEDULED_SPARK_APPLICATION,
+    SPARK_APPLICATION,
     AlreadyExists,
+    NotFound,
     Object,
     ObjectStore,
     Refused,
+    ResourceKind,
 )
 
 log = logging.getLogger(__name__)
 
 STATUS_INTERVAL_MS = 1000
 REFUSED_INTERVAL_MS = 30_000
+# SparkApplications are not watched: kopf cannot begin to when their CRD is installed later.
+APPLICATIONS_INTERVAL_MS = 15_000
 MAX_EVENT_MESSAGE = 1000
 
 
@@ -80,7 +85,8 @@ class AuditReconciler:
         plan = plan_audit(observed)
         try:
             for action in plan.actions:
-                log.info("audit action", extra={"audit": key.name, "action": type(action).__name__})
+                what = f"{type(action).__name__} {action.kind.kind}"
+                log.info("audit action", extra={"audit": key.name, "action": what})
                 await self._apply(observed.spec, action)
         except Refused as error:  # by the API server: only the user can change that
             refused = Condition("Ready", False, "Refused", str(error))
@@ -90,7 +96,7 @@ class AuditReconciler:
             await self._report(audit, report)
         wait_ms = await self._statuses.write(REPLICATION_AUDIT, audit, plan.fields, plan.conditions)
         self.statuses[key] = audit.get("status", {})
-        return wait_ms
+        return wait_ms or (APPLICATIONS_INTERVAL_MS if plan.awaits_applications else None)
 
     async def all_keys(self, namespace: str | None) -> tuple[WorkKey, ...]:
         audits = await self._store.list(REPLICATION_AUDIT, namespace)
@@ -102,30 +108,44 @@ class AuditReconciler:
     async def _observe(self, spec: AuditSpec, audit: Object) -> ObservedAudit:
         labels = {AUDIT_LABEL: spec.name}
         jobs = await self._store.list(JOB, spec.namespace, labels)
-        pods = await self._store.list(POD, spec.namespace, labels) if jobs else []
-        cron_job = await self._store.get(CRON_JOB, spec.namespace, spec.name)
+        spark_operator, applications = await self._applications(spec)
+        pods = await self._store.list(POD, spec.namespace, labels) if jobs or applications else []
+        scheduled = None
+        if spark_operator is SparkOperator.PRESENT:
+            kind = SCHEDULED_SPARK_APPLICATION
+            scheduled = await self._store.get(kind, spec.namespace, spec.name)
         return ObservedAudit(
             spec=spec,
             status=audit.get("status", {}),
-            cron_job=cron_job,
+            cron_job=await self._store.get(CRON_JOB, spec.namespace, spec.name),
             jobs=tuple(jobs),
-            runs=finished_runs(jobs, pods),
+            spark_operator=spark_operator,
+            scheduled_application=scheduled,
+            applications=tuple(applications),
+            runs=finished_runs(jobs, applications, pods),
         )
+
+    async def _applications(self, spec: AuditSpec) -> tuple[SparkOperator, list[Object]]:
+        """Asked for whether spec.spark is there or not: it may have been."""
+        labels = {AUDIT_LABEL: spec.name}
+        try:
+            applications = await self._store.list(SPARK_APPLICATION, spec.namespace, labels)
+        except NotFound:
+            return SparkOperator.NO_CRDS, []
+        except Refused:
+            return SparkOperator.NO_RIGHTS, []
+        return SparkOperator.PRESENT, applications
 
     async def _apply(self, spec: AuditSpec, action: AuditAction) -> None:
         match action:
-            case CreateCronJob(manifest):
-                await self._create(CRON_JOB, manifest)
-            case ReplaceCronJob(manifest):
-                await self._store.replace(CRON_JOB, manifest)
-            case DeleteCronJob(uid):
-                await self._store.delete(CRON_JOB, spec.namespace, spec.name, uid=uid)
-            case CreateJob(manifest):
-                await self._create(JOB, manifest)
-            case DeleteJob(name, uid):
-                await self._store.delete(JOB, spec.namespace, name, uid=uid)
+            case Create(kind, manifest):
+                await self._create(kind, manifest)
+            case Replace(kind, manifest):
+                await self._store.replace(kind, manifest)
+            case Delete(kind, name, uid):
+                await self._store.delete(kind, spec.namespace, name, uid=uid)
 
-    async def _create(self, kind: Any, manifest: Object) -> None:
+    async def _create(self, kind: ResourceKind, manifest: Object) -> None:
         try:
             await self._store.create(kind, manifest)
         except AlreadyExists:

@@ -1,4 +1,4 @@
-"""What the pods of an audit's Jobs said, and how it is told in the audit's status. Pure."""
+"""What the pods of an audit's runs said, and how it is told in the audit's status. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from typing import Any
 
 from tidemark_protocol.audit_summary import AuditSummary, MalformedSummary, decode_summary
 
-from tidemark_operator.audits.jobs import CONTAINER
+from tidemark_operator.audits.jobs import CONTAINER, JOB_NAME_LABEL
+from tidemark_operator.audits.spark_applications import APPLICATION_LABEL, DRIVER_CONTAINER
 from tidemark_operator.stores.object_store import Object
 
 NO_VERDICT = "NO-VERDICT"
@@ -15,9 +16,12 @@ MAX_REPORTED_INCIDENTS = 200
 MAX_SENTENCE_CHARACTERS = 1000
 
 
+End = tuple[str, str]  # when a run ended (RFC 3339), and why it failed or ""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One Job that ended."""
+    """One Job or SparkApplication that ended."""
 
     name: str
     finished_time: str  # RFC 3339
@@ -25,32 +29,52 @@ class Run:
     trouble: str = ""  # why, where there is none
 
 
-def finished_runs(jobs: Iterable[Object], pods: Iterable[Object]) -> tuple[Run, ...]:
-    """Of Jobs that completed or failed, oldest first."""
+def finished_runs(
+    jobs: Iterable[Object], applications: Iterable[Object], pods: Iterable[Object]
+) -> tuple[Run, ...]:
+    """Of Jobs and SparkApplications that completed or failed, oldest first."""
     by_job: dict[str, list[Object]] = {}
+    by_application: dict[str, list[Object]] = {}
     for pod in pods:
         labels = pod["metadata"].get("labels") or {}
-        by_job.setdefault(labels.get("batch.kubernetes.io/job-name", ""), []).append(pod)
+        by_job.setdefault(labels.get(JOB_NAME_LABEL, ""), []).append(pod)
+        by_application.setdefault(labels.get(APPLICATION_LABEL, ""), []).append(pod)
     runs = [
-        _run(job, finished_time, reason, by_job.get(job["metadata"]["name"], ()))
-        for job in jobs
-        for finished_time, reason in _end_of(job)
+        _run(item, end, by_run.get(item["metadata"]["name"], ()))
+        for items, end_of, by_run in (
+            (jobs, _end_of_job, by_job),
+            (applications, _end_of_application, by_application),
+        )
+        for item in items
+        if (end := end_of(item)) is not None
     ]
     return tuple(sorted(runs, key=lambda run: (run.finished_time, run.name)))
 
 
-def _end_of(job: Object) -> Iterable[tuple[str, str]]:
-    """At most one: when the Job ended, and why it failed or ""."""
+def _end_of_job(job: Object) -> End | None:
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
             failed = condition["type"] == "Failed"
             reason = f"{condition.get('reason', '')}: {condition.get('message', '')}"
-            yield condition["lastTransitionTime"], reason if failed else ""
-            return
+            return condition["lastTransitionTime"], reason if failed else ""
+    return None
 
 
-def _run(job: Object, finished_time: str, reason: str, pods: Iterable[Object]) -> Run:
-    name = job["metadata"]["name"]
+def _end_of_application(application: Object) -> End | None:
+    """COMPLETED and FAILED are where the Spark operator leaves one; from every other state, such as
+    SUBMISSION_FAILED, it goes on by itself."""
+    status = application.get("status") or {}
+    state = status.get("applicationState") or {}
+    name = state.get("state", "")
+    if name not in ("COMPLETED", "FAILED"):
+        return None
+    finished_time = status.get("terminationTime") or application["metadata"]["creationTimestamp"]
+    reason = f"{name}: {state.get('errorMessage') or 'the Spark operator does not say why'}"
+    return finished_time, reason if name == "FAILED" else ""
+
+
+def _run(item: Object, end: End, pods: Iterable[Object]) -> Run:
+    name, (finished_time, reason) = item["metadata"]["name"], end
     last_words = [words for pod in pods if (words := _termination(pod)) is not None]
     trouble = reason or "its pod is gone, and with it what it said"
     for message, exit_code in last_words:
@@ -65,7 +89,7 @@ def _run(job: Object, finished_time: str, reason: str, pods: Iterable[Object]) -
 def _termination(pod: Object) -> tuple[str, int] | None:
     for container in (pod.get("status") or {}).get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated")
-        if container.get("name") == CONTAINER and ended is not None:
+        if container.get("name") in (CONTAINER, DRIVER_CONTAINER) and ended is not None:
             return ended.get("message", ""), int(ended.get("exitCode", -1))
     return None
 

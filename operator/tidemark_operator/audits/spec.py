@@ -25,6 +25,23 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class SparkPodSize:
+    cores: int
+    memory: str  # of the JVM, as Spark writes it: 1g
+    memory_overhead: str  # for all else in the pod, Python among it
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSpec:
+    """For a Spark of several pods."""
+
+    executors: int
+    service_account_name: str  # the driver's, which may make executors
+    driver: SparkPodSize
+    executor: SparkPodSize
+
+
+@dataclass(frozen=True, slots=True)
 class AuditSpec:
     namespace: str
     name: str
@@ -43,6 +60,7 @@ class AuditSpec:
     slo: dict[str, Any] = field(default_factory=dict)
     output: Output | None = None
     resources: dict[str, Any] = field(default_factory=dict)
+    spark: SparkSpec | None = None
 
 
 def audit_spec(audit: Object) -> AuditSpec:
@@ -67,7 +85,21 @@ def audit_spec(audit: Object) -> AuditSpec:
         slo=dict(spec["slo"]),
         output=None if output is None else Output(output["claimName"], output["path"]),
         resources=spec.get("resources", {}),
+        spark=None if "spark" not in spec else _spark(spec["spark"]),
     )
+
+
+def _spark(spark: dict[str, Any]) -> SparkSpec:
+    return SparkSpec(
+        executors=spark["executors"],
+        service_account_name=spark["serviceAccountName"],
+        driver=_size(spark["driver"]),
+        executor=_size(spark["executor"]),
+    )
+
+
+def _size(size: dict[str, Any]) -> SparkPodSize:
+    return SparkPodSize(size["cores"], size["memory"], size["memoryOverhead"])
 
 
 def _source(source: dict[str, Any]) -> PrometheusSource | FilesSource:

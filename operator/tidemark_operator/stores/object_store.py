@@ -41,6 +41,11 @@ SERVICE = ResourceKind("", "v1", "Service", "services")
 CLAIM = ResourceKind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 JOB = ResourceKind("batch", "v1", "Job", "jobs")
 CRON_JOB = ResourceKind("batch", "v1", "CronJob", "cronjobs")
+SPARK_GROUP = "sparkoperator.k8s.io"
+SPARK_APPLICATION = ResourceKind(SPARK_GROUP, "v1beta2", "SparkApplication", "sparkapplications")
+SCHEDULED_SPARK_APPLICATION = ResourceKind(
+    SPARK_GROUP, "v1beta2", "ScheduledSparkApplication", "scheduledsparkapplications"
+)
 EVENT = ResourceKind("", "v1", "Event", "events")
 DISRUPTION_BUDGET = ResourceKind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 

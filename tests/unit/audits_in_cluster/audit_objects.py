@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tidemark_operator.audits.jobs import audit_labels
+from tidemark_operator.audits.pods import audit_labels
 from tidemark_protocol.audit_summary import AuditSummary, Incident, RuleSummary, encode_summary
 
 
@@ -74,3 +74,21 @@ def ended_pod(job: str, message: str | AuditSummary, exit_code: int = 0) -> dict
         },
         "status": {"containerStatuses": [{"name": "audit", "state": ended}]},
     }
+
+
+def application_status(
+    state: str = "COMPLETED", *, at: str | None = "2026-11-21T06:01:00Z", error: str = ""
+) -> dict[str, Any]:
+    return {
+        "applicationState": {"state": state, "errorMessage": error},
+        "terminationTime": at,
+        "driverInfo": {},
+    }
+
+
+def driver_pod(application: str, message: str | AuditSummary, exit_code: int = 0) -> dict[str, Any]:
+    pod = ended_pod(application, message, exit_code)
+    labels = {**audit_labels("daily"), "sparkoperator.k8s.io/app-name": application}
+    pod["metadata"] |= {"name": f"{application}-driver", "labels": labels}
+    pod["status"]["containerStatuses"][0]["name"] = "spark-kubernetes-driver"
+    return pod

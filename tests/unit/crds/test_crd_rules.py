@@ -314,7 +314,8 @@ def test_min_insync_replicas_is_two_but_never_more_than_the_replication_factor()
 @pytest.mark.parametrize("path", sorted(CRDS.parent.glob("examples/*.yaml")), ids=lambda p: p.name)
 def test_every_example_is_valid(path: Path) -> None:
     for manifest in yaml.safe_load_all(path.read_text()):
-        assert validate(manifest) == []
+        if manifest["apiVersion"].startswith("tidemark.dev/"):
+            assert validate(manifest) == []
 
 
 def test_applying_defaults_leaves_the_manifest_as_it_was() -> None:
