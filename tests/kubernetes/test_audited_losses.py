@@ -135,8 +135,8 @@ def lose_records(cluster: KubeCluster, url: str) -> tuple[Span, Span]:
     (follower,) = {*found["replicas"]} - {leader}
     write(cluster, leader, KEPT)
     cluster.until(lambda: state(cluster, leader) == "Active", "the leader serves")
-    known = f'min(tidemark_replica_high_watermark_offset{{topic="{CARELESS}"}})'
-    cluster.until(lambda: queried(url, known) >= KEPT, "both replicas know of what is kept")
+    known = f'count(tidemark_replica_high_watermark_offset{{topic="{CARELESS}"}} >= {KEPT})'
+    cluster.until(lambda: queried(url, known) == 2, "both replicas know of what is kept")
     cluster.signal_broker(follower, signal.SIGSTOP)
     cluster.until(lambda: in_sync(cluster) == 1, "the frozen follower is out of sync")
     write(cluster, leader, LOST)

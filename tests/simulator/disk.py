@@ -114,6 +114,7 @@ class Volume:
         path, node = self._chance.choice(files)
         position = self._chance.randrange(len(node.data))
         node.data[position] ^= 1 << self._chance.randrange(8)
+        node.flipped_positions.add(position)
         return f"{path}@{position}"
 
     # ---- for SimulatedDisk

@@ -33,6 +33,7 @@ class FileNode:
     data: bytearray = field(default_factory=bytearray)
     changes: list[DataChange] = field(default_factory=list)
     changed_at_us: int = 0
+    flipped_positions: set[int] = field(default_factory=set)  # of bytes, for judges
     has_untold_error: bool = False  # of the kernel's own write-back; the next sync hears of it
 
     def write(self, position: int, data: bytes) -> None:

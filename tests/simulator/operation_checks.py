@@ -101,8 +101,8 @@ class QuietTime:
     """I21: applying the same again to a cluster in which all is well writes nothing. What is
     different afterwards had to be written: leadership that goes back to a preferred replica (L5),
     a broker whose turn in a rolling restart came only now, a storage failure that a slow link held
-    back. What came late may also be taken back at once, as a proposal to shrink an ISR: so one of
-    `QUIET_TIMES` has to be quiet."""
+    back. What came late may also be taken back at once, as a proposal to shrink an ISR: then two
+    of the `QUIET_TIMES` that follow have to be quiet."""
 
     def __init__(self, world: WatchedWorld) -> None:
         self._world = world

@@ -25,6 +25,7 @@ class Files(Protocol):
     """How to see what is in a segment's file; `WatchedWorld`."""
 
     def segment_bytes(self, segment: Segment) -> bytearray: ...
+    def flipped_positions(self, segment: Segment) -> set[int]: ...
 
     @property
     def has_flipped_bits(self) -> bool: ...
@@ -205,7 +206,7 @@ class ReplicaAudit:
             if isinstance(error, Violation):
                 raise
             raise Violation("I10", f"{self.who}: {segment.path.name}: {error}") from error
-        if self._has_flipped_epoch(header, batch):
+        if self._has_flipped_epoch(header, batch, segment):
             raise BeyondPromises(
                 "a flipped leader epoch whose only witness a power loss took (0061)"
             )
@@ -214,14 +215,15 @@ class ReplicaAudit:
         self._end_offset = header.next_offset
         self._position = position + header.size_bytes
 
-    def _has_flipped_epoch(self, header: BatchHeader, batch: bytes) -> bool:
+    def _has_flipped_epoch(self, header: BatchHeader, batch: bytes, segment: Segment) -> bool:
         """No checksum covers a batch's leader epoch: the epochs' checkpoint is the one witness
         against it, and here it agrees with the batch."""
+        flipped = {at - self._position for at in self._files.flipped_positions(segment)}
         known = self.committed.batch_at(header.base_offset)
-        if known is None or not self._files.has_flipped_bits:
-            return False
-        return known != batch and any(
-            known == _with_flipped_bit(batch, bit) for bit in range(8 * EPOCH.start, 8 * EPOCH.stop)
+        return known is not None and any(
+            known == _with_flipped_bit(batch, 8 * byte + bit)
+            for byte in flipped.intersection(EPOCH)
+            for bit in range(8)
         )
 
     def _check_place(self, header: BatchHeader) -> None:

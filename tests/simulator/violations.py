@@ -10,5 +10,8 @@ class Violation(Exception):
         self.text = text
 
 
-class BeyondPromises(Exception):
+class BeyondPromises(Violation):
     """What happened is more than anything was promised against: the run says no more."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("beyond", text)

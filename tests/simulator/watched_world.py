@@ -241,6 +241,13 @@ class WatchedWorld:
         assert isinstance(data, bytearray)
         return data
 
+    @staticmethod
+    def flipped_positions(segment: Segment) -> set[int]:
+        """Of bytes in which a fault flipped a bit, whatever was written there since."""
+        found = segment.file._node.flipped_positions  # type: ignore[attr-defined]
+        assert isinstance(found, set)
+        return found
+
 
 def _raise(
     epochs: dict[tuple[TopicId, int, BrokerId], int],

@@ -46,7 +46,7 @@ def partition_number(metadata: MetadataCache, topic: str, text: str) -> int:
     if text.isascii() and text.isdecimal() and len(text) <= 10:
         partition = int(text)
         is_served = metadata.served_topic(topic) is not None
-        if is_served and metadata.partition(topic, partition) is not None:
+        if is_served and metadata.has_partition(topic, partition):
             return partition
     raise unknown_partition(metadata, topic, text)
 

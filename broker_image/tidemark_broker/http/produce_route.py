@@ -160,10 +160,10 @@ class ProduceRoute:
     ) -> None:
         """Records that no append and no forwarding is for."""
         for partition, places in placement.leaderless.items():
-            if self._metadata.partition(topic.topic, partition) is None:
-                problem = leadership.unknown_partition(self._metadata, topic.topic, str(partition))
-            else:
+            if self._metadata.has_partition(topic.topic, partition):
                 problem = leadership.no_leader(topic.topic, partition)
+            else:
+                problem = leadership.unknown_partition(self._metadata, topic.topic, str(partition))
             _fill(results, places, [failed_as(partition, problem)] * len(places))
         if request.is_forwarded:
             for leader, places in placement.elsewhere.items():

@@ -1,14 +1,16 @@
-"""Leaders that are leaving, for those who ask where leaders are.
+"""Leaders that are leaving, for those who ask where leaders are (docs/decisions/0063).
 
 A client whose leader dies asks any other broker at once, before the controller has moved leadership
 and often before that broker itself has seen its connection to the leader break: an answer of that
 moment names the dead leader again, and librdkafka asks anew a second later only. So who asks waits
-for `NOTICE_SECONDS`, and while a leader is a suspect of ours until there is a verdict, for
-`VERDICT_SECONDS` at most. And a broker that was live a moment ago stays among the
-brokers told: librdkafka forgets the new leader too when the old one disappears in the same answer.
+for `NOTICE_SECONDS`, and while a suspect of ours leads what is asked for until there is a verdict,
+for `VERDICT_SECONDS` at most. And a broker that was live a moment ago stays among the brokers told:
+librdkafka forgets the new leader too when the old one disappears in the same answer.
 """
 
 import asyncio
+import contextlib
+from collections.abc import Collection
 
 from tidemark_protocol.controller_messages import BrokerState
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
@@ -18,7 +20,7 @@ from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer, monotoni
 
 NOTICE_SECONDS = 0.02
 VERDICT_SECONDS = 0.3
-TOLD_MS = 10_000  # after it was live for the last time
+TOLD_MS = 3_000  # after it was live for the last time
 
 
 class Departures:
@@ -31,31 +33,38 @@ class Departures:
         self._live: frozenset[BrokerId] = frozenset()
         self._left_at_ms: dict[BrokerId, int] = {}
         self._suspects: dict[BrokerId, tuple[BrokerEpoch, Timer]] = {}
-        self._asked_for: dict[BrokerId, BrokerEpoch] = {}  # suspected in this life, and waited for
-        self._settled = asyncio.Event()
-        self._settled.set()
+        self._waited_for: dict[BrokerId, BrokerEpoch] = {}  # in this life of theirs
+        self._doubtful: frozenset[str] = frozenset()  # topics of which suspects lead something
+        self._changed = asyncio.Event()  # set when the topics in doubt are others, and replaced
 
-    async def verdicts(self) -> None:
-        """Returns when what metadata say of leaders is worth telling."""
+    async def verdicts(self, topics: Collection[str] | None) -> None:
+        """Returns when what metadata say of the leaders of these topics (None: of all) is worth
+        telling."""
         await asyncio.sleep(NOTICE_SECONDS)
-        await self._settled.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(VERDICT_SECONDS):
+                while self._is_in_doubt(topics):
+                    await self._changed.wait()
+
+    def _is_in_doubt(self, topics: Collection[str] | None) -> bool:
+        return bool(self._doubtful) if topics is None else not self._doubtful.isdisjoint(topics)
 
     def suspect(self, broker_id: BrokerId) -> None:
         """Its connection broke. Waited for once in a life, as it may be refused for long."""
         broker = self._metadata.brokers.get(broker_id)
-        if broker is None or broker.is_fenced or not self._leads(broker_id):
+        if broker is None or broker.is_fenced:
             return
-        if self._asked_for.get(broker_id) == broker.broker_epoch:
+        if self._waited_for.get(broker_id) == broker.broker_epoch:
             return
-        self._asked_for[broker_id] = broker.broker_epoch
-        timer = self._scheduler.call_later(VERDICT_SECONDS, lambda: self._end(broker_id))
+        self._waited_for[broker_id] = broker.broker_epoch
+        timer = self._scheduler.call_later(VERDICT_SECONDS, lambda: self._clear(broker_id))
         self._suspects[broker_id] = (broker.broker_epoch, timer)
-        self._settled.clear()
+        self._look()
 
     def on_connected(self, broker_id: BrokerId) -> None:
         """It is there: only a connection was lost."""
-        self._asked_for.pop(broker_id, None)
-        self._end(broker_id)
+        self._waited_for.pop(broker_id, None)
+        self._clear(broker_id)
 
     def on_metadata(self) -> None:
         brokers = self._metadata.brokers
@@ -67,11 +76,12 @@ class Departures:
             self._left_at_ms.pop(broker_id, None)
         self._live = live
         for broker_id, (broker_epoch, _) in tuple(self._suspects.items()):
-            is_present = broker_id in live and brokers[broker_id].broker_epoch == broker_epoch
-            if not is_present or not self._leads(broker_id):
-                self._end(broker_id)
+            if broker_id not in live or brokers[broker_id].broker_epoch != broker_epoch:
+                self._clear(broker_id)
+        if self._suspects:
+            self._look()
 
-    def brokers_to_tell(self) -> list[BrokerState]:
+    def live_and_departed(self) -> list[BrokerState]:
         """Live ones and those that left a moment ago, by id."""
         since_ms = self._clock() - TOLD_MS
         return [
@@ -82,15 +92,23 @@ class Departures:
 
     def stop(self) -> None:
         for broker_id in tuple(self._suspects):
-            self._end(broker_id)
+            self._clear(broker_id)
 
-    def _leads(self, broker_id: BrokerId) -> bool:
-        return any(state.leader == broker_id for state in self._metadata.partitions.values())
+    def _clear(self, broker_id: BrokerId) -> None:
+        cleared = self._suspects.pop(broker_id, None)
+        if cleared is not None:
+            cleared[1].cancel()
+            self._look()
 
-    def _end(self, broker_id: BrokerId) -> None:
-        ended = self._suspects.pop(broker_id, None)
-        if ended is None:
-            return
-        ended[1].cancel()
-        if not self._suspects:
-            self._settled.set()
+    def _look(self) -> None:
+        """Once for all who wait: there may be many, and many partitions."""
+        topics = self._metadata.topics_by_id
+        doubtful = frozenset(
+            topics[topic_id].topic
+            for (topic_id, _), state in self._metadata.partitions.items()
+            if state.leader in self._suspects and topic_id in topics
+        )
+        if doubtful != self._doubtful:
+            self._doubtful = doubtful
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()

@@ -63,6 +63,11 @@ class MetadataCache:
         known = self.topics.get(topic)
         return None if known is None else self.partitions.get((known.topic_id, partition))
 
+    def has_partition(self, topic: str, partition: int) -> bool:
+        """Whether there is one, also where nobody may tell its state now (S3)."""
+        known = self.topics.get(topic)
+        return known is not None and 0 <= partition < known.partition_count
+
     def served_topic(self, topic: str) -> TopicState | None:
         """As clients see it: not one whose Topic is gone and whose data is kept."""
         known = self.topics.get(topic)

@@ -168,9 +168,8 @@ class Partitions:
         return replica
 
     def _absence(self, topic: str, partition: int) -> ErrorCode:
-        known = self.metadata.topics.get(topic)
-        is_one = known is not None and 0 <= partition < known.partition_count
-        if is_one or (topic, partition) in self._hosted.by_name:
+        is_known = self.metadata.has_partition(topic, partition)
+        if is_known or (topic, partition) in self._hosted.by_name:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

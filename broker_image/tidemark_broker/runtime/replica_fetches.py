@@ -345,10 +345,10 @@ class ReplicaFetches:
         metadata = self._partitions.metadata
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if replica is None:
-            known = metadata.partitions.get(key)
-            if key[0] not in metadata.topics_by_id:
+            topic = metadata.topics_by_id.get(key[0])
+            if topic is None:
                 error = ErrorCode.UNKNOWN_TOPIC_ID
-            elif known is None:
+            elif not 0 <= key[1] < topic.partition_count:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif 0 <= asked.current_leader_epoch < replica.leader_epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH

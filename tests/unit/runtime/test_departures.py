@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tidemark_broker.runtime.departures import TOLD_MS, Departures
+from tidemark_broker.runtime.departures import TOLD_MS, VERDICT_SECONDS, Departures
 from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, MetadataPush, TopicPush
 from tidemark_protocol.ids import (
@@ -62,17 +62,17 @@ class Watched:
         )
         self.departures.on_metadata()
 
-    async def is_answered(self) -> bool:
+    async def is_answered(self, *topics: str) -> bool:
         """Whether somebody who asks now hears before a verdict's time is over."""
         try:
             async with asyncio.timeout(0.15):
-                await self.departures.verdicts()
+                await self.departures.verdicts(topics or None)
         except TimeoutError:
             return False
         return True
 
     def told(self) -> list[int]:
-        return [broker.broker_id for broker in self.departures.brokers_to_tell()]
+        return [broker.broker_id for broker in self.departures.live_and_departed()]
 
 
 def checked(scenario: Callable[[Watched], Coroutine[Any, Any, None]]) -> None:
@@ -84,7 +84,7 @@ def checked(scenario: Callable[[Watched], Coroutine[Any, Any, None]]) -> None:
 
 def test_who_asks_hears_of_the_new_leader_once_there_is_one() -> None:
     async def scenario(watched: Watched) -> None:
-        asking = asyncio.create_task(watched.departures.verdicts())
+        asking = asyncio.create_task(watched.departures.verdicts(None))
         await asyncio.sleep(0)
         watched.departures.suspect(DYING)  # after the question
         assert not await watched.is_answered()
@@ -96,11 +96,33 @@ def test_who_asks_hears_of_the_new_leader_once_there_is_one() -> None:
     checked(scenario)
 
 
+def test_who_asks_for_other_topics_is_answered() -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.departures.suspect(DYING)
+        assert await watched.is_answered("other", "unknown")
+        assert not await watched.is_answered("other", "orders")
+
+    checked(scenario)
+
+
+def test_however_many_are_suspects_nobody_waits_longer_than_for_one_verdict() -> None:
+    async def scenario(watched: Watched) -> None:
+        asking = asyncio.create_task(watched.departures.verdicts(None))
+        ends = asyncio.get_running_loop().time() + 2 * VERDICT_SECONDS
+        while asyncio.get_running_loop().time() < ends and not asking.done():
+            watched.departures.suspect(DYING)
+            await asyncio.sleep(VERDICT_SECONDS / 10)
+            watched.departures.on_connected(DYING)
+        assert asking.done()
+
+    checked(scenario)
+
+
 def test_without_a_verdict_one_is_answered_all_the_same_and_waits_once_in_a_life() -> None:
     async def scenario(watched: Watched) -> None:
         watched.departures.suspect(DYING)
         assert not await watched.is_answered()
-        await watched.departures.verdicts()
+        await watched.departures.verdicts(None)
         watched.departures.suspect(DYING)  # refused again, as for as long as it is not there
         assert await watched.is_answered()
         watched.departures.on_connected(DYING)

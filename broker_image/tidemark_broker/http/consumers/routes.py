@@ -143,7 +143,7 @@ class ConsumerRoutes:
 
     def _require_known(self, places: "tuple[TopicPartition, ...]") -> None:
         for topic, partition in places:
-            if self._metadata.partition(topic, partition) is None:
+            if not self._metadata.has_partition(topic, partition):
                 raise HttpProblem(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"partition {topic[:80]}-{partition}: this broker knows no such partition",

@@ -65,12 +65,14 @@ class Answering:
         self, api: Api, request: KafkaRequest, respond: RespondLater, asked: Values
     ) -> None:
         try:
-            steps = _response_steps(api, request, await respond(request, asked))
-            work = self.turns.take(request, steps, request.answer)
+            values = await respond(request, asked)
+            request.measured(lambda: self._answer(api, request, values))
         except Exception as error:
             _log.exception("a request could not be answered", extra={"api": api.name})
             request.fail(f"{api.name}: {error}")
-            return
+
+    def _answer(self, api: Api, request: KafkaRequest, values: Values) -> None:
+        work = self.turns.take(request, _response_steps(api, request, values), request.answer)
         if not work.is_over:
             request.cancel = work.cancel
 

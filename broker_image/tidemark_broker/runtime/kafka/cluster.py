@@ -51,17 +51,19 @@ class ClusterView:
         self._departures = services.departures
 
     async def metadata(self, request: KafkaRequest, asked: Values) -> Values:
-        await self._departures.verdicts()
         wants_all = asked["topics"] is None or (request.version == 0 and not asked["topics"])
+        # Each once, as Kafka: of one topic there may be much to tell.
+        named = ((entry["topic"], entry["topic_id"]) for entry in asked["topics"] or ())
+        wanted = list(dict.fromkeys(named))
+        brokers = self._live_brokers()  # who asks for these alone may go on to ask each of them
+        if wants_all or wanted:
+            names = None if wants_all else [self._name_of(*entry) for entry in wanted]
+            await self._departures.verdicts(names)
+            brokers = self._departures.live_and_departed()
         if wants_all:
             wanted = [(topic.topic, ZERO_TOPIC_ID) for topic in self._visible_topics()]
-        else:  # each once, as Kafka: of one topic there may be much to tell
-            named = ((entry["topic"], entry["topic_id"]) for entry in asked["topics"])
-            wanted = list(dict.fromkeys(named))
         return {
-            "brokers": described_brokers(
-                self._metadata, self._departures.brokers_to_tell(), request.listener
-            ),
+            "brokers": described_brokers(self._metadata, brokers, request.listener),
             "cluster_id": self._services.cluster_id,
             "controller_id": self._controller_id(),
             "topics": Each(wanted, lambda entry: self._asked_topic(*entry, request.listener)),
@@ -118,6 +120,10 @@ class ClusterView:
     def _visible_topics(self) -> list[TopicState]:
         known, retained = self._metadata.topics, self._metadata.retained
         return [known[name] for name in sorted(known) if known[name].topic_id not in retained]
+
+    def _name_of(self, name: str | None, topic_id: TopicId) -> str:
+        known = self._metadata.topics_by_id.get(topic_id)
+        return name or ("" if known is None else known.topic)
 
     def _asked_topic(self, name: str | None, topic_id: TopicId, listener: str) -> Values:
         by_id = name is None

@@ -51,7 +51,7 @@ class GroupOffsets:
         self._metadata = metadata
 
     def _is_known(self, topic: str, partition: int) -> bool:
-        return self._metadata.partition(topic, partition) is not None
+        return self._metadata.has_partition(topic, partition)
 
     async def commit(self, request: KafkaRequest, asked: Values) -> Values:
         errors: dict[tuple[str, int], ErrorCode] = {}
