@@ -232,7 +232,7 @@ def _spark_applications(observed: ObservedAudit) -> tuple[Condition, ...]:
     wish = "spec.spark asks for SparkApplications (sparkoperator.k8s.io/v1beta2)"
     match observed.spark_operator:
         case SparkOperator.PRESENT:
-            used = f"new runs are SparkApplications with {spark.executors} executors"
+            used = f"new runs are SparkApplications; executors of each: {spark.executors}"
             return (Condition(SPARK_CONDITION, True, "Used", used),)
         case SparkOperator.NO_CRDS:
             reason = "NotInstalled"
