@@ -68,10 +68,10 @@ def run_pod(
 ) -> subprocess.CompletedProcess[str]:
     settings = {**os.environ, "HOME": str(tmp_path), **environment}
     command = [sys.executable, "-m", "tidemark_audit.spark_pod", *arguments]
-    return subprocess.run(command, env=settings, capture_output=True, text=True, timeout=240)
+    return subprocess.run(command, env=settings, capture_output=True, text=True, timeout=560)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_driver_judges_and_leaves_its_summary(tmp_path: Path) -> None:
     """In the session that spark-submit made: its master, and its secret between the processes."""
     export = Export()
@@ -94,7 +94,7 @@ def test_a_driver_judges_and_leaves_its_summary(tmp_path: Path) -> None:
     assert decode_summary(summary.read_bytes()).verdict == "PASS"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_an_executor_understands_its_words_and_looks_for_the_driver(tmp_path: Path) -> None:
     done = run_pod(tmp_path, "executor", **OF_EXECUTOR, SPARK_LOCAL_IP="127.0.0.1")
     assert done.returncode != 0
