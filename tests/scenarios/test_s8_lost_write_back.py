@@ -135,6 +135,27 @@ def test_a_restart_secures_what_the_killed_process_left_before_it_claims_its_pro
     run(scenario)
 
 
+@pytest.mark.parametrize("has_stamp", [False, True])
+def test_what_a_failed_sync_may_have_lost_is_written_once_more(
+    tmp_path: Path, has_stamp: bool
+) -> None:
+    """Its pages look clean, so the next clean stop would prove what is not on the disk."""
+
+    async def scenario() -> None:
+        _, machine, process = await with_an_acknowledged_record(tmp_path)
+        if not has_stamp:
+            process.directory.remove_boot_stamp()  # as a life does whose sync failed
+        process.kill()
+        disk = FaultyDisk()
+        again = machine.open(disk)
+        name = machine.log_file().name
+        assert (("write_at", name) in disk.done) == (not has_stamp)
+        assert has_stamp or disk.done.index(("write_at", name)) < disk.done.index(("sync", name))
+        assert again.log().log_end_offset == 1
+
+    run(scenario)
+
+
 def test_a_log_that_ends_at_its_recovery_point_is_synced_before_its_proof_is_claimed(
     tmp_path: Path,
 ) -> None:

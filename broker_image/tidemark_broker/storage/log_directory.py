@@ -38,6 +38,7 @@ from tidemark_broker.storage.errors import (
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
 from tidemark_broker.storage.recovery import RecoveryReport
+from tidemark_broker.storage.rewriting import write_again
 from tidemark_broker.storage.start_proofs import StartProofs
 
 LogKey = tuple[TopicId, int]
@@ -244,6 +245,8 @@ class LogDirectory:
                 self._set_aside(path)
                 continue
             at = (topic, partition)
+            if not self._proofs.has_any:
+                write_again(self._disk, path, recovery_points.get(at, Offset(0)))
             log = PartitionLog(
                 self._disk,
                 path,

@@ -51,6 +51,11 @@ class StartProofs:
         """The logs were closed whole: their ends need no recovery."""
         return self._clean_stop_epoch != NO_EPOCH
 
+    @property
+    def has_any(self) -> bool:
+        """Without one, a sync of the last life may have failed (S8)."""
+        return self.has_clean_stop or self._boot_stamp is not None
+
     def clean_stop_epoch(self, recoveries: Iterable[RecoveryReport]) -> BrokerEpoch:
         """The life that was stopped cleanly; -1 if none. A clean stop leaves nothing to cut."""
         if any(report.reason for report in recoveries):
