@@ -14,8 +14,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from tests.cluster.local_cluster import LocalCluster, get_json, running
-from tests.waiting import wait_for
+from tests.cluster.local_cluster import LocalCluster, running
 
 PARTITIONS = 3
 LIMIT_SECONDS = 30.0
@@ -44,15 +43,7 @@ def kafka_cluster(data_dir: Path, **topics: int) -> Iterator[LocalCluster]:
     with running(data_dir, manifest=manifest) as cluster:
         for name in wanted:
             cluster.wait_until_in_sync(name, seconds=2 * LIMIT_SECONDS)
-        # Where a topic begins its ISR is full before all have heard of it. Most clients ask again;
-        # kafka-go keeps what it heard first, for seconds.
-        for url in cluster.broker_urls:
-            wait_for(f"all topics at {url}", lambda url=url: _told(url) >= wanted.keys())
         yield cluster
-
-
-def _told(broker_url: str) -> set[str]:
-    return set(get_json(broker_url + "/topics")["topics"])
 
 
 def bootstrap(cluster: LocalCluster) -> list[str]:

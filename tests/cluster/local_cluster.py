@@ -114,17 +114,23 @@ class LocalCluster:
 
     def wait_until_in_sync(self, topic: str = "orders", *, seconds: float = HANG_SECONDS) -> None:
         """Leaders everywhere, and every replica in sync in a life that is the broker's present
-        one: an entry of a killed broker does not count although nobody noticed yet."""
+        one: an entry of a killed broker does not count although nobody noticed yet. And every
+        broker has heard of the topic: where it begins its ISR is full before that."""
 
         def all_in_sync() -> bool:
             pool = self.pool()
             present = {broker["brokerId"]: broker["brokerEpoch"] for broker in pool["brokers"]}
             found = [entry for entry in pool["topics"] if entry["topic"] == topic]
-            return bool(found) and all(
+            is_in_sync = bool(found) and all(
                 partition["leader"] >= 0
                 and len(partition["isr"]) == len(partition["replicas"])
                 and all(present[member["id"]] == member["epoch"] for member in partition["isr"])
                 for partition in found[0]["partitions"]
+            )
+            return is_in_sync and all(
+                topic in get_json(self.broker_url(broker["brokerId"]) + "/topics")["topics"]
+                for broker in pool["brokers"]
+                if broker["state"] == "Active"
             )
 
         wait_for(f"all replicas of {topic} in sync", all_in_sync, seconds=seconds)
