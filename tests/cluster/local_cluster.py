@@ -128,7 +128,7 @@ class LocalCluster:
                 for partition in found[0]["partitions"]
             )
             return is_in_sync and all(
-                topic in get_json(self.broker_url(broker["brokerId"]) + "/topics")["topics"]
+                topic in get_json(broker["advertisedHttpUrl"] + "/topics")["topics"]
                 for broker in pool["brokers"]
                 if broker["state"] == "Active"
             )
