@@ -165,10 +165,10 @@ class SimulatedFile:
     def __init__(self, volume: Volume, mounter: Mounter, node: FileNode) -> None:
         self._volume = volume
         self._mounter = mounter
-        self._node = node
+        self.node = node
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
-        volume, node = self._volume, self._node
+        volume, node = self._volume, self.node
         data = b"".join(buffers)
         try:
             volume.enter("write", self._mounter)
@@ -186,20 +186,20 @@ class SimulatedFile:
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         self._volume.enter("read", self._mounter)
-        return bytes(self._node.data[position : position + size_bytes])
+        return bytes(self.node.data[position : position + size_bytes])
 
     def size_bytes(self) -> int:
         self._volume.enter("stat", self._mounter)
-        return len(self._node.data)
+        return len(self.node.data)
 
     def truncate(self, size_bytes: int) -> None:
         self._volume.enter("write", self._mounter)
-        self._volume.give_space(len(self._node.data) - size_bytes)
-        self._node.truncate(size_bytes)
+        self._volume.give_space(len(self.node.data) - size_bytes)
+        self.node.truncate(size_bytes)
 
     def sync(self) -> None:
         self._volume.enter("sync", self._mounter)
-        self._volume.sync(self._node)
+        self._volume.sync(self.node)
 
 
 class SimulatedLock:

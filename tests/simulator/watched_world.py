@@ -19,6 +19,8 @@ from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 
+from tests.simulator.disk import SimulatedFile
+from tests.simulator.disk_image import FileNode
 from tests.simulator.loop import SimulatedLoop
 from tests.simulator.processes import SimulatedProcess
 from tests.simulator.timeline import Runnable
@@ -237,16 +239,18 @@ class WatchedWorld:
     @staticmethod
     def segment_bytes(segment: Segment) -> bytearray:
         """What processes would read of the file, without reading it."""
-        data = segment.file._node.data  # type: ignore[attr-defined]
-        assert isinstance(data, bytearray)
-        return data
+        return _file_of(segment).data
 
     @staticmethod
     def flipped_positions(segment: Segment) -> set[int]:
         """Of bytes in which a fault flipped a bit, whatever was written there since."""
-        found = segment.file._node.flipped_positions  # type: ignore[attr-defined]
-        assert isinstance(found, set)
-        return found
+        return _file_of(segment).flipped_positions
+
+
+def _file_of(segment: Segment) -> FileNode:
+    file = segment.file
+    assert isinstance(file, SimulatedFile)
+    return file.node
 
 
 def _raise(
