@@ -4,7 +4,6 @@ Such a pod reads its source, writes its report to a claim if there is one, and s
 its termination message.
 """
 
-import hashlib
 import json
 from typing import Any
 
@@ -12,10 +11,14 @@ from tidemark_protocol.audit_summary import TERMINATION_LOG
 
 from tidemark_operator.audits.spec import AuditSpec, FilesSource, PrometheusSource
 from tidemark_operator.manifests.names import MANAGED_BY, TEMPLATE_ANNOTATION
+from tidemark_operator.manifests.templates import (
+    restricted_container,
+    restricted_pod,
+    template_digest,
+)
 from tidemark_operator.stores.object_store import Object, ResourceKind
 
 AUDIT_LABEL = "tidemark.dev/audit"
-USER_ID = 10001
 OUTPUT_DIRECTORY = "/reports"
 FILES_DIRECTORY = "/source"
 TOKEN_DIRECTORY = "/token"
@@ -79,9 +82,7 @@ def schedule_manifest(spec: AuditSpec, kind: ResourceKind, schedule: dict[str, A
     if spec.time_zone is not None:
         schedule["timeZone"] = spec.time_zone
     manifest = owned_manifest(spec, kind, spec.name, schedule)
-    text = json.dumps(schedule, sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    manifest["metadata"]["annotations"] = {TEMPLATE_ANNOTATION: digest}
+    manifest["metadata"]["annotations"] = {TEMPLATE_ANNOTATION: template_digest(schedule)}
     return manifest
 
 
@@ -92,13 +93,7 @@ def pod_parts(
     volumes, mounts = _volumes(spec, writes_reports=writes_reports)
     fields: dict[str, Any] = {
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": restricted_pod(),
         "volumes": volumes,
     }
     return fields, mounts
@@ -108,11 +103,7 @@ def container_parts(mounts: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "terminationMessagePath": TERMINATION_LOG,
         "terminationMessagePolicy": "File",
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": restricted_container(),
         "volumeMounts": mounts,
     }
 

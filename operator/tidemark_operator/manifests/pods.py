@@ -4,8 +4,6 @@ Restricted by every rule of Pod Security; it has no API credentials. The broker 
 by environment (docs/architecture.md lists the ports).
 """
 
-import hashlib
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +17,16 @@ from tidemark_operator.manifests.names import (
     pool_selector,
 )
 from tidemark_operator.manifests.specs import GROUP_SETTINGS, PoolSpec
+from tidemark_operator.manifests.templates import (
+    restricted_container,
+    restricted_pod,
+    template_digest,
+)
 from tidemark_operator.stores.object_store import Object
 
 DATA_DIRECTORY = "/var/lib/tidemark"
 KAFKA_PORT = 9092
 HTTP_PORT = 8080
-USER_ID = 10001
 TERMINATION_GRACE_S = 30
 # Recovery of a big log after a kill reads what was not checkpointed: an hour, then give up.
 STARTUP_BUDGET_S = 3600
@@ -44,7 +46,7 @@ def broker_pod_manifest(
 ) -> Object:
     """`claim_uid` is part of the storage identity that the broker reports (S7)."""
     manifest = _manifest(pool, broker_id, claim_uid, settings)
-    manifest["metadata"]["annotations"][TEMPLATE_ANNOTATION] = _digest(manifest)
+    manifest["metadata"]["annotations"][TEMPLATE_ANNOTATION] = template_digest(manifest)
     return manifest
 
 
@@ -52,11 +54,6 @@ def template_of(pod: Object) -> str:
     """The digest of what the pod was made of; "" for one that says nothing of it."""
     found: str = (pod["metadata"].get("annotations") or {}).get(TEMPLATE_ANNOTATION, "")
     return found
-
-
-def _digest(manifest: Object) -> str:
-    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _manifest(
@@ -68,14 +65,7 @@ def _manifest(
         "terminationGracePeriodSeconds": TERMINATION_GRACE_S,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": restricted_pod() | {"fsGroupChangePolicy": "OnRootMismatch"},
         "topologySpreadConstraints": [
             {
                 "maxSkew": 1,
@@ -170,11 +160,7 @@ def _broker_container(
         # Cheap and local: never depends on peers or the controller.
         "livenessProbe": _http_probe("/healthz", period_s=10, failures=6),
         "readinessProbe": _http_probe("/readyz", period_s=1, failures=2),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": restricted_container(),
         "volumeMounts": [
             {"name": "data", "mountPath": DATA_DIRECTORY},
             {"name": "tmp", "mountPath": "/tmp"},
