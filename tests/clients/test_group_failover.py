@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Self
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -20,7 +21,8 @@ GROUP = "survivors"
 
 
 class Load:
-    """Records for every partition, until it is stopped."""
+    """Records for every partition, until it is stopped: by leaving it at the latest, as the next
+    test's brokers may listen on the same ports."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.sent: list[bytes] = []
@@ -37,9 +39,18 @@ class Load:
             self.sent.append(value)
             number += 1
 
-    def stop(self) -> list[bytes]:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
         self._stop.set()
-        self._thread.join()
+        self._thread.join(LIMIT_SECONDS)
+
+    def stop(self) -> list[bytes]:
+        self._end()
         self._sending.flush()
         assert self._sending.failed == []
         return self.sent
@@ -72,8 +83,7 @@ def test_no_committed_offset_is_lost_and_members_go_on_when_their_coordinator_en
 ) -> None:
     with running(tmp_path) as cluster:
         cluster.wait_until_in_sync()
-        load = Load(cluster)
-        with members_of(cluster, GROUP, 3) as members:
+        with Load(cluster) as load, members_of(cluster, GROUP, 3) as members:
             for member in members:
                 wait_for("commits", lambda m=member: len(m.commit_times) >= 20, seconds=60)
             cluster.wait_until_in_sync("__consumer_offsets")
