@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from tidemark_operator.controller.broker_record import BrokerRecord
 from tidemark_operator.controller.partition_change import COMMIT_RULE_ISR
 from tidemark_operator.controller.slices import PartitionSlice
-from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 
 from tests.simulator.operation_checks import left_too_early
@@ -42,12 +42,13 @@ class DroppedEntry:
 
 
 class SliceJudge:
-    """`is_lost(topic id, partition, broker)`: the controller was told that the broker's replica is
-    gone or failed (S9); only it knows, nothing durable says so. `was_lost`: at any time so far."""
+    """`is_lost(topic id, partition, entry, controller epoch)`: this controller was told that the
+    broker's replica is gone or failed (S9); only it knows, nothing durable says so. `was_lost`: any
+    controller, at any time so far."""
 
     def __init__(
         self,
-        is_lost: Callable[[TopicId, int, Member], bool],
+        is_lost: Callable[[TopicId, int, Member, ControllerEpoch], bool],
         was_lost: Callable[[TopicId, int, Member], bool],
     ) -> None:
         self._is_lost = is_lost
@@ -157,7 +158,7 @@ class SliceJudge:
         record = brokers.get(member.broker_id)
         if record is not None and member.broker_epoch < record.clean_since:
             return True
-        return self._is_lost(value.topic.topic_id, number, member)
+        return self._is_lost(value.topic.topic_id, number, member, value.controller_epoch)
 
     def _kind_of_election(
         self, value: PartitionSlice, old: PartitionState, new: PartitionState, brokers: Brokers

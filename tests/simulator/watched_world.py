@@ -16,7 +16,7 @@ from tidemark_operator.controller.slices import PartitionSlice, read_broker, rea
 from tidemark_operator.controller.tombstones import is_tombstone, read_tombstone
 from tidemark_operator.controller.views import TopicView
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
-from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 
 from tests.simulator.disk import SimulatedFile
@@ -150,17 +150,25 @@ class WatchedWorld:
             for pool in slot.service.pools():
                 yield from slot.service.topics(pool)
 
-    def is_lost(self, topic_id: TopicId, partition: int, member: Member) -> bool:
+    def is_lost(
+        self,
+        topic_id: TopicId,
+        partition: int,
+        member: Member,
+        known_to: ControllerEpoch | None = None,
+    ) -> bool:
         """A controller was told so: by a registration (S9), which is for ever, or by the last
-        heartbeat."""
+        heartbeat of that life of the broker that it knows. `known_to`: only what this controller
+        was told by heartbeats, as another one's may be of long ago; None: any."""
         self._remember_lost()
         replica = (topic_id, partition)
         if member.broker_epoch < self._lost_below.get((*replica, member.broker_id), -1):
             return True
         return any(
             replica in state.notes[member.broker_id].failed_replicas
+            and member.broker_epoch < _failed_below(state, member.broker_id)
             for state in self._pool_states()
-            if member.broker_id in state.notes
+            if member.broker_id in state.notes and known_to in (None, state.controller_epoch)
         )
 
     def was_lost(self, topic_id: TopicId, partition: int, member: Member) -> bool:
@@ -180,12 +188,11 @@ class WatchedWorld:
         """A controller's notes go with it, and with the broker's next registration."""
         for state in self._pool_states():
             for broker_id, notes in state.notes.items():
-                record = state.brokers.get(broker_id)
-                failed_below = 0 if record is None else record.broker_epoch + 1
                 for replica in notes.lost_replicas:
                     _raise(self._lost_below, (*replica, broker_id), notes.lost_below)
                 for replica in notes.failed_replicas:
-                    _raise(self._failed_below, (*replica, broker_id), failed_below)
+                    below = _failed_below(state, broker_id)
+                    _raise(self._failed_below, (*replica, broker_id), below)
 
     # ---- brokers
 
@@ -251,6 +258,12 @@ def _file_of(segment: Segment) -> FileNode:
     file = segment.file
     assert isinstance(file, SimulatedFile)
     return file.node
+
+
+def _failed_below(state: PoolState, broker_id: BrokerId) -> int:
+    """A heartbeat tells of the life that its controller knows, and of none after it."""
+    record = state.brokers.get(broker_id)
+    return 0 if record is None else record.broker_epoch + 1
 
 
 def _raise(
