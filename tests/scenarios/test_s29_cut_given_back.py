@@ -6,55 +6,20 @@ the new records, and the cut itself. The old records lie there again, and below 
 """
 
 from collections.abc import Iterator
-from pathlib import Path
-from random import Random
 
 import pytest
 from tidemark_broker.storage.log_directory import LogDirectory
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
-from tidemark_protocol.ids import BrokerId, Offset
+from tidemark_protocol.ids import Offset
 
-from tests.simulator.disk import SimulatedDisk, Volume
+from tests.scenarios.simulated_node import Node
 from tests.unit.storage.small_logs import TOPIC_ID, append, values_of
 
-PATH = Path("/data")
 KEY = (TOPIC_ID, 0)
 SEEDS = range(20)  # each another fate of what was not synced
 NEW = b"n" * 400
 SMALL = LogSettings(segment_bytes=100)  # one record each
 MIDDLE = LogSettings(segment_bytes=400)  # the old records in one, the new one in the next
-
-
-class Process:
-    is_alive = True
-    process_id = 7
-
-    def spend(self, microseconds: int) -> None: ...
-    def kill(self) -> None: ...
-
-
-class Node:
-    def __init__(self, seed: int, settings: LogSettings) -> None:
-        self._volume = Volume(Random(seed), lambda: 0, lambda: 0)
-        self._settings = settings
-
-    def boots(self) -> LogDirectory:
-        process = Process()
-        directory = LogDirectory.open(
-            PATH,
-            SimulatedDisk(self._volume, process),
-            broker_id=BrokerId(1),
-            settings=self._settings,
-        )
-        directory.secure_logs()
-        return directory
-
-    def is_killed(self) -> None:
-        self._volume.holders.clear()
-
-    def loses_power(self) -> None:
-        self.is_killed()
-        self._volume.lose_power()
 
 
 def cut_and_fill(log: PartitionLog) -> None:

@@ -12,11 +12,17 @@ from pathlib import Path
 import pytest
 from tidemark_broker.runtime.storage_failure import void_proofs
 from tidemark_broker.storage.errors import StorageFailed
+from tidemark_broker.storage.partition_log import LogSettings
 from tidemark_broker.storage.start_proofs import BOOT_STAMP
 from tidemark_operator.stores.object_store import BROKER
+from tidemark_protocol.controller_messages import BootStamp
+from tidemark_protocol.ids import BrokerEpoch
 
-from tests.scenarios.broker_on_disk import Process, with_an_acknowledged_record
+from tests.scenarios.broker_on_disk import Machine, Process, with_an_acknowledged_record
+from tests.scenarios.simulated_node import Node
+from tests.unit.controller.control_rig import ORDERS
 from tests.unit.storage.faulty_disk import FaultyDisk
+from tests.unit.storage.small_logs import append, values_of
 from tests.waiting import run
 
 
@@ -54,7 +60,9 @@ def test_the_process_ends_once_the_controller_recorded_the_failure(tmp_path: Pat
         failing.kill()
         assert not rig.partition().has_leader
         assert (machine.path / BOOT_STAMP).exists()
-        assert not (await machine.open().register()).is_clean
+        again = FaultyDisk()
+        assert not (await machine.open(again).register()).is_clean
+        assert is_written_again_before_a_sync(again, machine)  # the stamp does not speak against it
         assert not rig.partition().has_leader
 
     run(scenario)
@@ -135,25 +143,53 @@ def test_a_restart_secures_what_the_killed_process_left_before_it_claims_its_pro
     run(scenario)
 
 
-@pytest.mark.parametrize("has_stamp", [False, True])
-def test_what_a_failed_sync_may_have_lost_is_written_once_more(
-    tmp_path: Path, has_stamp: bool
-) -> None:
-    """Its pages look clean, so the next clean stop would prove what is not on the disk."""
+def is_written_again_before_a_sync(disk: FaultyDisk, machine: Machine) -> bool:
+    name = machine.log_file().name
+    steps = [operation for operation, of in disk.done if of == name]
+    return "write_at" in steps[: steps.index("sync")]
 
+
+@pytest.mark.parametrize("end", ["stamp removed", "killed before that", "stopped cleanly"])
+def test_only_what_a_stop_proof_vouches_for_is_not_written_again(tmp_path: Path, end: str) -> None:
     async def scenario() -> None:
         _, machine, process = await with_an_acknowledged_record(tmp_path)
-        if not has_stamp:
-            process.directory.remove_boot_stamp()  # as a life does whose sync failed
+        if end == "stopped cleanly":
+            process.stop_cleanly()
+        elif end == "stamp removed":
+            process.directory.remove_boot_stamp()
         process.kill()
         disk = FaultyDisk()
         again = machine.open(disk)
-        name = machine.log_file().name
-        assert (("write_at", name) in disk.done) == (not has_stamp)
-        assert has_stamp or disk.done.index(("write_at", name)) < disk.done.index(("sync", name))
+        again.directory.checkpoint_recovery_points()
+        assert is_written_again_before_a_sync(disk, machine) == (end != "stopped cleanly")
         assert again.log().log_end_offset == 1
 
     run(scenario)
+
+
+@pytest.mark.parametrize("is_stamp_removed", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_failed_sync_may_have_lost_is_written_once_more(
+    seed: int, is_stamp_removed: bool
+) -> None:
+    """Its pages look clean: the next life's sync, and its clean stop, would prove what is not on
+    the disk. The stamp stays where the controller's record, or a kill, came before its removal."""
+    node = Node(seed, LogSettings())
+    directory = node.boots()
+    log = directory.create_log("orders", ORDERS, 0)
+    directory.write_boot_stamp(BootStamp("boot-1", "pod-1", "claim-1", BrokerEpoch(1)))
+    append(log, b"one", b"two")
+    node.volume.lose_write_backs(1, lambda path: path.endswith(".log"))
+    with pytest.raises(StorageFailed):
+        log.flush()
+    if is_stamp_removed:
+        directory.remove_boot_stamp()
+    node.is_killed()
+    again = node.boots()
+    assert (again.boot_stamp is None) == is_stamp_removed
+    again.write_clean_stop(BrokerEpoch(2))
+    node.loses_power()
+    assert values_of(node.boots().logs[ORDERS, 0]) == [(0, b"one"), (1, b"two")]
 
 
 def test_a_log_that_ends_at_its_recovery_point_is_synced_before_its_proof_is_claimed(

@@ -3,7 +3,8 @@
 A failed fsync may have dropped pages that the kernel now calls clean; the next process on the same
 kernel would find a log that looks whole. So this one does not end before the controller stored that
 its storage failed, or the boot stamp is off the volume: either makes the next start unclean. Both
-are tried at once and go on being tried.
+are tried at once and go on being tried. Neither is there yet if a kill comes before: what the disk
+may lack the next life writes again whatever it finds (`storage.rewriting`).
 """
 
 import asyncio

@@ -245,7 +245,7 @@ class LogDirectory:
                 self._set_aside(path)
                 continue
             at = (topic, partition)
-            if not self._proofs.has_any:
+            if not is_clean:
                 write_again(self._disk, path, recovery_points.get(at, Offset(0)))
             log = PartitionLog(
                 self._disk,

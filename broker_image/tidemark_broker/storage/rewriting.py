@@ -2,10 +2,10 @@
 
 When the kernel fails to write a page back it tells one sync so, and keeps the page as if it were
 on the disk: processes read it, later syncs succeed, and a power loss takes it. The broker that
-hears of it ends and takes its proof off the volume. The next one finds neither a stop proof nor a
-boot stamp, reads the same pages, and would prove with its next clean stop what was never written:
-so it writes everything past the recovery point again, before it reads it, and the first sync of its
-life covers it.
+hears of it ends without a stop proof. The next one reads the same pages, and would vouch with its
+own syncs for what was never written. Only a stop proof says that no sync had failed: a boot stamp
+may have stayed. So every start without one writes all past the recovery point again, before it
+reads it, and the first sync of its life covers it (decision 0065).
 """
 
 import re

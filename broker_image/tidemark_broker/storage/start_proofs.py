@@ -48,13 +48,10 @@ class StartProofs:
 
     @property
     def has_clean_stop(self) -> bool:
-        """The logs were closed whole: their ends need no recovery."""
+        """The logs were closed whole: their ends need no recovery, and no sync of that life failed.
+        A boot stamp does not say the latter: it stays where a kill came before its removal, or
+        where the controller's record was the first of the two (S8)."""
         return self._clean_stop_epoch != NO_EPOCH
-
-    @property
-    def has_any(self) -> bool:
-        """Without one, a sync of the last life may have failed (S8)."""
-        return self.has_clean_stop or self._boot_stamp is not None
 
     def clean_stop_epoch(self, recoveries: Iterable[RecoveryReport]) -> BrokerEpoch:
         """The life that was stopped cleanly; -1 if none. A clean stop leaves nothing to cut."""

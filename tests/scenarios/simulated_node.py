@@ -1,0 +1,44 @@
+"""A broker's volume on a kernel in memory, with what syncs lose and a power cut takes of it."""
+
+from pathlib import Path
+from random import Random
+
+from tidemark_broker.storage.log_directory import LogDirectory
+from tidemark_broker.storage.partition_log import LogSettings
+from tidemark_protocol.ids import BrokerId
+
+from tests.simulator.disk import SimulatedDisk, Volume
+
+PATH = Path("/data")
+
+
+class Process:
+    is_alive = True
+    process_id = 7
+
+    def spend(self, microseconds: int) -> None: ...
+    def kill(self) -> None: ...
+
+
+class Node:
+    def __init__(self, seed: int, settings: LogSettings) -> None:
+        self.volume = Volume(Random(seed), lambda: 0, lambda: 0)
+        self._settings = settings
+
+    def boots(self) -> LogDirectory:
+        process = Process()
+        directory = LogDirectory.open(
+            PATH,
+            SimulatedDisk(self.volume, process),
+            broker_id=BrokerId(1),
+            settings=self._settings,
+        )
+        directory.secure_logs()
+        return directory
+
+    def is_killed(self) -> None:
+        self.volume.holders.clear()
+
+    def loses_power(self) -> None:
+        self.is_killed()
+        self.volume.lose_power()
