@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from tidemark_protocol.audit_summary import AuditSummary, Incident
@@ -13,6 +12,15 @@ from tidemark_operator.audits.runs import MAX_REPORTED_INCIDENTS, Run, status_fi
 from tidemark_operator.audits.spark_applications import (
     scheduled_spark_application_manifest,
     spark_application_manifest,
+)
+from tidemark_operator.audits.spark_use import (
+    OUT_OF_REACH,
+    SPARK_CONDITION,
+    SparkOperator,
+    is_out_of_reach,
+    may_be_used,
+    spark_conditions,
+    used_condition,
 )
 from tidemark_operator.audits.spec import AuditSpec, SparkSpec
 from tidemark_operator.manifests.names import TEMPLATE_ANNOTATION
@@ -25,16 +33,6 @@ from tidemark_operator.stores.object_store import (
     Object,
     ResourceKind,
 )
-
-SPARK_CONDITION = "SparkApplications"
-
-
-class SparkOperator(Enum):
-    """Whether SparkApplications can be had here."""
-
-    PRESENT = "present"
-    NO_CRDS = "no CRDs"
-    NO_RIGHTS = "no rights"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +50,10 @@ class ObservedAudit:
     def spark(self) -> SparkSpec | None:
         """What runs are SparkApplications by; None: they are Jobs."""
         return self.spec.spark if self.spark_operator is SparkOperator.PRESENT else None
+
+    @property
+    def is_spark_out_of_reach(self) -> bool:
+        return is_out_of_reach(self.status, self.spark_operator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ AuditAction = Create | Replace | Delete
 class AuditPlan:
     """The actions are idempotent; incidents get their Events before the status says so."""
 
+    announced: tuple[Condition, ...]  # what the status must say before the actions, if any
     actions: tuple[AuditAction, ...]
     reports: tuple[ReportIncident, ...]
     fields: dict[str, Any]
@@ -96,39 +99,58 @@ class AuditPlan:
 def plan_audit(observed: ObservedAudit) -> AuditPlan:
     actions = (*_schedule_actions(observed), *_single_run_actions(observed))
     fields = status_fields(observed.status, observed.runs, observed.spec.history_limit)
-    if observed.spec.schedule is None and not observed.spec.is_suspended:
+    is_startable = not observed.spec.is_suspended and not observed.is_spark_out_of_reach
+    if observed.spec.schedule is None and is_startable:
         fields["startedGeneration"] = observed.spec.generation
     reports = _reports(observed)
     if reports:
         ids = [*(observed.status.get("reportedIncidents") or ()), *(r.incident.id for r in reports)]
         fields["reportedIncidents"] = ids[-MAX_REPORTED_INCIDENTS:]
     conditions = _conditions(observed, fields)
-    return AuditPlan(actions, reports, fields, conditions, _awaits_applications(observed, actions))
+    awaits_applications = _awaits_applications(observed, actions)
+    announced = _announced(observed)
+    return AuditPlan(announced, actions, reports, fields, conditions, awaits_applications)
+
+
+def trouble_conditions(
+    status: Mapping[str, Any], reason: str, sentence: str
+) -> tuple[Condition, ...]:
+    """What was said of runs, and is remembered of SparkApplications, stays said."""
+    return (Condition("Ready", False, reason, sentence), *_kept(status, besides=("Ready",)))
+
+
+def _announced(observed: ObservedAudit) -> tuple[Condition, ...]:
+    """A SparkApplication whose status was not written would be forgotten with the right to it."""
+    if observed.spark is None or may_be_used(observed.status):
+        return ()
+    here = used_condition(observed.spark)
+    return (here, *_kept(observed.status, besides=(SPARK_CONDITION,)))
 
 
 def _awaits_applications(observed: ObservedAudit, actions: tuple[AuditAction, ...]) -> bool:
     ended = {run.name for run in observed.runs}
     return (
         (observed.spark is not None and observed.spec.schedule is not None)
+        or observed.is_spark_out_of_reach
         or any(each["metadata"]["name"] not in ended for each in observed.applications)
         or any(isinstance(each, Create) and each.kind is SPARK_APPLICATION for each in actions)
     )
 
 
 def _schedule_actions(observed: ObservedAudit) -> tuple[AuditAction, ...]:
-    """At most one kind of schedule is wanted; one of the other kind that is ours goes."""
+    """At most one kind of schedule is wanted; one of the other kind that is ours goes, and first:
+    where it may not be removed nothing comes beside it."""
     spec, spark = observed.spec, observed.spark
     cron_job = application = None
     if spec.schedule is not None and spark is not None:
         application = scheduled_spark_application_manifest(spec, spark)
-    elif spec.schedule is not None:
+    elif spec.schedule is not None and not observed.is_spark_out_of_reach:
         cron_job = cron_job_manifest(spec)
-    return (
-        *_schedule_action(spec, CRON_JOB, observed.cron_job, cron_job),
-        *_schedule_action(
-            spec, SCHEDULED_SPARK_APPLICATION, observed.scheduled_application, application
-        ),
+    of_jobs = _schedule_action(spec, CRON_JOB, observed.cron_job, cron_job)
+    of_applications = _schedule_action(
+        spec, SCHEDULED_SPARK_APPLICATION, observed.scheduled_application, application
     )
+    return (*of_jobs, *of_applications) if cron_job is None else (*of_applications, *of_jobs)
 
 
 def _schedule_action(
@@ -167,8 +189,12 @@ def _single_run_actions(observed: ObservedAudit) -> tuple[AuditAction, ...]:
         for kind, items in ((JOB, observed.jobs), (SPARK_APPLICATION, observed.applications))
         for item in items
     }
-    is_started = observed.status.get("startedGeneration") == spec.generation
-    if not is_started and not spec.is_suspended and single_run_name(spec) not in by_name:
+    is_due = (
+        observed.status.get("startedGeneration") != spec.generation
+        and not spec.is_suspended
+        and not observed.is_spark_out_of_reach
+    )
+    if is_due and single_run_name(spec) not in by_name:
         if spark is None:
             actions.append(Create(JOB, job_manifest(spec)))
         else:
@@ -195,19 +221,24 @@ def _reports(observed: ObservedAudit) -> tuple[ReportIncident, ...]:
 
 
 def _conditions(observed: ObservedAudit, fields: Mapping[str, Any]) -> tuple[Condition, ...]:
-    here = (_ready(observed), *_spark_applications(observed))
+    spark = spark_conditions(observed.spec, observed.status, observed.spark_operator)
+    here = (_ready(observed), *spark)
     last = observed.runs[-1] if observed.runs else None
     newest = (fields.get("history") or [None])[0]
     if last is None or newest is None or newest["run"] != last.name:
-        return (*here, *_kept(observed.status))
+        return (*here, *_kept(observed.status, besides=("Ready", SPARK_CONDITION)))
     if last.summary is None:
         completed = Condition("Completed", False, "NoVerdict", last.trouble)
-        return (*here, completed, *_kept(observed.status, besides="Completed"))
+        besides = ("Ready", SPARK_CONDITION, "Completed")
+        return (*here, completed, *_kept(observed.status, besides=besides))
     return (*here, *_verdict_conditions(last.name, last.summary))
 
 
 def _ready(observed: ObservedAudit) -> Condition:
     spec = observed.spec
+    if observed.is_spark_out_of_reach:
+        said = f"nothing is started: the condition {SPARK_CONDITION} says why, and what to do"
+        return Condition("Ready", False, OUT_OF_REACH, said)
     kind, stored = CRON_JOB, observed.cron_job
     if observed.spark is not None:
         kind, stored = SCHEDULED_SPARK_APPLICATION, observed.scheduled_application
@@ -222,31 +253,6 @@ def _ready(observed: ObservedAudit) -> Condition:
     if spec.schedule is not None:
         return Condition("Ready", True, "Scheduled", f"at {spec.schedule}, by a {kind.kind}")
     return Condition("Ready", True, "SingleRun", f"the run is {single_run_name(spec)}")
-
-
-def _spark_applications(observed: ObservedAudit) -> tuple[Condition, ...]:
-    """What became of the wish for several pods; nothing where there is none."""
-    spark = observed.spec.spark
-    if spark is None:
-        return ()
-    wish = "spec.spark asks for SparkApplications (sparkoperator.k8s.io/v1beta2)"
-    match observed.spark_operator:
-        case SparkOperator.PRESENT:
-            used = f"new runs are SparkApplications; executors of each: {spark.executors}"
-            return (Condition(SPARK_CONDITION, True, "Used", used),)
-        case SparkOperator.NO_CRDS:
-            reason = "NotInstalled"
-            found = (
-                "the cluster does not know them: new runs are Jobs of one pod."
-                " Install the Spark operator, or leave out spec.spark"
-            )
-        case SparkOperator.NO_RIGHTS:
-            reason = "NotAllowed"
-            found = (
-                "the operator may not list them: new runs are Jobs of one pod."
-                " Install the chart with sparkApplications: true, or leave out spec.spark"
-            )
-    return (Condition(SPARK_CONDITION, False, reason, f"{wish}; {found}"),)
 
 
 def _verdict_conditions(run: str, summary: AuditSummary) -> tuple[Condition, ...]:
@@ -284,10 +290,10 @@ def _verdict_conditions(run: str, summary: AuditSummary) -> tuple[Condition, ...
     )
 
 
-def _kept(status: Mapping[str, Any], besides: str = "") -> tuple[Condition, ...]:
-    """What former runs said stays said until another one ends."""
+def _kept(status: Mapping[str, Any], *, besides: tuple[str, ...]) -> tuple[Condition, ...]:
+    """What was said stays said, as of runs until another one ends."""
     return tuple(
         Condition(each["type"], each["status"] == "True", each["reason"], each["message"])
         for each in status.get("conditions") or ()
-        if each["type"] not in ("Ready", SPARK_CONDITION, besides)
+        if each["type"] not in besides
     )

@@ -13,14 +13,14 @@ from tidemark_operator.audits.plan import (
     ObservedAudit,
     Replace,
     ReportIncident,
-    SparkOperator,
     plan_audit,
+    trouble_conditions,
 )
 from tidemark_operator.audits.pods import AUDIT_LABEL, audit_labels
 from tidemark_operator.audits.runs import finished_runs
+from tidemark_operator.audits.spark_use import SparkOperator
 from tidemark_operator.audits.spec import AuditSpec, audit_spec
 from tidemark_operator.manifests.schemas import effective, validate
-from tidemark_operator.reconcile.conditions import Condition
 from tidemark_operator.reconcile.status import StatusWriter
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.stores.object_store import (
@@ -32,6 +32,7 @@ from tidemark_operator.stores.object_store import (
     SCHEDULED_SPARK_APPLICATION,
     SPARK_APPLICATION,
     AlreadyExists,
+    Forbidden,
     NotFound,
     Object,
     ObjectStore,
@@ -79,24 +80,27 @@ class AuditReconciler:
             return None  # the collector takes its Jobs
         sentences = validate(audit)
         if sentences:
-            wrong = Condition("Ready", False, "InvalidSpec", "; ".join(sentences))
-            return await self._statuses.write(REPLICATION_AUDIT, audit, {}, [wrong])
+            return await self._say_trouble(audit, "InvalidSpec", "; ".join(sentences))
         observed = await self._observe(audit_spec(effective(audit)), audit)
         plan = plan_audit(observed)
+        if plan.announced:
+            await self._statuses.write(REPLICATION_AUDIT, audit, {}, plan.announced, at_once=True)
         try:
             for action in plan.actions:
                 what = f"{type(action).__name__} {action.kind.kind}"
                 log.info("audit action", extra={"audit": key.name, "action": what})
                 await self._apply(observed.spec, action)
         except Refused as error:  # by the API server: only the user can change that
-            refused = Condition("Ready", False, "Refused", str(error))
-            wait_ms = await self._statuses.write(REPLICATION_AUDIT, audit, {}, [refused])
-            return wait_ms or REFUSED_INTERVAL_MS
+            return await self._say_trouble(audit, "Refused", str(error)) or REFUSED_INTERVAL_MS
         for report in plan.reports:
             await self._report(audit, report)
         wait_ms = await self._statuses.write(REPLICATION_AUDIT, audit, plan.fields, plan.conditions)
         self.statuses[key] = audit.get("status", {})
         return wait_ms or (APPLICATIONS_INTERVAL_MS if plan.awaits_applications else None)
+
+    async def _say_trouble(self, audit: Object, reason: str, sentence: str) -> int | None:
+        conditions = trouble_conditions(audit.get("status", {}), reason, sentence)
+        return await self._statuses.write(REPLICATION_AUDIT, audit, {}, conditions)
 
     async def all_keys(self, namespace: str | None) -> tuple[WorkKey, ...]:
         audits = await self._store.list(REPLICATION_AUDIT, namespace)
@@ -132,7 +136,7 @@ class AuditReconciler:
             applications = await self._store.list(SPARK_APPLICATION, spec.namespace, labels)
         except NotFound:
             return SparkOperator.NO_CRDS, []
-        except Refused:
+        except Forbidden:
             return SparkOperator.NO_RIGHTS, []
         return SparkOperator.PRESENT, applications
 

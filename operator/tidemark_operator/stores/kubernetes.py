@@ -1,8 +1,9 @@
 """ObjectStore over the Kubernetes API: raw JSON by path, one shared client, a limit on every call.
 
 What an answer means: 409 of a create is AlreadyExists (or Conflict), 409 else Conflict, 404 of a
-write NotFound, 400/403/413/422 Refused with the server's sentence. A write whose answer was lost,
-timed out or was a server's error may have happened: OutcomeUnknown (S3). Nothing is retried here.
+write NotFound, 403 Forbidden and 400/401/405/413/415/422 Refused with the server's sentence. A
+write whose answer was lost, timed out or was a server's error may have happened: OutcomeUnknown
+(S3). Nothing is retried here.
 Reads carry no resourceVersion, so they are quorum reads.
 """
 
@@ -18,6 +19,7 @@ from kubernetes.aio import client, config
 from tidemark_operator.stores.object_store import (
     AlreadyExists,
     Conflict,
+    Forbidden,
     NamespaceIsGoing,
     NotFound,
     Object,
@@ -32,7 +34,7 @@ Objects = list[Object]
 
 PAGE_SIZE = 500
 MAX_PAGES = 1000
-_REFUSALS = frozenset({400, 401, 403, 405, 413, 415, 422})
+_REFUSALS = frozenset({400, 401, 405, 413, 415, 422})
 # Sent back before the request was looked at: it did not happen.
 _NOT_HANDLED = frozenset({429, 503})
 
@@ -179,6 +181,8 @@ def _failure(method: str, what: str, status: int, data: bytes) -> StoreError:
         return AlreadyExists(text) if reason == "AlreadyExists" else Conflict(text)
     if "NamespaceTerminating" in causes:
         return NamespaceIsGoing(message)
+    if status == 403:
+        return Forbidden(message or text)
     if status in _REFUSALS:
         return Refused(message or text)
     if method == "GET" or status in _NOT_HANDLED:

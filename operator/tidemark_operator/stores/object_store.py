@@ -70,6 +70,10 @@ class Refused(StoreError):
     """The object breaks its schema or a rule; the text is for the user."""
 
 
+class Forbidden(Refused):
+    """A right is lacking, or an admission policy says no."""
+
+
 class NamespaceIsGoing(Refused):
     """Create in a namespace that is being deleted: nothing will come of trying again."""
 

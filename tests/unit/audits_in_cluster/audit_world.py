@@ -13,7 +13,9 @@ from tidemark_operator.stores.object_store import (
     POD,
     REPLICATION_AUDIT,
     SPARK_GROUP,
+    Forbidden,
     Object,
+    OutcomeUnknown,
     ResourceKind,
     StoreError,
 )
@@ -26,9 +28,23 @@ KEY = WorkKey("ReplicationAudit", "shop", "daily")
 
 
 class ClusterStore(CountingStore):
-    """`without_spark`: what asking for SparkApplications raises, None where they can be had."""
+    """`without_spark`: what asking for SparkApplications raises, None where they can be had.
+    `kept`: a kind whose objects nobody may delete. `lost_status_writes_after`: a kind after
+    no status write comes through once one of it was made."""
 
     without_spark: type[StoreError] | None = None
+    kept: ResourceKind | None = None
+    lost_status_writes_after: ResourceKind | None = None
+    _loses_status_writes = False
+
+    async def create(self, kind: ResourceKind, item: Object) -> Object:
+        self._loses_status_writes |= kind is self.lost_status_writes_after
+        return await super().create(kind, item)
+
+    async def replace_status(self, kind: ResourceKind, item: Object) -> Object:
+        if self._loses_status_writes and self.lost_status_writes_after is not None:
+            raise OutcomeUnknown(f"status of {kind.kind}: no answer")
+        return await super().replace_status(kind, item)
 
     async def list(
         self, kind: ResourceKind, namespace: str | None, labels: Mapping[str, str] | None = None
@@ -36,6 +52,19 @@ class ClusterStore(CountingStore):
         if kind.group == SPARK_GROUP and self.without_spark is not None:
             raise self.without_spark("no SparkApplications")
         return await super().list(kind, namespace, labels)
+
+    async def delete(
+        self,
+        kind: ResourceKind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+    ) -> None:
+        if kind is self.kept:
+            raise Forbidden(f"{kind.plural} cannot be deleted")
+        await super().delete(kind, namespace, name, uid=uid, resource_version=resource_version)
 
 
 class AuditWorld:
@@ -66,6 +95,14 @@ class AuditWorld:
     async def conditions(self) -> dict[str, tuple[str, str]]:
         conditions = (await self.status())["conditions"]
         return {each["type"]: (each["status"], each["reason"]) for each in conditions}
+
+    async def said(self, condition: str) -> str:
+        (said,) = [
+            each["message"]
+            for each in (await self.status())["conditions"]
+            if each["type"] == condition
+        ]
+        return str(said)
 
     async def names(self, kind: ResourceKind) -> list[str]:
         return [each["metadata"]["name"] for each in await self.store.list(kind, "shop")]

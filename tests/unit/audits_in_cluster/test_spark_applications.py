@@ -21,6 +21,7 @@ from tidemark_operator.stores.object_store import (
     POD,
     SCHEDULED_SPARK_APPLICATION,
     SPARK_APPLICATION,
+    Forbidden,
     NotFound,
     Object,
     Refused,
@@ -86,7 +87,7 @@ def test_a_single_run_is_a_spark_application_and_its_driver_says_the_verdict(
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"), [(NotFound, "NotInstalled"), (Refused, "NotAllowed")], ids=str
+    ("error", "reason"), [(NotFound, "NotInstalled"), (Forbidden, "NotAllowed")], ids=str
 )
 @pytest.mark.parametrize("schedule", [None, DAILY], ids=["once", "scheduled"])
 def test_without_spark_applications_it_is_a_job_that_says_why(
@@ -100,21 +101,19 @@ def test_without_spark_applications_it_is_a_job_that_says_why(
         conditions = await world.conditions()
         assert conditions["SparkApplications"] == ("False", reason)
         assert conditions["Ready"][0] == "True"
-        (said,) = [
-            each["message"]
-            for each in (await world.status())["conditions"]
-            if each["type"] == "SparkApplications"
-        ]
-        assert "new runs are Jobs of one pod" in said
+        assert "new runs are Jobs of one pod" in await world.said("SparkApplications")
 
     in_world(tmp_path, scenario)
 
 
-def test_other_trouble_with_the_api_server_is_no_absence(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [StoreError, Refused])
+def test_other_trouble_with_the_api_server_is_no_absence(
+    tmp_path: Path, error: type[StoreError]
+) -> None:
     async def scenario(world: AuditWorld) -> None:
-        world.store.without_spark = StoreError
+        world.store.without_spark = error
         await world.apply(spark_audit())
-        with pytest.raises(StoreError):
+        with pytest.raises(error):
             await world.turn()
         assert await world.names(JOB) == []
 
