@@ -113,7 +113,7 @@ class ProducePath:
         if header.producer_id > NO_PRODUCER_ID:
             verdict = judge_batch(header, replica.log.producers)
             if isinstance(verdict, RefuseBatch):
-                answer(done, ProduceResult(verdict.error, message=verdict.message))
+                answer(done, _refused(verdict, replica.log.log_start_offset))
                 return None
             if verdict is not None:
                 replica.duplicate_batches += 1
@@ -165,6 +165,12 @@ def _refusal(replica: HostedReplica, acks: int) -> ProduceResult | None:
             f" min.insync.replicas is {leader.state.min_insync_replicas}",
         )
     return None
+
+
+def _refused(verdict: RefuseBatch, log_start_offset: Offset) -> ProduceResult:
+    # Without the log's start Java's client sends UNKNOWN_PRODUCER_ID's batch again as it is, until
+    # its delivery.timeout.ms; with it, again with a new epoch (TransactionManager.canRetry).
+    return ProduceResult(verdict.error, log_start_offset=log_start_offset, message=verdict.message)
 
 
 def _no_space(message: str) -> ProduceResult:

@@ -156,7 +156,8 @@ def test_a_quiet_producer_is_forgotten_after_the_topics_expiration_in_every_role
     for broker in pool.brokers.values():
         broker.partitions.on_tick()
         assert len(broker.replica().log.producers) == 0
-    assert sent(leader, a_produced_batch(1, "b")).error is ErrorCode.UNKNOWN_PRODUCER_ID
+    forgotten = sent(leader, a_produced_batch(1, "b"))
+    assert (forgotten.error, forgotten.log_start_offset) == (ErrorCode.UNKNOWN_PRODUCER_ID, 0)
     assert sent(leader, a_produced_batch(0, "b", producer_epoch=1)).error is ErrorCode.NONE
 
 
