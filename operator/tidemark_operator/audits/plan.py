@@ -221,7 +221,9 @@ def _reports(observed: ObservedAudit) -> tuple[ReportIncident, ...]:
 
 
 def _conditions(observed: ObservedAudit, fields: Mapping[str, Any]) -> tuple[Condition, ...]:
-    spark = spark_conditions(observed.spec, observed.status, observed.spark_operator)
+    spark = spark_conditions(
+        observed.spec, observed.status, observed.spark_operator, len(observed.applications)
+    )
     here = (_ready(observed), *spark)
     last = observed.runs[-1] if observed.runs else None
     newest = (fields.get("history") or [None])[0]

@@ -18,7 +18,7 @@ from tidemark_operator.audits.plan import (
 )
 from tidemark_operator.audits.pods import AUDIT_LABEL, audit_labels
 from tidemark_operator.audits.runs import finished_runs
-from tidemark_operator.audits.spark_use import SparkOperator
+from tidemark_operator.audits.spark_use import SparkOperator, is_spoken_of
 from tidemark_operator.audits.spec import AuditSpec, audit_spec
 from tidemark_operator.manifests.schemas import effective, validate
 from tidemark_operator.reconcile.status import StatusWriter
@@ -112,15 +112,12 @@ class AuditReconciler:
     async def _observe(self, spec: AuditSpec, audit: Object) -> ObservedAudit:
         labels = {AUDIT_LABEL: spec.name}
         jobs = await self._store.list(JOB, spec.namespace, labels)
-        spark_operator, applications = await self._applications(spec)
+        status = audit.get("status", {})
+        spark_operator, applications, scheduled = await self._spark(spec, status)
         pods = await self._store.list(POD, spec.namespace, labels) if jobs or applications else []
-        scheduled = None
-        if spark_operator is SparkOperator.PRESENT:
-            kind = SCHEDULED_SPARK_APPLICATION
-            scheduled = await self._store.get(kind, spec.namespace, spec.name)
         return ObservedAudit(
             spec=spec,
-            status=audit.get("status", {}),
+            status=status,
             cron_job=await self._store.get(CRON_JOB, spec.namespace, spec.name),
             jobs=tuple(jobs),
             spark_operator=spark_operator,
@@ -129,16 +126,23 @@ class AuditReconciler:
             runs=finished_runs(jobs, applications, pods),
         )
 
-    async def _applications(self, spec: AuditSpec) -> tuple[SparkOperator, list[Object]]:
-        """Asked for whether spec.spark is there or not: it may have been."""
-        labels = {AUDIT_LABEL: spec.name}
+    async def _spark(
+        self, spec: AuditSpec, status: Object
+    ) -> tuple[SparkOperator, list[Object], Object | None]:
+        """Its SparkApplications, and the schedule of its name; only both kinds are of use."""
+        applications: list[Object] = []
+        if not is_spoken_of(spec, status):
+            return SparkOperator.NOT_ASKED, applications, None
         try:
+            labels = {AUDIT_LABEL: spec.name}
             applications = await self._store.list(SPARK_APPLICATION, spec.namespace, labels)
+            kind = SCHEDULED_SPARK_APPLICATION
+            scheduled = await self._store.get(kind, spec.namespace, spec.name)
         except NotFound:
-            return SparkOperator.NO_CRDS, []
+            return SparkOperator.NO_CRDS, applications, None
         except Forbidden:
-            return SparkOperator.NO_RIGHTS, []
-        return SparkOperator.PRESENT, applications
+            return SparkOperator.NO_RIGHTS, applications, None
+        return SparkOperator.PRESENT, applications, scheduled
 
     async def _apply(self, spec: AuditSpec, action: AuditAction) -> None:
         match action:

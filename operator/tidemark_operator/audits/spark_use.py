@@ -25,6 +25,11 @@ class SparkOperator(Enum):
     PRESENT = "present"
     NO_CRDS = "no CRDs"
     NO_RIGHTS = "no rights"
+    NOT_ASKED = "not asked"  # neither the spec nor the status speaks of them
+
+
+def is_spoken_of(spec: AuditSpec, status: Mapping[str, Any]) -> bool:
+    return spec.spark is not None or bool(_remembered(status))
 
 
 def used_condition(spark: SparkSpec) -> Condition:
@@ -43,13 +48,16 @@ def is_out_of_reach(status: Mapping[str, Any], spark_operator: SparkOperator) ->
 
 
 def spark_conditions(
-    spec: AuditSpec, status: Mapping[str, Any], spark_operator: SparkOperator
+    spec: AuditSpec, status: Mapping[str, Any], spark_operator: SparkOperator, applications: int
 ) -> tuple[Condition, ...]:
-    """What became of the wish for several pods; nothing where there is and was none."""
+    """What became of the wish for several pods; nothing where there is none, and of a former one
+    no SparkApplication left (`applications`)."""
     if is_out_of_reach(status, spark_operator):
         return (_out_of_reach(spec),)
     if spec.spark is None:
-        return ()
+        left = f"spec.spark is left out; SparkApplications of before that are here: {applications}"
+        return (Condition(SPARK_CONDITION, False, "Left", left),) if applications else ()
+    assert spark_operator is not SparkOperator.NOT_ASKED
     wish = "spec.spark asks for SparkApplications (sparkoperator.k8s.io/v1beta2)"
     match spark_operator:
         case SparkOperator.PRESENT:

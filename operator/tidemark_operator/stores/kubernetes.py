@@ -20,6 +20,7 @@ from tidemark_operator.stores.object_store import (
     AlreadyExists,
     Conflict,
     Forbidden,
+    KindIsUnknown,
     NamespaceIsGoing,
     NotFound,
     Object,
@@ -59,6 +60,8 @@ class KubernetesStore:
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
         try:
             return await self._call("GET", _path(kind, namespace, name))
+        except KindIsUnknown:
+            raise
         except NotFound:
             return None
 
@@ -175,8 +178,8 @@ def _failure(method: str, what: str, status: int, data: bytes) -> StoreError:
     text = f"{what}: {status} {reason}: {message}"
     if status == 404 and method == "POST" and about == "namespaces":
         return NamespaceIsGoing(message)  # it has gone
-    if status == 404:
-        return NotFound(text)
+    if status == 404:  # of a path that nobody serves it is bare text
+        return NotFound(text) if reason == "NotFound" else KindIsUnknown(text)
     if status == 409:
         return AlreadyExists(text) if reason == "AlreadyExists" else Conflict(text)
     if "NamespaceTerminating" in causes:

@@ -66,6 +66,10 @@ class NotFound(StoreError):
     """Replace, patch or delete of what is not there."""
 
 
+class KindIsUnknown(NotFound):
+    """No such kind is served: its CRD is not installed."""
+
+
 class Refused(StoreError):
     """The object breaks its schema or a rule; the text is for the user."""
 
@@ -86,7 +90,7 @@ class ObjectStore(Protocol):
     """All methods raise StoreError subclasses; every call has a limit of `timeout_ms`."""
 
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
-        """A quorum read, never a cache."""
+        """A quorum read, never a cache. None: there is no such object, of a kind that is served."""
         ...
 
     async def list(

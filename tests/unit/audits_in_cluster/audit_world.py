@@ -12,6 +12,7 @@ from tidemark_operator.stores.object_store import (
     JOB,
     POD,
     REPLICATION_AUDIT,
+    SCHEDULED_SPARK_APPLICATION,
     SPARK_GROUP,
     Forbidden,
     Object,
@@ -28,11 +29,13 @@ KEY = WorkKey("ReplicationAudit", "shop", "daily")
 
 
 class ClusterStore(CountingStore):
-    """`without_spark`: what asking for SparkApplications raises, None where they can be had.
+    """`without_spark`: what asking for SparkApplications raises, None where they can be had;
+    `without_schedules`: the same of schedules of them.
     `kept`: a kind whose objects nobody may delete. `lost_status_writes_after`: a kind after
     no status write comes through once one of it was made."""
 
     without_spark: type[StoreError] | None = None
+    without_schedules: type[StoreError] | None = None
     kept: ResourceKind | None = None
     lost_status_writes_after: ResourceKind | None = None
     _loses_status_writes = False
@@ -49,9 +52,18 @@ class ClusterStore(CountingStore):
     async def list(
         self, kind: ResourceKind, namespace: str | None, labels: Mapping[str, str] | None = None
     ) -> list[Object]:
+        self._look_at(kind)
+        return await super().list(kind, namespace, labels)
+
+    async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
+        self._look_at(kind)
+        return await super().get(kind, namespace, name)
+
+    def _look_at(self, kind: ResourceKind) -> None:
         if kind.group == SPARK_GROUP and self.without_spark is not None:
             raise self.without_spark("no SparkApplications")
-        return await super().list(kind, namespace, labels)
+        if kind is SCHEDULED_SPARK_APPLICATION and self.without_schedules is not None:
+            raise self.without_schedules("no ScheduledSparkApplications")
 
     async def delete(
         self,

@@ -120,12 +120,49 @@ def test_other_trouble_with_the_api_server_is_no_absence(
     in_world(tmp_path, scenario)
 
 
-def test_who_does_not_ask_hears_nothing_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [NotFound, Forbidden, StoreError])
+def test_who_does_not_ask_hears_nothing_of_it(tmp_path: Path, error: type[StoreError]) -> None:
     async def scenario(world: AuditWorld) -> None:
-        world.store.without_spark = NotFound
+        world.store.without_spark = error
         await world.apply(audit_object())
         await world.turn()
         assert set(await world.conditions()) == {"Ready"}
+        assert len(await world.names(JOB)) == 1
+
+    in_world(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(NotFound, "NotInstalled"), (Forbidden, "NotAllowed")], ids=str
+)
+@pytest.mark.parametrize("schedule", [None, DAILY], ids=["once", "scheduled"])
+def test_one_kind_without_the_other_is_of_no_use(
+    tmp_path: Path, error: type[StoreError], reason: str, schedule: str | None
+) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        world.store.without_schedules = error
+        await world.apply(spark_audit(**({} if schedule is None else {"schedule": schedule})))
+        await world.turn()
+        assert len(await world.names(JOB if schedule is None else CRON_JOB)) == 1
+        assert (await world.conditions())["SparkApplications"] == ("False", reason)
+
+    in_world(tmp_path, scenario)
+
+
+def test_a_run_that_is_on_while_spec_spark_goes_is_heard_out(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(spark_audit())
+        await look(world)
+        (name,) = await world.names(SPARK_APPLICATION)
+        await world.apply(audit_object(schedule=DAILY))
+        await look(world)
+        assert (await world.conditions())["SparkApplications"] == ("False", "Left")
+        await application_ends(world, name, summary())
+        await world.turn()
+        assert (await world.status())["history"][0]["run"] == name
+        await world.store.delete(SPARK_APPLICATION, "shop", name)
+        await world.turn()
+        assert "SparkApplications" not in await world.conditions()
 
     in_world(tmp_path, scenario)
 

@@ -16,6 +16,7 @@ from tidemark_operator.stores.object_store import (
     AlreadyExists,
     Conflict,
     Forbidden,
+    KindIsUnknown,
     NamespaceIsGoing,
     NotFound,
     Object,
@@ -77,6 +78,17 @@ def test_a_writes_answer_has_one_meaning(status: int, reason: str, error: type) 
         ask(handler, lambda store: store.create(TOPIC, ITEM))
     assert type(caught.value) is error
     assert "the sentence" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "read", [lambda s: s.get(TOPIC, "shop", "a"), lambda s: s.list(TOPIC, "shop")]
+)
+def test_a_kind_that_is_not_served_is_no_absent_object(read: Use) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=404, text="404 page not found\n")  # as the API server does
+
+    with pytest.raises(KindIsUnknown):
+        ask(handler, read)
 
 
 def test_a_refusal_is_the_servers_own_sentence() -> None:
