@@ -57,6 +57,7 @@ class Door:
         groups = GroupCoordinators(
             partitions, GroupSettings(), scheduler=loop, wall_clock_s=time.time
         )
+        partitions.listeners.role_changed = groups.on_role_changed
         self.services = KafkaServices(
             partitions,
             ReplicaFetches(partitions, scheduler=loop),

@@ -4,12 +4,13 @@ Offsets of partitions that there are not are refused one by one, the others are 
 Committed offsets of a topic that is gone are still told to who asks.
 """
 
-import asyncio
+from collections.abc import Iterable
 
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.groups.messages import (
     FetchedOffset,
+    GroupAnswer,
     OffsetCommit,
     OffsetCommitAnswer,
     OffsetDelete,
@@ -27,11 +28,14 @@ from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_broker.wire.offset_commit import OFFSET_COMMIT_API
 from tidemark_broker.wire.offset_delete import OFFSET_DELETE_API
 from tidemark_broker.wire.offset_fetch import OFFSET_FETCH_API
-from tidemark_broker.wire.tables import Values
+from tidemark_broker.wire.tables import Each, Values
 
 _FIRST_FETCH_WITH_ERROR = 2
 _FIRST_FETCH_OF_GROUPS = 8  # KIP-709
-_GROUPS_OF_A_TURN = 256  # answered at once, then others have theirs
+ANSWER_BYTES = 16 * 1024 * 1024
+OFFSET_BYTES = 32  # of one in an answer, without its metadata
+
+AskedOnce = dict[tuple[str, int], None] | None  # None: all that the group has committed
 
 
 def group_offset_handlers(
@@ -40,9 +44,27 @@ def group_offset_handlers(
     asked = GroupOffsets(groups, metadata)
     return (
         answering.table_handler(OFFSET_COMMIT_API, asked.commit),
-        answering.table_handler(OFFSET_FETCH_API, asked.fetch),
+        answering.prompt_handler(OFFSET_FETCH_API, asked.fetch),
         answering.table_handler(OFFSET_DELETE_API, asked.delete),
     )
+
+
+class AnswerRoom:
+    """Of one answer's offsets. Groups that come when it is full are told to be loading: clients ask
+    for these again, and at least one has its answer each time."""
+
+    def __init__(self) -> None:
+        self._left_bytes = ANSWER_BYTES
+
+    @property
+    def is_full(self) -> bool:
+        return self._left_bytes <= 0
+
+    def take(self, offsets: Iterable[FetchedOffset]) -> None:
+        for offset in offsets:
+            self._left_bytes -= OFFSET_BYTES
+            if offset.committed is not None:
+                self._left_bytes -= len(offset.committed.metadata)
 
 
 class GroupOffsets:
@@ -78,15 +100,13 @@ class GroupOffsets:
             errors |= _by_partition(found.partitions)
         return {"topics": _errors_as_asked(asked, errors)}
 
-    async def fetch(self, request: KafkaRequest, asked: Values) -> Values:
+    def fetch(self, request: KafkaRequest, asked: Values) -> Values:
         if request.version >= _FIRST_FETCH_OF_GROUPS:
-            found_groups = []
-            for entry in asked["groups"]:
-                found_groups.append(await self._fetch_group(entry))
-                if len(found_groups) % _GROUPS_OF_A_TURN == 0:
-                    await asyncio.sleep(0)
-            return {"groups": found_groups}
-        found = await self._fetch_group(asked)
+            room = AnswerRoom()
+            groups = tuple(_asked_once(asked["groups"]).items())
+            return {"groups": Each(groups, lambda entry: self._fetch_group(*entry, room))}
+        ((group_id, partitions),) = _asked_once((asked,)).items()
+        found = self._fetch_group(group_id, partitions, AnswerRoom())
         if request.version < _FIRST_FETCH_WITH_ERROR and found["error"] is not ErrorCode.NONE:
             found["topics"] = tuple(
                 {
@@ -100,23 +120,24 @@ class GroupOffsets:
             )
         return found
 
-    async def _fetch_group(self, asked: Values) -> Values:
-        topics = asked["topics"]
-        partitions = None
-        if topics is not None:
-            partitions = tuple(
-                (topic["topic"], partition) for topic in topics for partition in topic["partitions"]
-            )
-        fetch = OffsetFetch(asked["group_id"], partitions)
-        found = await ask(self._groups, fetch, OffsetFetchAnswer)
-        by_topic: dict[str, list[Values]] = {}
+    def _fetch_group(self, group_id: str, partitions: AskedOnce, room: "AnswerRoom") -> Values:
+        if room.is_full:
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return {"group_id": group_id, "topics": (), "error": error}
+        answers: list[GroupAnswer] = []
+        wanted = None if partitions is None else tuple(partitions)
+        self._groups.send(OffsetFetch(group_id, wanted), answers.append)
+        (found,) = answers  # what is committed is in memory: nothing is waited for
+        assert isinstance(found, OffsetFetchAnswer), f"answered {type(found).__name__}"
+        room.take(found.offsets)
+        by_topic: dict[str, list[FetchedOffset]] = {}
         for offset in found.offsets:
-            by_topic.setdefault(offset.topic, []).append(_fetched(offset))
-        return {
-            "group_id": asked["group_id"],
-            "topics": _topics(by_topic),
-            "error": found.error,
-        }
+            by_topic.setdefault(offset.topic, []).append(offset)
+        topics = tuple(
+            {"topic": topic, "partitions": Each(offsets, _fetched)}
+            for topic, offsets in by_topic.items()
+        )
+        return {"group_id": group_id, "topics": topics, "error": found.error}
 
     async def delete(self, request: KafkaRequest, asked: Values) -> Values:
         errors = {
@@ -132,6 +153,20 @@ class GroupOffsets:
             return {"error": found.error}
         errors |= _by_partition(found.partitions)
         return {"error": ErrorCode.NONE, "topics": _errors_as_asked(asked, errors)}
+
+
+def _asked_once(entries: Iterable[Values]) -> dict[str, AskedOnce]:
+    """Each group and each of its partitions once, however often they are named: of one there may be
+    much to tell."""
+    asked: dict[str, AskedOnce] = {}
+    for entry in entries:
+        known = asked.setdefault(entry["group_id"], {})
+        if entry["topics"] is None or known is None:
+            asked[entry["group_id"]] = None
+            continue
+        for topic in entry["topics"]:
+            known.update(dict.fromkeys((topic["topic"], each) for each in topic["partitions"]))
+    return asked
 
 
 def _by_partition(found: tuple[PartitionError, ...]) -> dict[tuple[str, int], ErrorCode]:
@@ -164,9 +199,3 @@ def _fetched(offset: FetchedOffset) -> Values:
         "leader_epoch": committed.leader_epoch,
         "metadata": committed.metadata,
     }
-
-
-def _topics(by_topic: dict[str, list[Values]]) -> tuple[Values, ...]:
-    return tuple(
-        {"topic": topic, "partitions": tuple(partitions)} for topic, partitions in by_topic.items()
-    )

@@ -1,0 +1,134 @@
+"""OffsetFetch of many groups: each is told once, others have their turns, an answer has a size."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from tidemark_broker.groups.messages import (
+    GroupAnswer,
+    OffsetCommit,
+    OffsetCommitAnswer,
+    OffsetToCommit,
+)
+from tidemark_broker.groups.settings import GroupSettings
+from tidemark_broker.runtime.kafka.group_offsets import ANSWER_BYTES
+from tidemark_broker.wire.offset_fetch import OFFSET_FETCH_API
+from tidemark_broker.wire.primitives import INT32, MAX_ELEMENTS
+from tidemark_protocol.error_codes import ErrorCode
+
+from tests.unit.runtime.in_process_pool import TOPIC
+from tests.unit.runtime.kafka_door import API_VERSIONS_REQUEST, Client, Door, with_door
+from tests.waiting import eventually
+
+METADATA = "m" * GroupSettings().max_offset_metadata
+ALL = None
+
+
+def offsets_of(*groups: tuple[str, tuple[int, ...] | None]) -> bytes:
+    entries = tuple(
+        {
+            "group_id": group_id,
+            "member_id": None,
+            "topics": ALL if numbers is None else ({"topic": TOPIC, "partitions": numbers},),
+        }
+        for group_id, numbers in groups
+    )
+    return OFFSET_FETCH_API.encode_request(7, 9, "test", {"groups": entries})
+
+
+def groups_in(answer: bytes) -> list[dict[str, Any]]:
+    _, values = OFFSET_FETCH_API.decode_response(INT32.pack(7) + answer, 9)
+    return list(values["groups"])
+
+
+def told(answer: bytes) -> list[tuple[str, ErrorCode, list[tuple[int, int]]]]:
+    """(group, error, (partition, offset) of each)."""
+    return [
+        (
+            group["group_id"],
+            ErrorCode(group["error"]),
+            [
+                (entry["partition"], entry["offset"])
+                for topic in group["topics"]
+                for entry in topic["partitions"]
+            ],
+        )
+        for group in groups_in(answer)
+    ]
+
+
+async def commit(door: Door, group_id: str, partitions: range, metadata: str = "") -> None:
+    """Offset 100 to partition 0, 101 to 1, ..."""
+    answers: list[GroupAnswer] = []
+    offsets = tuple(OffsetToCommit(TOPIC, n, 100 + n, metadata=metadata) for n in partitions)
+    door.services.groups.send(OffsetCommit(group_id, offsets), answers.append)
+    await eventually(lambda: answers)
+    (answer,) = answers
+    assert isinstance(answer, OffsetCommitAnswer)
+    assert {each.error for each in answer.partitions} == {ErrorCode.NONE}
+
+
+def with_groups(path: Path, scenario: Callable[[Door], Awaitable[None]]) -> None:
+    async def main(door: Door) -> None:
+        door.push(has_groups=True)
+        groups = door.services.groups
+        await eventually(lambda: groups.list_groups(frozenset())[0] is ErrorCode.NONE)
+        await scenario(door)
+
+    with_door(path, main)
+
+
+def test_a_group_is_told_once_however_often_it_is_named(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        for group_id in ("g", "h"):
+            await commit(door, group_id, range(2))
+        client = await Client.connect(door)
+        asked = offsets_of(("g", (0, 0, 1)), ("h", (0, 7)), ("g", (1, 0)), ("h", ALL), ("h", (7,)))
+        assert told(await client.ask(asked)) == [
+            ("g", ErrorCode.NONE, [(0, 100), (1, 101)]),
+            ("h", ErrorCode.NONE, [(0, 100), (1, 101)]),
+        ]
+        once = await client.ask(offsets_of(("g", ALL)))
+        assert await client.ask(offsets_of(*[("g", ALL)] * 5000)) == once
+
+    with_groups(tmp_path, scenario)
+
+
+def test_others_are_answered_while_offsets_of_many_groups_are_told(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        hostile, other = await Client.connect(door), await Client.connect(door)
+        hostile.send(offsets_of(*((f"g{n}", ALL) for n in range(MAX_ELEMENTS - 10))))
+        waits = asyncio.ensure_future(hostile.answer())
+        answered = 0
+        while not waits.done():
+            await other.ask(API_VERSIONS_REQUEST)
+            answered += 1
+        assert len(await waits) > 1000
+        assert answered >= 3
+
+    with_groups(tmp_path, scenario)
+
+
+def test_groups_beyond_the_size_of_an_answer_are_asked_for_again(tmp_path: Path) -> None:
+    of_a_commit = 200  # which must fit into a batch
+    count = ANSWER_BYTES // (2 * len(METADATA)) + of_a_commit
+
+    async def scenario(door: Door) -> None:
+        for group_id in ("a", "b"):
+            for first in range(0, count, of_a_commit):
+                await commit(door, group_id, range(first, first + of_a_commit), METADATA)
+        await commit(door, "c", range(1))
+        client = await Client.connect(door)
+        answer = await client.ask(offsets_of(("a", ALL), ("b", ALL), ("c", ALL)))
+        late = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert [
+            (group_id, error, len(found) >= count) for group_id, error, found in told(answer)
+        ] == [
+            ("a", ErrorCode.NONE, True),
+            ("b", ErrorCode.NONE, True),
+            ("c", late, False),
+        ]
+        assert told(await client.ask(offsets_of(("c", ALL)))) == [("c", ErrorCode.NONE, [(0, 100)])]
+
+    with_groups(tmp_path, scenario)
