@@ -1,10 +1,11 @@
 """Every client writes in every codec, plain and idempotent, and reads what every other wrote."""
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from tidemark_broker.storage.record_batch import BatchHeader, read_header
 
 from tests.clients.client_programs import CLIENTS, CODECS, ClientPrograms, able
-from tests.clients.kafka_cluster import Sending
+from tests.clients.kafka_cluster import Sending, librdkafka_settings
 from tests.cluster.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.cluster
@@ -87,3 +88,21 @@ def test_consumes(
     assert sorted(program.values("record_data")) == sorted(sent)
     offsets = [event["offset"] for event in program.named("record_data")]
     assert offsets == list(range(len(sent)))
+
+
+@pytest.fixture(scope="module")
+def compacted(cluster: LocalCluster) -> str:
+    topic = NewTopic("compacted", 1, 3, config={"cleanup.policy": "compact"})
+    admin = AdminClient(librdkafka_settings(cluster))
+    admin.create_topics([topic])["compacted"].result()
+    cluster.wait_until_in_sync("compacted")
+    return "compacted"
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_compacted_topic_takes(cluster: LocalCluster, compacted: str, codec: str) -> None:
+    sending = Sending(cluster, **{"compression.type": codec, "linger.ms": 20})
+    values = [b"x" * 100 + b"%d" % number for number in range(COUNT)]
+    sending.send(values, topic=compacted, key=codec)
+    sending.flush()
+    assert (sending.failed, sending.acknowledged) == ([], values)

@@ -101,6 +101,8 @@ class FetchRoute:
             reading.partition,
             embedded,
             most_records=self._limits.records,
+            most_opened_bytes=self._limits.opened_bytes,
+            reserve=self._admission.bytes_reserved,
             as_lines=as_lines,
         )
         # Only from here on: a parked fetch holds no bytes.

@@ -7,17 +7,18 @@ is guessed.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
 import msgspec
 from msgspec import Raw
 from tidemark_protocol.error_codes import ErrorCode
 
-from tidemark_broker.http.formats import EmbeddedFormat
+from tidemark_broker.http.formats import ANSWER_BYTES_PER_LOG_BYTE, EmbeddedFormat
 from tidemark_broker.http.problems import HttpProblem
 from tidemark_broker.storage.errors import CorruptBatch, UnsupportedCompression
-from tidemark_broker.storage.record_batch import Record, read_header, read_records
+from tidemark_broker.storage.record_batch import Record, opened, read_header, records_of
 
 RECORDS_PER_SLICE = 256
 _RAW_NULL = Raw(b"null")
@@ -65,13 +66,18 @@ class RecordRenderer:
         embedded_format: EmbeddedFormat,
         *,
         most_records: int,
+        most_opened_bytes: int,
+        reserve: Callable[[int], AbstractContextManager[None]],
         as_lines: bool = False,
     ) -> None:
-        """`as_lines`: one record a line, instead of a list."""
+        """`reserve` is asked for what batches inflate to, beyond their bytes in the log.
+        `as_lines`: one record a line, instead of a list."""
         self._topic = topic
         self._partition = partition
         self._is_binary = embedded_format is EmbeddedFormat.BINARY
         self._most_records = most_records
+        self._most_opened_bytes = most_opened_bytes
+        self._reserve = reserve
         self._as_lines = as_lines
 
     async def render(self, data: bytes, offset: int) -> FetchedRecords:
@@ -79,19 +85,22 @@ class RecordRenderer:
         pieces: list[bytes] = []
         rendered: list[_BinaryRecord | _JsonRecord] = []
         next_offset = offset
-        count = 0
+        count = looked_at = 0
         try:
-            for record, following in _records(data):
-                if record is not None and record.offset >= offset:
-                    if count == self._most_records:
-                        break
-                    rendered.append(self._record(record))
-                    count += 1
-                next_offset = max(next_offset, following)
-                if len(rendered) == RECORDS_PER_SLICE:
-                    pieces.append(self._encoded(rendered))
-                    rendered.clear()
-                    await asyncio.sleep(0)
+            with ExitStack() as reserved:
+                for record, following in self._records(data, reserved):
+                    if record is not None and record.offset >= offset:
+                        if count == self._most_records:
+                            break
+                        rendered.append(self._record(record))
+                        count += 1
+                    next_offset = max(next_offset, following)
+                    looked_at += 1
+                    if looked_at % RECORDS_PER_SLICE == 0:
+                        if rendered:
+                            pieces.append(self._encoded(rendered))
+                            rendered.clear()
+                        await asyncio.sleep(0)
         except CorruptBatch as error:
             raise HttpProblem(ErrorCode.CORRUPT_MESSAGE, f"{self._place}: {error}") from error
         except UnsupportedCompression as error:
@@ -105,6 +114,24 @@ class RecordRenderer:
         if self._as_lines:
             return FetchedRecords(b"".join(pieces), next_offset)
         return FetchedRecords(b"[" + b",".join(pieces) + b"]", next_offset)
+
+    def _records(self, data: bytes, reserved: ExitStack) -> Iterator[tuple[Record | None, int]]:
+        """(record, offset after it); after a batch (None, offset after the batch). What would
+        inflate to more than an answer should is left to the next one, but for the first batch."""
+        view = memoryview(data)
+        position = opened_bytes = 0
+        while position < len(view) and opened_bytes < self._most_opened_bytes:
+            header = read_header(view, position)
+            batch = view[position : position + header.size_bytes]
+            if not header.is_control:
+                body = opened(header, batch)
+                opened_bytes += len(body)
+                inflated_bytes = max(0, len(body) - header.size_bytes)
+                reserved.enter_context(self._reserve(inflated_bytes * ANSWER_BYTES_PER_LOG_BYTE))
+                for record in records_of(header, body):
+                    yield record, record.offset + 1
+            yield None, header.next_offset
+            position += header.size_bytes
 
     def _encoded(self, rendered: "list[_BinaryRecord | _JsonRecord]") -> bytes:
         if self._as_lines:
@@ -150,16 +177,3 @@ class RecordRenderer:
                 f"Accept: {EmbeddedFormat.BINARY.value.decode()}",
                 status=406,
             ) from error
-
-
-def _records(data: bytes) -> Iterator[tuple[Record | None, int]]:
-    """(record, offset after it); after a batch (None, offset after the batch)."""
-    view = memoryview(data)
-    position = 0
-    while position < len(view):
-        header = read_header(view, position)
-        if not header.is_control:
-            for record in read_records(view[position : position + header.size_bytes]):
-                yield record, record.offset + 1
-        yield None, header.next_offset
-        position += header.size_bytes

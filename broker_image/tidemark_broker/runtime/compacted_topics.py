@@ -1,8 +1,8 @@
-"""What a compacted topic asks of the records that it takes: a key, and a codec that opens here.
+"""What a compacted topic asks of the records that it takes: a key, and a batch that opens here.
 
-Kafka refuses records without keys the same way. The codecs that the standard library cannot open
-(snappy, lz4, zstd) are refused too: such a batch could never be compacted, and would keep every
-tombstone behind it for ever (docs/decisions/0013). The only place where a produce looks at records.
+Kafka refuses records without keys the same way. What cannot be opened could never be compacted, and
+would keep every tombstone behind it for ever (docs/decisions/0013). The only place where a produce
+looks at records.
 """
 
 from collections.abc import Iterable

@@ -6,12 +6,12 @@ whole run, so that a log has no holes: a missing batch is always damage. Tombsto
 horizon in the header (KIP-534: attribute bit 6, the horizon in the place of the base timestamp).
 """
 
-import zlib
 from collections.abc import Sequence
 
 from crc32c import crc32c
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
+from tidemark_broker.storage.codecs import packed
 from tidemark_broker.storage.record_batch import (
     COMPRESSION_MASK,
     CRC_AT,
@@ -26,7 +26,6 @@ from tidemark_broker.storage.record_batch import (
 )
 
 DELETE_HORIZON = 0x40
-GZIP = 1
 NO_TIMESTAMP = -1
 MAX_OFFSET_DELTA = 2**31 - 1
 
@@ -39,7 +38,7 @@ def delete_horizon_ms(header: BatchHeader) -> int | None:
 def batch_of_rest(
     header: BatchHeader, records: Sequence[Record], *, horizon_ms: int | None
 ) -> bytes:
-    """The batch with only `records`, at least one, of its own; compressed as it was (none, gzip).
+    """The batch with only `records`, at least one, of its own; compressed as it was.
 
     `horizon_ms` None: none is set, or the one that is there stays.
     """
@@ -56,8 +55,7 @@ def batch_of_rest(
         )
         for record in records
     )
-    if attributes & COMPRESSION_MASK == GZIP:
-        body = _gzip(body)
+    body = packed(attributes & COMPRESSION_MASK, body)
     newest_ms = max(record.timestamp_ms for record in records)
     return _packed(
         header,
@@ -105,12 +103,6 @@ def is_empty_run(header: BatchHeader) -> bool:
 def run_from(header: BatchHeader, first_offset: Offset) -> bytes:
     """The end of an empty run, for a log that ends inside it: its leader compacted meanwhile."""
     return empty_run(first_offset, header.last_offset, header.partition_leader_epoch)
-
-
-def _gzip(body: bytes) -> bytes:
-    # No time in its header: replicas that compact for themselves write the same bytes.
-    deflater = zlib.compressobj(wbits=31)
-    return deflater.compress(body) + deflater.flush()
 
 
 def _packed(

@@ -5,9 +5,9 @@ as its memory allows; then it rewrites segments from the log's start, group by g
 records that a noted one outdates. The caller limits it to sealed segments below the high watermark.
 
 A tombstone (a key without a value) stays until its delete horizon, which is set by the pass that
-removes all older records of its key, and only by that one (KIP-534). Batches in codecs that cannot
-be opened here stay as they are; behind one, tombstones stay for ever, as it may hold older records
-of any key. The last batch of each producer id stays, if need be without records (KIP-98).
+removes all older records of its key, and only by that one (KIP-534). Batches whose records cannot
+be read here stay as they are; behind one, tombstones stay for ever, as it may hold older records of
+any key. The last batch of each producer id stays, if need be without records (KIP-98).
 
 It runs in a worker in small steps: `steps` yields after each, and hands out finished segments for
 the loop to take in. Nothing here touches a file that counts.
@@ -29,7 +29,7 @@ from tidemark_broker.storage.batch_rewriting import (
     is_empty_run,
 )
 from tidemark_broker.storage.disk import Disk
-from tidemark_broker.storage.errors import UnsupportedCompression
+from tidemark_broker.storage.errors import CorruptBatch, UnsupportedCompression
 from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
 from tidemark_broker.storage.record_batch import BatchHeader, Record, check_crc, read_records
 from tidemark_broker.storage.segment import Segment, scan_batches
@@ -377,10 +377,11 @@ def _batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record] | None:
-    """None if they cannot be opened here. Never of a corrupt batch (I10): raises CorruptBatch."""
+    """None if they cannot be opened here, be it that their producer packed no records. Never of a
+    damaged batch (I10): raises CorruptBatch."""
     data = memoryview(segment.file.read_at(position, header.size_bytes))
     check_crc(header, data, position)
     try:
         return list(read_records(data))
-    except UnsupportedCompression:
+    except (UnsupportedCompression, CorruptBatch):
         return None

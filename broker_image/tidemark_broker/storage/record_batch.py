@@ -6,7 +6,6 @@ byte 21 on. So nothing here is done per record except in `build_batch` and `read
 serve the HTTP door. Layout: Apache Kafka, DefaultRecordBatch and DefaultRecord.
 """
 
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
@@ -15,6 +14,7 @@ from typing import NamedTuple, Protocol
 from crc32c import crc32c
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
+from tidemark_broker.storage.codecs import MAX_INFLATED_BYTES, inflated
 from tidemark_broker.storage.errors import (
     CorruptBatch,
     CutBatch,
@@ -37,8 +37,10 @@ __all__ = [
     "UnsupportedCompression",
     "build_batch",
     "check_crc",
+    "opened",
     "read_header",
     "read_records",
+    "records_of",
     "split_batches",
     "with_append_time",
 ]
@@ -52,7 +54,6 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 MAX_COMPRESSION = 4
-MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024  # against a small batch that unpacks to gigabytes
 MAX_INT64 = 2**63 - 1
 
 PREFIX = Struct(">qii")  # base offset, length, leader epoch: all that a leader rewrites
@@ -306,15 +307,27 @@ def _varint(value: int) -> bytes:
 
 
 def read_records(
-    batch: memoryview, *, most_inflated_bytes: int = MAX_DECOMPRESSED_BYTES
+    batch: memoryview, *, most_inflated_bytes: int = MAX_INFLATED_BYTES
 ) -> Iterator[Record]:
     """The records of one whole batch, in offset order. Does not check the CRC.
 
-    Raises CorruptBatch on contents that do not parse, UnsupportedCompression for codecs other than
-    none and gzip, and for gzip that is more than the caller wants to inflate.
+    Raises CorruptBatch on contents that do not parse, UnsupportedCompression for more than the
+    caller wants to inflate.
     """
     header = read_header(batch)
-    body = _uncompressed(header, batch, most_inflated_bytes)
+    return records_of(header, opened(header, batch, most_inflated_bytes))
+
+
+def opened(header: BatchHeader, batch: memoryview, most_bytes: int = MAX_INFLATED_BYTES) -> bytes:
+    """What is behind the header, inflated. Raises CorruptBatch, UnsupportedCompression."""
+    try:
+        return inflated(header.compression, batch[HEADER_BYTES : header.size_bytes], most_bytes)
+    except CorruptBatch as error:
+        raise error.moved_to(HEADER_BYTES) from error
+
+
+def records_of(header: BatchHeader, body: bytes) -> Iterator[Record]:
+    """Of an opened batch. Raises CorruptBatch."""
     reader = _RecordReader(body)
     for _ in range(header.record_count):
         yield reader.next_record(header)
@@ -322,30 +335,6 @@ def read_records(
         raise CorruptBatch(
             reader.position, f"{header.record_count} records and no more", "further bytes"
         )
-
-
-def _uncompressed(header: BatchHeader, batch: memoryview, most_bytes: int) -> bytes:
-    body = batch[HEADER_BYTES : header.size_bytes]
-    match header.compression:
-        case 0:
-            return bytes(body)
-        case 1:
-            inflater = zlib.decompressobj(wbits=31)
-            try:
-                inflated = inflater.decompress(body, most_bytes)
-            except zlib.error as error:
-                raise CorruptBatch(HEADER_BYTES, "gzip data", str(error)) from error
-            if inflater.eof:
-                return inflated
-            if most_bytes < MAX_DECOMPRESSED_BYTES and len(inflated) == most_bytes:
-                raise UnsupportedCompression(f"more than {most_bytes} bytes are not opened here")
-            found = f"no end within {MAX_DECOMPRESSED_BYTES} bytes"
-            raise CorruptBatch(HEADER_BYTES, "a whole gzip stream", found)
-        case codec:
-            name = {2: "snappy", 3: "lz4", 4: "zstd"}[codec]
-            raise UnsupportedCompression(
-                f"records compressed with {name} cannot be opened here: expected none or gzip"
-            )
 
 
 class _RecordReader:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tidemark_protocol.ids import Offset
 
-from tidemark_broker.storage.errors import UnsupportedCompression
+from tidemark_broker.storage.errors import CorruptBatch, UnsupportedCompression
 from tidemark_broker.storage.record_batch import check_crc, read_records
 from tidemark_broker.storage.segment import PlacedBatch, Segment
 
@@ -17,8 +17,9 @@ def first_record_from(
 ) -> tuple[Offset, int] | None:
     """(offset, timestamp), or None. Raises CorruptBatch, OSError.
 
-    In batches that cannot be opened here, the first offset of the batch: never too late a one. So
-    too once a look-up has opened much, which only headers that say more than their records bring.
+    In batches whose records cannot be read here, the first offset of the batch: never too late a
+    one. So too once a look-up has opened much, which only headers that say more than their records
+    bring.
     """
     budget = _Budget()
     for segment in segments:
@@ -60,6 +61,6 @@ def _record_from(
         for record in read_records(batch, most_inflated_bytes=MOST_INFLATED_BYTES):
             if record.offset >= log_start_offset and record.timestamp_ms >= timestamp_ms:
                 return record.offset, record.timestamp_ms
-    except UnsupportedCompression:
-        return first
+    except (UnsupportedCompression, CorruptBatch):
+        return first  # the batch is whole: this is how its producer packed it
     return None

@@ -2,14 +2,14 @@
 
 import asyncio
 import base64
-import gzip
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tidemark_broker.http.limits import HttpLimits
+from tidemark_broker.http.limits import MEBIBYTE, HttpLimits
 from tidemark_broker.runtime.results import FetchResult
-from tidemark_broker.storage.record_batch import build_batch, read_records
+from tidemark_broker.storage.codecs import packed
+from tidemark_broker.storage.record_batch import build_batch
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
@@ -224,28 +224,57 @@ def test_bytes_that_are_not_records_are_a_problem_and_counted(
     assert 'tidemark_crc_failures_total{where="fetch"} 1' in get(broker, "/metrics").body.decode()
 
 
-def test_snappy_is_said_to_be_unreadable_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = fake_broker()
-    data = bytearray(build_batch([(None, b"abc", ())], timestamp_ms=NOW_MS))
-    data[22] |= 2
+def fetched(monkeypatch: pytest.MonkeyPatch, broker: Any, *batches: bytes) -> None:
+    data = b"".join(batches)
 
     def answer(*args: Any, done: Any, **kwargs: Any) -> Any:
-        done(FetchResult(ErrorCode.NONE, bytes(data), Offset(1), Offset(0), Offset(1)))
+        done(FetchResult(ErrorCode.NONE, data, Offset(1), Offset(0), Offset(1)))
         return lambda: None
 
     monkeypatch.setattr(broker.partitions, "fetch", answer)
-    response = get(broker, RECORDS)
-    assert response.status == 406
-    assert "snappy" in response.json()["detail"]
 
 
-def test_gzip_batches_are_opened() -> None:
-    plain = build_batch([(None, b"abc", ()), (None, b"def", ())], timestamp_ms=NOW_MS)
-    packed = bytearray(plain[:61] + gzip.compress(plain[61:]))
-    packed[8:12] = (len(packed) - 12).to_bytes(4, "big")
-    packed[22] |= 1
+def packed_batch(codec: int, values: list[bytes], base_offset: int = 0) -> bytes:
+    plain = build_batch([(None, value, ()) for value in values], timestamp_ms=NOW_MS)
+    batch = bytearray(plain[:61] + packed(codec, bytes(plain[61:])))
+    batch[:12] = base_offset.to_bytes(8, "big") + (len(batch) - 12).to_bytes(4, "big")
+    batch[22] |= codec
+    return bytes(batch)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_batches_of_every_codec_are_opened(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = fake_broker()
-    broker.partitions.batches[0] = [(0, bytes(packed))]
-    broker.partitions.logs[0] = list(read_records(memoryview(plain)))
+    fetched(monkeypatch, broker, packed_batch(codec, [b"abc", b"def"]))
     response = get(broker, RECORDS)
     assert [record["value"] for record in response.json()] == ["YWJj", "ZGVm"]
+
+
+def test_a_batch_that_inflates_to_more_than_is_opened_is_406(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = fake_broker()
+    fetched(monkeypatch, broker, packed_batch(4, [bytes(65 * MEBIBYTE)]))
+    response = get(broker, RECORDS)
+    assert response.status == 406
+    assert "67108864 bytes behind zstd" in response.json()["detail"]
+
+
+def test_an_answer_takes_no_further_batch_once_much_was_inflated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = fake_broker()
+    large = [packed_batch(1, [bytes(5 * MEBIBYTE)], base_offset=number) for number in range(4)]
+    fetched(monkeypatch, broker, *large)
+    response = get(broker, RECORDS)
+    assert [record["offset"] for record in response.json()] == [0, 1]
+    assert response.headers["tidemark-next-offset"] == "2"
+
+
+def test_what_batches_inflate_to_counts_as_bytes_in_flight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = fake_broker(limits=HttpLimits(bytes_in_flight=8 * MEBIBYTE))
+    fetched(monkeypatch, broker, packed_batch(1, [bytes(9 * MEBIBYTE)]))
+    response = get(broker, RECORDS)
+    assert (response.status, response.json()["error"]) == (503, "THROTTLING_QUOTA_EXCEEDED")

@@ -2,9 +2,9 @@
 
 import dataclasses
 import shutil
-import zlib
 
 import pytest
+from tidemark_broker.storage.codecs import packed
 from tidemark_broker.storage.compaction import Compaction, Rewritten
 from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.errors import CorruptBatch
@@ -192,20 +192,19 @@ def recrc(data: bytearray):
     return split_batches(memoryview(bytes(data)), max_batch_bytes=len(data))[0]
 
 
-def test_gzip_batches_are_opened_and_stay_compressed(tmp_path):
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_compressed_batches_are_opened_and_stay_compressed(tmp_path, codec):
     log = small_log(tmp_path)
     plain = keyed_batch(("a", "1"), ("b", "1" * 100)).data
-    packer = zlib.compressobj(wbits=31)
-    body = packer.compress(plain[HEADER_BYTES:]) + packer.flush()
-    data = bytearray(plain[:HEADER_BYTES]) + body
+    data = bytearray(plain[:HEADER_BYTES]) + packed(codec, plain[HEADER_BYTES:])
     data[8:12] = (len(data) - 12).to_bytes(4, "big")
-    data[22] |= 1
+    data[22] |= codec
     log.append_as_leader([recrc(data)], leader_epoch=0)
     put(log, ("a", "2"))
     seal(log)
     compact(log, DISK)
     assert pairs_of(log) == [(1, "b", "1" * 100), (2, "a", "2")]
-    assert headers_of(read_all(log))[0].compression == 1
+    assert headers_of(read_all(log))[0].compression == codec
 
 
 def test_the_last_batch_of_a_producer_stays_without_its_records(tmp_path):  # I8

@@ -13,9 +13,9 @@ from tests.unit.storage.small_logs import open_log
 START_MS = 1_700_000_000_000
 
 
-def gzip_batch(count: int, value_bytes: int) -> Batch:
+def packed_batch(count: int, value_bytes: int, codec: int = 1) -> Batch:
     """A record each millisecond, small when it is compressed."""
-    builder = DefaultRecordBatchBuilder(2, 1, 0, -1, -1, -1, 2**30)
+    builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 2**30)
     for offset in range(count):
         builder.append(offset, START_MS + offset, None, bytes(value_bytes), [])
     data = bytes(builder.build())
@@ -36,7 +36,7 @@ def test_a_look_up_opens_no_more_than_so_much_of_a_batch(
     tmp_path: Path, count: int, value_bytes: int, found: tuple[int, int]
 ) -> None:
     log = open_log(tmp_path / "log")
-    log.append_as_leader([gzip_batch(count, value_bytes)], leader_epoch=LeaderEpoch(0))
+    log.append_as_leader([packed_batch(count, value_bytes)], leader_epoch=LeaderEpoch(0))
     assert log.offset_for_timestamp(START_MS + 90) == found
 
 
@@ -44,7 +44,7 @@ def test_batches_that_say_more_than_they_hold_are_not_opened_one_after_the_other
     tmp_path: Path,
 ) -> None:
     log = open_log(tmp_path / "log")
-    lying = gzip_batch(1, 1)
+    lying = packed_batch(1, 1)
     data = bytearray(lying.data)
     data[35:43] = (START_MS + 100).to_bytes(8, "big")
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
@@ -52,3 +52,23 @@ def test_batches_that_say_more_than_they_hold_are_not_opened_one_after_the_other
     for _ in range(10):
         log.append_as_leader([batch], leader_epoch=LeaderEpoch(0))
     assert log.offset_for_timestamp(START_MS + 50) == (8, START_MS + 100)
+
+
+@pytest.mark.parametrize("codec", [2, 3, 4])
+def test_the_first_record_is_found_in_every_codec(tmp_path: Path, codec: int) -> None:
+    log = open_log(tmp_path / "log")
+    log.append_as_leader([packed_batch(100, 10, codec)], leader_epoch=LeaderEpoch(0))
+    assert log.offset_for_timestamp(START_MS + 90) == (90, START_MS + 90)
+
+
+def test_a_whole_batch_whose_records_do_not_parse_is_no_damage(tmp_path: Path) -> None:
+    """Any producer can send one."""
+    log = open_log(tmp_path / "log")
+    data = bytearray(packed_batch(100, 10).data)
+    data[61:] = bytes(len(data) - 61)
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    log.append_as_leader(
+        split_batches(memoryview(bytes(data)), max_batch_bytes=len(data)),
+        leader_epoch=LeaderEpoch(0),
+    )
+    assert log.offset_for_timestamp(START_MS + 90) == (0, START_MS + 99)

@@ -178,7 +178,12 @@ class ConsumerRoutes:
         with self._admission.bytes_reserved(held_bytes * ANSWER_BYTES_PER_LOG_BYTE):
             for found in fetched:
                 renderer = RecordRenderer(
-                    found.topic, found.partition, embedded, most_records=most_records
+                    found.topic,
+                    found.partition,
+                    embedded,
+                    most_records=most_records,
+                    most_opened_bytes=self._limits.opened_bytes,
+                    reserve=self._admission.bytes_reserved,
                 )
                 pieces.append((found, await renderer.render(found.data, found.offset)))
         # Not before all of them are there: what is refused must be read again.
