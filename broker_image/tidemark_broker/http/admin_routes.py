@@ -12,6 +12,7 @@ from fastapi import Path, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import NO_BROKER
 from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_broker.http import documents, leadership
@@ -60,9 +61,6 @@ class AdminRoutes:
         state = self._metadata.served_topic(topic)
         if state is None:
             raise leadership.unknown_partition(self._metadata, topic, "")
-        known = (
-            self._metadata.partition(topic, partition) for partition in range(state.partition_count)
-        )
         return documents.TopicDocument(
             name=state.topic,
             topic_id=state.topic_id,
@@ -71,7 +69,10 @@ class AdminRoutes:
             commit_rule=state.commit_rule,
             flush=state.flush,
             config=state.config,
-            partitions=[_partition_document(partition) for partition in known if partition],
+            partitions=[
+                _partition_document(number, self._metadata.partition(topic, number))
+                for number in range(state.partition_count)
+            ],
         )
 
     async def brokers(self) -> documents.BrokersDocument:
@@ -212,7 +213,18 @@ async def _each(pieces: list[bytes]) -> AsyncIterator[bytes]:
             yield piece[start : start + METRICS_CHUNK_BYTES]
 
 
-def _partition_document(state: PartitionState) -> documents.PartitionDocument:
+def _partition_document(number: int, state: PartitionState | None) -> documents.PartitionDocument:
+    if state is None:  # nobody may tell it now (S3)
+        return documents.PartitionDocument(
+            partition=number,
+            leader=NO_BROKER,
+            leader_epoch=-1,
+            partition_epoch=-1,
+            replicas=[],
+            in_sync_replicas=[],
+            eligible_leaders=[],
+            min_insync_replicas=-1,
+        )
     return documents.PartitionDocument(
         partition=state.partition,
         leader=state.leader,

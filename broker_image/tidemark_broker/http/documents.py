@@ -109,7 +109,9 @@ class ReplicaDocument(BaseModel):
 class PartitionDocument(BaseModel):
     partition: int
     leader: int = Field(description="broker id; -1: none")
-    leader_epoch: int
+    leader_epoch: int = Field(
+        description="-1: the state is not known now; then replicas are empty, other numbers -1"
+    )
     partition_epoch: int
     replicas: list[int]
     in_sync_replicas: list[int]

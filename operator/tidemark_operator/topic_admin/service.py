@@ -195,6 +195,9 @@ class TopicAdmin:
             state = states.get(move.partition)
             if move.replicas is not None:
                 targets[move.partition] = move.replicas
+            elif state is None and 0 <= move.partition < view.topic.partition_count:
+                said = f"the state of partition {move.partition} is not known now: ask again"
+                return Refusal(ErrorCode.REQUEST_TIMED_OUT, said)
             elif state is None:
                 return Refusal(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {move.partition}"

@@ -83,9 +83,13 @@ def partition_state(partition: int, leader: int) -> PartitionState:
 
 
 def metadata_of(
-    leaders: tuple[int, ...], brokers: tuple[BrokerState, ...], config: dict[str, str] | None = None
+    leaders: tuple[int, ...],
+    brokers: tuple[BrokerState, ...],
+    config: dict[str, str] | None = None,
+    partition_count: int | None = None,
 ) -> MetadataCache:
-    topic = TopicState(ORDERS, ORDERS_ID, len(leaders), 3, config=config or {})
+    count = len(leaders) if partition_count is None else partition_count
+    topic = TopicState(ORDERS, ORDERS_ID, count, 3, config=config or {})
     states = tuple(partition_state(index, leader) for index, leader in enumerate(leaders))
     cache = MetadataCache()
     cache.apply_push(
@@ -305,14 +309,16 @@ def fake_broker(
     brokers: tuple[BrokerState, ...] | None = None,
     limits: HttpLimits | None = None,
     config: dict[str, str] | None = None,
+    partition_count: int | None = None,
     is_ready: tuple[bool, str] = (True, ""),
     metrics_profile: MetricsProfile = MetricsProfile.AUDIT,
     quotas: tuple[ClientQuota, ...] = (),
     new_consumer: Callable[[ConsumerSettings], GroupConsumer] = no_consumer,
 ) -> FakeBroker:
-    """`leaders`: the leader of each partition of the topic `orders` (-1: none)."""
+    """`leaders`: the leader of each partition of the topic `orders` (-1: none); states of others,
+    up to `partition_count`, are hidden."""
     known = brokers if brokers is not None else tuple(broker_state(i) for i in range(3))
-    partitions = FakePartitions(metadata_of(leaders, known, config))
+    partitions = FakePartitions(metadata_of(leaders, known, config, partition_count))
     view = BrokerView(
         partitions=cast(Partitions, partitions),
         broker_id=BrokerId(broker_id),

@@ -60,6 +60,22 @@ def test_topics_and_one_topic() -> None:
     assert topic["partitions"][1]["leader"] == -1
 
 
+def test_a_partition_whose_state_is_hidden_is_listed_without_a_leader() -> None:
+    broker = fake_broker(leaders=(0,), partition_count=2)
+    topic = get(broker, "/topics/orders").json()
+    assert topic["partition_count"] == len(topic["partitions"]) == 2
+    assert topic["partitions"][1] == {
+        "partition": 1,
+        "leader": -1,
+        "leader_epoch": -1,
+        "partition_epoch": -1,
+        "replicas": [],
+        "in_sync_replicas": [],
+        "eligible_leaders": [],
+        "min_insync_replicas": -1,
+    }
+
+
 def test_brokers_with_their_addresses() -> None:
     body = get(fake_broker(), "/brokers").json()
     assert body["pool"] == "shop/default"

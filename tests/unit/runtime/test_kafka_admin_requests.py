@@ -25,6 +25,9 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.topic_messages import (
     AlterConfigsRequest,
     CreateTopicsRequest,
+    ElectedPartition,
+    ElectLeadersRequest,
+    ReassignPartitionsRequest,
     TopicResult,
     TopicsRequest,
     TopicsResponse,
@@ -59,7 +62,7 @@ class Asked:
 
     async def _ask(self, path: str, request: TopicsRequest, timeout_ms: int) -> TopicsResponse:
         self.requests.append(request)
-        named = getattr(request, "topics", ())
+        named = getattr(request, "topics", ()) or getattr(request, "reassignments", ())
         results = tuple(TopicResult(each.topic, ErrorCode.NONE) for each in named)
         return TopicsResponse(ErrorCode.NONE, results=results)
 
@@ -287,6 +290,46 @@ def test_elections_that_are_not_needed_ask_nobody(tmp_path: Path) -> None:
         odd = await ask(link, ELECT_LEADERS_API, asked | {"election_type": 5})
         assert odd["error"] == ErrorCode.INVALID_REQUEST
         assert controller.requests == []
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("election_type", [0, 1], ids=["preferred", "unclean"])
+def test_an_election_of_a_partition_whose_state_is_hidden_is_the_controllers(
+    tmp_path: Path, election_type: int
+) -> None:
+    async def scenario(link: Link, controller: Asked) -> None:
+        link.push(partition_count=2)
+        places = ({"topic": TOPIC, "partitions": (0, 1, 2)},)
+        asked = {"election_type": election_type, "topics": places, "timeout_ms": 50}
+        await ask(link, ELECT_LEADERS_API, asked)
+        await ask(link, ELECT_LEADERS_API, asked | {"topics": None})
+        hidden = (ElectedPartition(TOPIC, 1),)
+        for request in controller.requests:
+            assert isinstance(request, ElectLeadersRequest) and request.partitions == hidden
+        assert len(controller.requests) == 2
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("replicas", [None, (2, 1)], ids=["turned back", "moved"])
+def test_a_move_of_a_partition_whose_state_is_hidden_is_the_controllers(
+    tmp_path: Path, replicas: tuple[int, ...] | None
+) -> None:
+    async def scenario(link: Link, controller: Asked) -> None:
+        link.push(partition_count=2)
+        entries = tuple({"partition": each, "replicas": replicas} for each in (1, 2))
+        asked = {
+            "timeout_ms": 50,
+            "may_change_replication_factor": True,
+            "topics": ({"topic": TOPIC, "partitions": entries},),
+        }
+        answer = await ask(link, ALTER_PARTITION_REASSIGNMENTS_API, asked)
+        found = [each["error"] for each in answer["topics"][0]["partitions"]]
+        assert found[1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        (request,) = controller.requests
+        assert isinstance(request, ReassignPartitionsRequest)
+        assert [each.partition for each in request.reassignments] == [1]
 
     run(tmp_path, scenario)
 

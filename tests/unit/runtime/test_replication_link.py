@@ -95,8 +95,16 @@ class Link:
     async def start(self) -> None:
         self.port = await self.listener.start("127.0.0.1", 0)
 
-    def push(self, *, leader: int = 1, port: int | None = None, adding: bool = False) -> None:
-        """`adding`: broker 2 is being moved in, and not in sync yet."""
+    def push(
+        self,
+        *,
+        leader: int = 1,
+        port: int | None = None,
+        adding: bool = False,
+        partition_count: int = 1,
+    ) -> None:
+        """`adding`: broker 2 is being moved in, and not in sync yet. The first one of
+        `partition_count` partitions is told."""
         self.version += 1
         members = (Member(BrokerId(1), BrokerEpoch(11)), Member(BrokerId(2), BrokerEpoch(12)))
         state = PartitionState(
@@ -117,7 +125,11 @@ class Link:
             for member in members
         )
         push = MetadataPush(
-            ControllerEpoch(1), self.version, True, brokers, (TopicPush(ORDERS, (state,)),)
+            ControllerEpoch(1),
+            self.version,
+            True,
+            brokers,
+            (TopicPush(replace(ORDERS, partition_count=partition_count), (state,)),),
         )
         for partitions in self.partitions.values():
             partitions.apply_push(push)

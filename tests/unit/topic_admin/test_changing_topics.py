@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemark_operator.stores.object_store import TOPIC, Conflict, OutcomeUnknown
+from tidemark_operator.stores.object_store import TOPIC, Conflict, OutcomeUnknown, StoreError
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.topic_messages import (
@@ -403,6 +403,20 @@ def test_a_move_that_cannot_be_changes_nothing(
         before = await spec(rig)
         assert (await move(rig, targets)).error is error
         assert await spec(rig) == before
+
+    run(tmp_path, scenario)
+
+
+def test_where_a_partitions_state_is_hidden_its_move_is_turned_back_later(tmp_path: Path) -> None:
+    async def scenario(rig: AdminRig) -> None:
+        await served(rig)
+        lost = (OutcomeUnknown("no answer"), False)
+        rig.store.replace_faults = (lost,) * rig.rig.settings.write_attempts
+        target = tuple(map(BrokerId, (0, 1, 3)))
+        with pytest.raises(StoreError):
+            await rig.rig.service.reassign(POOL, ORDERS, {1: target})
+        assert (await move(rig, {1: None})).error is ErrorCode.REQUEST_TIMED_OUT
+        assert (await move(rig, {2: None})).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     run(tmp_path, scenario)
 

@@ -78,12 +78,12 @@ class PartitionAdmin:
     def _needless(self, place: _Place, *, unclean: bool) -> TopicResult:
         """What this broker sees at once; NONE: the controller is to look."""
         topic, partition = place
+        if not self._is_served(place):
+            return _unknown(place)
         state = self._metadata.partition(topic, partition)
-        if state is None or self._metadata.served_topic(topic) is None:
-            message = "this broker knows no such partition"
-            return TopicResult(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, partition)
-        is_as_asked = state.has_leader if unclean else state.leader == state.replicas[0]
-        if is_as_asked:
+        if state is not None and (
+            state.has_leader if unclean else state.leader == state.replicas[0]
+        ):
             message = "it has the leader that it should have"
             return TopicResult(topic, ErrorCode.ELECTION_NOT_NEEDED, message, partition)
         return TopicResult(topic, ErrorCode.NONE, partition=partition)
@@ -131,11 +131,10 @@ class PartitionAdmin:
 
     def _needless_move(self, place: _Place, replicas: tuple[int, ...] | None) -> TopicResult:
         topic, partition = place
+        if not self._is_served(place):
+            return _unknown(place)
         state = self._metadata.partition(topic, partition)
-        if state is None or self._metadata.served_topic(topic) is None:
-            message = "this broker knows no such partition"
-            return TopicResult(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, partition)
-        if replicas is None and not _is_moving(state):
+        if replicas is None and state is not None and not _is_moving(state):
             message = "no move of this partition is under way"
             return TopicResult(topic, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, message, partition)
         return TopicResult(topic, ErrorCode.NONE, partition=partition)
@@ -154,6 +153,11 @@ class PartitionAdmin:
 
     # ---- inside
 
+    def _is_served(self, place: _Place) -> bool:
+        """Also where its state is not known here now: the controller judges then."""
+        is_visible = self._metadata.served_topic(place[0]) is not None
+        return is_visible and self._metadata.has_partition(*place)
+
     def _asked_places(self, topics: Iterable[Values] | None) -> list[_Place]:
         """Each once; None: of all topics."""
         if topics is None:
@@ -162,6 +166,11 @@ class PartitionAdmin:
             return [(t.topic, number) for t in visible for number in range(t.partition_count)]
         named = [(each["topic"], number) for each in topics for number in each["partitions"]]
         return list(dict.fromkeys(named))
+
+
+def _unknown(place: _Place) -> TopicResult:
+    message = "this broker knows no such partition"
+    return TopicResult(place[0], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, place[1])
 
 
 def _is_moving(state: PartitionState) -> bool:
