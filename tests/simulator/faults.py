@@ -402,6 +402,7 @@ def heal(world: World) -> None:
     network.delays.clear()
     world.store.is_down = False
     world.store.faults = StoreFaults()
+    world.move_bytes_per_second = 0
     _good_messages(world)
     for machine in _machines(world):
         _heal_machine(machine)

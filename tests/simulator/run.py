@@ -9,30 +9,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from random import Random
 from typing import Any
 
 from tidemark_broker.runtime.partitions import FetchResult
 from tidemark_cli.history import Kind, Operation, judge
 
-from tests.simulator.ambushes import (
-    BEGINS_EARLY,
-    FLUSHES_ALWAYS,
-    GIVES_UP_SOON,
-    NEEDS_ALL_IN_SYNC,
-    RACKS_OF,
-)
 from tests.simulator.client_port import Fetch, Produce, serve_clients
 from tests.simulator.clients import Consumer, ConsumerPlan, Producer, ProducerPlan, Surroundings
 from tests.simulator.clock import EPOCH_US
-from tests.simulator.fault_plan import PlanShape
 from tests.simulator.faults import Fault, heal, schedule
 from tests.simulator.group_member import SimulatedGroup
 from tests.simulator.idempotent_client import IdempotentProducer
 from tests.simulator.invariants import Invariants
 from tests.simulator.operation_checks import QUIET_SECONDS, QUIET_TIMES, QuietTime
 from tests.simulator.promises import Bounds, Promises
-from tests.simulator.storms import plan_of
+from tests.simulator.shape import Shape, faults_of
 from tests.simulator.timeline import FOREVER_US
 from tests.simulator.violations import BeyondPromises, Violation
 from tests.simulator.watched_world import WatchedWorld
@@ -46,7 +37,6 @@ MAX_CPU_SECONDS = 60.0
 CPU_LOOK_EVENTS = 5_000
 LAST_READ_SECONDS = 20
 GROUP_SECONDS = 20
-SHARE_WITH_GROUP = 0.25  # of seeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,61 +60,6 @@ class RunPlan:
     weather: str = ""  # of storms.py, and nothing else; "": what the seed brings
     keeps_trace: bool = False
     has_logs: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What the seed says of the run, beside its faults."""
-
-    min_insync: int
-    commit_rule: str
-    flush: str
-    replica_lag_max_ms: int
-    acks: tuple[int, ...]
-    idempotent: tuple[bool, ...]
-    pauses_ms: tuple[int, ...] = (30, 80, 150)
-    has_group: bool = False
-    give_up_seconds: float = 6.0  # of idempotent producers, which then ask for the next epoch
-
-    @staticmethod
-    def of(seed: int, weather: str = "") -> "Shape":
-        """Drawn from a stream of its own: a fault more or less changes nothing of it.
-
-        In a storm that was asked for producers hurry, and some wait for no follower, so that log
-        ends and watermarks part; not in those of ordinary seeds, whose number counts."""
-        chance = Random(f"shape of {seed}")
-        shape = Shape(
-            min_insync=chance.choice((1, 2, 2, 2, 2, 3)),
-            commit_rule=chance.choice(("MinInsync", "MinInsync", "MinInsync", "Isr")),
-            flush=chance.choice(("Os", "Os", "Os", "Always")),
-            replica_lag_max_ms=chance.choice((500, 1500, 1500, 5000)),
-            acks=(-1, -1, chance.choice((-1, 0, 1))),
-            idempotent=(chance.random() < 0.5, chance.random() < 0.5, False),
-        )
-        if not weather:
-            has_group = Random(f"group of {seed}").random() < SHARE_WITH_GROUP
-            return replace(shape, has_group=has_group)
-        acks = (*shape.acks, 1, 1)
-        if weather in NEEDS_ALL_IN_SYNC:
-            shape = replace(shape, min_insync=3, commit_rule="MinInsync", flush="Os")
-        return replace(
-            shape,
-            acks=acks,
-            idempotent=(*shape.idempotent, False, False),
-            pauses_ms=(5, 15, 40),
-            flush="Always" if weather in FLUSHES_ALWAYS else shape.flush,
-            give_up_seconds=1.0 if weather in GIVES_UP_SOON else shape.give_up_seconds,
-        )
-
-
-def faults_of(seed: int, safety_seconds: float, weather: str = "") -> tuple[Fault, ...]:
-    last_us = int((3 if weather in BEGINS_EARLY else safety_seconds - 1) * SECOND_US)
-    shape = PlanShape(brokers_in(weather), controllers=2, last_us=last_us)
-    return plan_of(seed, shape, weather)
-
-
-def brokers_in(weather: str) -> int:
-    return len(RACKS_OF.get(weather, ())) or 3
 
 
 class _Ears:
@@ -159,8 +94,8 @@ class Run:
         self.ears = _Ears()
         serve = serve_clients(self.ears, lambda b: (b.settings.listen_host, CLIENT_PORT))
         options = WorldOptions(
-            brokers=brokers_in(plan.weather),
-            racks=RACKS_OF.get(plan.weather, ()),
+            brokers=len(self.shape.racks),
+            racks=self.shape.racks,
             serve_clients=serve,
             has_logs=plan.has_logs,
         )

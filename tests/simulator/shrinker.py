@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.simulator.faults import Fault
-from tests.simulator.run import Run, RunPlan, faults_of
+from tests.simulator.run import Run, RunPlan
+from tests.simulator.shape import faults_of
 
 Fails = Callable[[tuple[Fault, ...]], bool]
 

@@ -218,12 +218,21 @@ def _kinds_of_change(old: PartitionState, new: PartitionState) -> Iterable[str]:
         yield "eligible leaders appear"
     if old.has_leader and not new.has_leader:
         yield "leadership lost"
-    if old.replicas != new.replicas:
-        yield "replicas changed"
+    yield from _kinds_of_move(old, new)
     if old.min_insync_replicas != new.min_insync_replicas:
         yield "min ISR changed"
     if replace(new, partition_epoch=old.partition_epoch) == old:
         yield "refused proposal"
+
+
+def _kinds_of_move(old: PartitionState, new: PartitionState) -> Iterable[str]:
+    """An order of preference is no move: one is counted by the brokers that came, and that went."""
+    present, adding, removing = set(new.replicas), set(old.adding_replicas), old.removing_replicas
+    yield from ["replica added" for _ in adding & present - set(new.adding_replicas)]
+    yield from ["replica not added after all" for _ in adding - present]
+    yield from ["replica removed" for _ in set(removing) - present]
+    if present == set(old.replicas) and new.replicas != old.replicas:
+        yield "replicas in another order"
 
 
 def _short(state: PartitionState) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from tests.simulator.additions import ADDED, ADDITIONS
 from tests.simulator.ambushes import AMBUSHED, AMBUSHES, SECONDS_OF
 from tests.simulator.broker_process import BrokerSlot
 from tests.simulator.fault_plan import KINDS, MISTAKES, Arguments, Draw, PlanShape, draw_plan
@@ -218,21 +219,25 @@ def weather_of(seed: int) -> str:
     return chance.choice(tuple(WEATHERS)) if chance.random() < SHARE_OF_SEEDS else ""
 
 
-def plan_of(seed: int, shape: PlanShape, weather: str = "") -> tuple[Fault, ...]:
+def plan_of(
+    seed: int, shape: PlanShape, weather: str = "", additions: tuple[str, ...] = ()
+) -> tuple[Fault, ...]:
     """In order of time: of that weather alone, or what the seed brings."""
     if weather:
         return tuple(_storm(seed, shape, weather))
+    found = list(draw_plan(seed, shape))
     drawn = weather_of(seed)
-    storm = _storm(seed, shape, drawn) if drawn else []
-    return tuple(sorted([*draw_plan(seed, shape), *storm], key=lambda each: each.at_us))
+    for name in ((drawn,) if drawn else ()) + additions:
+        found += _storm(seed, shape, name)
+    return tuple(sorted(found, key=lambda each: each.at_us))
 
 
 def _storm(seed: int, shape: PlanShape, weather: str) -> list[Fault]:
     chance = Random(f"{weather} in {seed}")
     draw = Draw(chance, shape)
     found = []
-    for kind, most in (WEATHERS.get(weather) or AMBUSHED[weather]).items():
-        arguments = AIMED.get(kind) or AMBUSHES.get(kind) or KINDS.get(kind) or MISTAKES[kind]
+    for kind, most in {**WEATHERS, **AMBUSHED, **ADDITIONS}[weather].items():
+        arguments = {**KINDS, **MISTAKES, **AIMED, **AMBUSHES, **ADDED}[kind]
         for _ in range(chance.randint(1, most)):
             found.append(
                 Fault(chance.randint(shape.first_us, shape.last_us), kind, arguments(draw))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidemark_operator.controller.placement import TooFewBrokers, place
-from tidemark_operator.controller.reassignment import CannotReassign
+from tidemark_operator.controller.reassignment import CannotReassign, is_moving, original_of
 from tidemark_operator.controller.service import (
     ControllerService,
     NoLiveReplica,
@@ -19,6 +19,7 @@ from tidemark_operator.controller.service import (
     TopicUnknown,
     TopicView,
 )
+from tidemark_operator.controller.views import PoolSettings
 from tidemark_operator.stores.object_store import StoreError
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import TopicState
@@ -41,6 +42,7 @@ class TopicWish:
     flush: str = "Os"
     config: dict[str, str] = field(default_factory=dict)
     moves: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)  # until they are done
+    is_cancelling: bool = False  # moves, when they are looked at next
     is_deleted: bool = False
     is_retained: bool = False  # deleted with deletionPolicy Retain, until applied again
     had_slices: bool = False
@@ -66,8 +68,10 @@ class TopicWish:
 
 async def keep_topics(world: "World", who: str, service: ControllerService) -> None:
     """Until cancelled."""
+    told = 0
     while True:
         await asyncio.sleep(LOOK_SECONDS)
+        told = await _keep_settings(world, service, told)
         for wish in tuple(world.topics):
             if not service.is_leading:
                 break
@@ -84,6 +88,19 @@ async def keep_topics(world: "World", who: str, service: ControllerService) -> N
             if done and done != wish.last_news:
                 wish.last_news = done
                 world.note(who, f"topic {wish.topic} {wish.topic_id}: {done}")
+
+
+async def _keep_settings(world: "World", service: ControllerService, told: int) -> int:
+    """Of the pool, as a BrokerPool object has them; what this controller knows then. One that
+    leads anew knows nothing."""
+    if not service.is_leading:
+        return 0
+    wanted = world.move_bytes_per_second
+    if wanted != told and world.pool in service.pools():
+        with contextlib.suppress(NotLeading):
+            await service.set_settings(world.pool, PoolSettings(wanted))
+            return wanted
+    return told
 
 
 async def _step(service: ControllerService, world: "World", wish: TopicWish) -> str:
@@ -142,6 +159,9 @@ async def _move(service: ControllerService, pool: str, wish: TopicWish, view: To
         if is_settled and wish.moves.get(state.partition) == state.replicas:
             del wish.moves[state.partition]
             return f"partition {state.partition} moved to {list(state.replicas)}"
+    if wish.is_cancelling:
+        wish.is_cancelling = False
+        wish.moves = {s.partition: original_of(s) for s in view.partitions if is_moving(s)}
     if wish.moves:
         try:
             await service.reassign(pool, wish.topic_id, dict(wish.moves))

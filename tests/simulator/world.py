@@ -72,6 +72,7 @@ class World(Surroundings):
         self.crashes: list[Crash] = []
         self.coverage: Counter[str] = Counter()  # what happened, how often
         self.is_healed = False
+        self.move_bytes_per_second = 0  # as the BrokerPool says; 0: unlimited
         self.applies_again = False  # what is wished, although nothing has changed (I21)
         self.backup: list[dict[str, Any]] = []  # of slices
         self.lost_slices: dict[str, dict[str, Any]] = {}  # deleted by hand, and what to put back

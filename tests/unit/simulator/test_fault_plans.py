@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from tests.simulator.additions import ADDED, ADDITIONS
 from tests.simulator.ambushes import AMBUSHED, AMBUSHES
 from tests.simulator.fault_plan import KINDS, MISTAKES, Draw, PlanShape, draw_plan
 from tests.simulator.faults import ACTS, Fault, heal, schedule
@@ -20,7 +21,7 @@ def test_a_plan_is_a_function_of_its_seed() -> None:
 
 
 def test_every_fault_has_arguments_drawn_for_it_and_the_other_way_round() -> None:
-    assert sorted({**KINDS, **MISTAKES, **AIMED, **AMBUSHES}) == sorted(ACTS)
+    assert sorted({**KINDS, **MISTAKES, **AIMED, **AMBUSHES, **ADDED}) == sorted(ACTS)
 
 
 def test_all_kinds_occur_within_some_seeds() -> None:
@@ -34,14 +35,14 @@ def test_a_quarter_of_all_seeds_has_one_of_all_weathers_and_a_storm_only_when_as
     assert 60 < sum(weather != "" for weather in drawn) < 140
     calm = drawn.index("")
     assert plan_of(calm, SHAPE) == draw_plan(calm, SHAPE)
-    for weather, kinds in {**WEATHERS, **AMBUSHED}.items():
+    for weather, kinds in {**WEATHERS, **AMBUSHED, **ADDITIONS}.items():
         assert {fault.kind for fault in plan_of(calm, SHAPE, weather)} == set(kinds)
 
 
-@pytest.mark.parametrize("kind", sorted({**KINDS, **AIMED, **AMBUSHES}))
+@pytest.mark.parametrize("kind", sorted({**KINDS, **AIMED, **AMBUSHES, **ADDED}))
 def test_the_world_comes_back_from_each_kind_of_fault(kind: str) -> None:
 
-    draw, arguments = Draw(Random(kind), SHAPE), {**KINDS, **AIMED, **AMBUSHES}[kind]
+    draw, arguments = Draw(Random(kind), SHAPE), {**KINDS, **AIMED, **AMBUSHES, **ADDED}[kind]
     with World(5) as world:
         started(world)
         produce(world, "a")

@@ -1,0 +1,94 @@
+"""What a seed says of its run beside the faults: brokers, the topic's settings, who writes how.
+
+What was added later is drawn from streams of their own, so that it changes nothing of what a seed
+or a weather had before.
+"""
+
+from dataclasses import dataclass, replace
+from random import Random
+
+from tests.simulator.additions import SPARE_BROKERS
+from tests.simulator.ambushes import (
+    BEGINS_EARLY,
+    FLUSHES_ALWAYS,
+    GIVES_UP_SOON,
+    NEEDS_ALL_IN_SYNC,
+    RACKS_OF,
+)
+from tests.simulator.fault_plan import SECOND_US, PlanShape
+from tests.simulator.faults import Fault
+from tests.simulator.storms import plan_of
+
+SHARE_WITH_GROUP = 0.25  # of seeds
+SHARE_WITH_SPARE_BROKERS = 0.25
+NO_RACKS = ("", "", "")
+SPARE_RACKS = (("", "", "", ""), ("a", "b", "c", "d"), ("a", "a", "b", "c"))
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of an ordinary seed, or of one in a weather that was asked for."""
+
+    min_insync: int
+    commit_rule: str
+    flush: str
+    replica_lag_max_ms: int
+    acks: tuple[int, ...]
+    idempotent: tuple[bool, ...]
+    pauses_ms: tuple[int, ...] = (30, 80, 150)
+    has_group: bool = False
+    give_up_seconds: float = 6.0  # of idempotent producers, which then ask for the next epoch
+    racks: tuple[str, ...] = NO_RACKS  # of as many brokers
+    additions: tuple[str, ...] = ()  # of additions.py
+
+    @staticmethod
+    def of(seed: int, weather: str = "") -> "Shape":
+        """Drawn from a stream of its own: a fault more or less changes nothing of it.
+
+        In a storm that was asked for producers hurry, and some wait for no follower, so that log
+        ends and watermarks part; not in those of ordinary seeds, whose number counts."""
+        chance = Random(f"shape of {seed}")
+        shape = Shape(
+            min_insync=chance.choice((1, 2, 2, 2, 2, 3)),
+            commit_rule=chance.choice(("MinInsync", "MinInsync", "MinInsync", "Isr")),
+            flush=chance.choice(("Os", "Os", "Os", "Always")),
+            replica_lag_max_ms=chance.choice((500, 1500, 1500, 5000)),
+            acks=(-1, -1, chance.choice((-1, 0, 1))),
+            idempotent=(chance.random() < 0.5, chance.random() < 0.5, False),
+        )
+        return _stormy(shape, weather) if weather else _ordinary(shape, seed)
+
+
+def _stormy(shape: Shape, weather: str) -> Shape:
+    if weather in NEEDS_ALL_IN_SYNC:
+        shape = replace(shape, min_insync=3, commit_rule="MinInsync", flush="Os")
+    return replace(
+        shape,
+        acks=(*shape.acks, 1, 1),
+        idempotent=(*shape.idempotent, False, False),
+        pauses_ms=(5, 15, 40),
+        flush="Always" if weather in FLUSHES_ALWAYS else shape.flush,
+        give_up_seconds=1.0 if weather in GIVES_UP_SOON else shape.give_up_seconds,
+        racks=RACKS_OF.get(weather, NO_RACKS),
+    )
+
+
+def _ordinary(shape: Shape, seed: int) -> Shape:
+    has_group = Random(f"group of {seed}").random() < SHARE_WITH_GROUP
+    return _with_spare_brokers(replace(shape, has_group=has_group), seed)
+
+
+def _with_spare_brokers(shape: Shape, seed: int) -> Shape:
+    """More brokers than replicas: a move adds and removes some."""
+    chance = Random(f"spare brokers of {seed}")
+    if chance.random() >= SHARE_WITH_SPARE_BROKERS:
+        return shape
+    racks = chance.choice(SPARE_RACKS)
+    return replace(shape, racks=racks, additions=(*shape.additions, SPARE_BROKERS))
+
+
+def faults_of(seed: int, safety_seconds: float, weather: str = "") -> tuple[Fault, ...]:
+    last_us = int((3 if weather in BEGINS_EARLY else safety_seconds - 1) * SECOND_US)
+    shape = Shape.of(seed, weather)
+    plan = PlanShape(len(shape.racks), controllers=2, last_us=last_us)
+    return plan_of(seed, plan, weather, shape.additions)
