@@ -56,6 +56,7 @@ class Surroundings:
     """What the world gives to a client."""
 
     brokers: tuple[int, ...]
+    partitions: Callable[[str], int]  # of the topic, as its user wants them now
     address_of: Callable[[int], tuple[str, int]]  # (host, client port) as the API server has it
     now_us: Callable[[], int]
     wall_ms: Callable[[], int]
@@ -170,11 +171,14 @@ class Links:
             connection.transport.abort()
 
 
+PARTITIONS_AT_FIRST = 2
+
+
 @dataclass(frozen=True, slots=True)
 class ProducerPlan:
     name: str
     topic: str
-    partition: int
+    partition: int  # and each second one of those that the topic grew by
     acks: int
     pause_ms: int  # mean, between sends
     timeout_ms: int
@@ -183,13 +187,19 @@ class ProducerPlan:
     give_up_seconds: float = 6.0  # an idempotent one
 
 
-def send_of(plan: ProducerPlan, values: tuple[int, ...], now_us: int) -> Operation:
+def next_partition(plan: ProducerPlan, around: Surroundings, chance: random.Random) -> int:
+    """Nothing is drawn of a topic that did not grow."""
+    own = range(plan.partition, around.partitions(plan.topic), PARTITIONS_AT_FIRST)
+    return chance.choice(own) if len(own) > 1 else plan.partition
+
+
+def send_of(plan: ProducerPlan, partition: int, values: tuple[int, ...], now_us: int) -> Operation:
     """As long as nothing is known of its outcome."""
     return Operation(
         process=plan.name,
         kind=Kind.SEND,
         outcome=Outcome.INFO,
-        partition=history_name("", plan.partition),
+        partition=history_name("", partition),
         values=values,
         offsets=(),
         invoked_us=now_us,
@@ -234,40 +244,41 @@ class Producer:
 
     async def _send_once(self) -> None:
         plan, around = self._plan, self._around
+        partition = next_partition(plan, around, self._chance)
         count = self._chance.randint(1, plan.max_records)
         values = tuple(around.next_value() for _ in range(count))
         batch = build_batch(
             [NewRecord(None, b"%d" % value) for value in values],
             timestamp_ms=around.wall_ms(),
         )
-        send = send_of(plan, values, around.now_us())
+        send = send_of(plan, partition, values, around.now_us())
         around.began(send)
-        outcome, base_offset, topic_id = await self._outcome(batch)
+        outcome, base_offset, topic_id = await self._outcome(partition, batch)
         around.record(ended(send, outcome, base_offset, topic_id, around.now_us()))
 
-    async def _outcome(self, batch: bytes) -> tuple[Outcome, int, str]:
+    async def _outcome(self, partition: int, batch: bytes) -> tuple[Outcome, int, str]:
         """Outcome, first offset (-1: not told), and the topic id ("": not told)."""
         plan = self._plan
-        question = Produce(plan.topic, plan.partition, plan.acks, plan.timeout_ms, batch)
+        question = Produce(plan.topic, partition, plan.acks, plan.timeout_ms, batch)
         broker = -1
         try:
-            broker = await self._links.leader(plan.topic, plan.partition)
+            broker = await self._links.leader(plan.topic, partition)
             connection = await self._links.to(broker)
             if plan.acks == 0:
                 connection.tell(question)
                 return Outcome.INFO, -1, ""
             reply = await connection.ask(question, plan.timeout_ms + 500)
         except NotSent:
-            self._links.forget_leader(plan.topic, plan.partition)
+            self._links.forget_leader(plan.topic, partition)
             return Outcome.FAIL, -1, ""
         except NoAnswer:
-            self._links.forget_leader(plan.topic, plan.partition)
+            self._links.forget_leader(plan.topic, partition)
             self._links.drop(broker)
             return Outcome.INFO, -1, ""
         assert isinstance(reply, ProduceAnswer)
         if reply.error == ErrorCode.NONE:
             return Outcome.OK, reply.base_offset, reply.topic_id
-        self._links.forget_leader(plan.topic, plan.partition)
+        self._links.forget_leader(plan.topic, partition)
         return (Outcome.FAIL if reply.is_refused else Outcome.INFO), -1, ""
 
 
@@ -275,7 +286,6 @@ class Producer:
 class ConsumerPlan:
     name: str
     topic: str
-    partitions: tuple[int, ...]
     pause_ms: int
     follower_share: float = 0.0  # of polls that go to some other broker than the leader
 
@@ -296,7 +306,7 @@ class Consumer:
     async def run(self) -> None:
         mean_seconds = self._plan.pause_ms / 1000
         while not self._around.is_over():
-            for partition in self._plan.partitions:
+            for partition in range(self._around.partitions(self._plan.topic)):
                 try:
                     await self.poll(partition)
                 except (NotSent, NoAnswer):

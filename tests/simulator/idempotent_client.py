@@ -27,6 +27,7 @@ from tests.simulator.clients import (
     ProducerPlan,
     Surroundings,
     ended,
+    next_partition,
     send_of,
 )
 
@@ -48,7 +49,7 @@ class IdempotentProducer:
         self._links = Links(around, chance)
         self._producer_id = -1
         self._producer_epoch = -1
-        self._sequence = 0
+        self._sequences: dict[int, int] = {}  # the next one of each partition
         self._in_flight: dict[asyncio.Task[None], None] = {}
         self._has_given_up = True  # also before the first id
 
@@ -82,10 +83,12 @@ class IdempotentProducer:
         assert isinstance(reply, InitProducerAnswer)
         if reply.error == ErrorCode.NONE:
             self._producer_id, self._producer_epoch = reply.producer_id, reply.producer_epoch
-            self._sequence = 0
+            self._sequences.clear()
             self._has_given_up = False
 
-    def _next_batch(self) -> tuple[tuple[int, ...], bytes]:
+    def _next_batch(self) -> tuple[int, tuple[int, ...], bytes]:
+        partition = next_partition(self._plan, self._around, self._chance)
+        sequence = self._sequences.get(partition, 0)
         count = self._chance.randint(1, self._plan.max_records)
         values = tuple(self._around.next_value() for _ in range(count))
         batch = build_batch(
@@ -93,31 +96,31 @@ class IdempotentProducer:
             timestamp_ms=self._around.wall_ms(),
             producer_id=self._producer_id,
             producer_epoch=self._producer_epoch,
-            base_sequence=self._sequence,
+            base_sequence=sequence,
         )
-        self._sequence += count
-        return values, batch
+        self._sequences[partition] = sequence + count
+        return partition, values, batch
 
-    async def _send(self, values: tuple[int, ...], batch: bytes) -> None:
+    async def _send(self, partition: int, values: tuple[int, ...], batch: bytes) -> None:
         around = self._around
-        send = send_of(self._plan, values, around.now_us())
+        send = send_of(self._plan, partition, values, around.now_us())
         around.began(send)
-        found = await self._until_known(batch)
+        found = await self._until_known(partition, batch)
         if found.outcome is not Outcome.OK:
             self._has_given_up = True
         around.record(
             ended(send, found.outcome, found.base_offset, found.topic_id, around.now_us())
         )
 
-    async def _until_known(self, batch: bytes) -> _Ended:
+    async def _until_known(self, partition: int, batch: bytes) -> _Ended:
         plan = self._plan
-        question = Produce(plan.topic, plan.partition, plan.acks, plan.timeout_ms, batch)
+        question = Produce(plan.topic, partition, plan.acks, plan.timeout_ms, batch)
         give_up_us = self._around.now_us() + int(plan.give_up_seconds * 1e6)
         is_doubtful = False
         while True:
             broker = -1
             try:
-                broker = await self._links.leader(plan.topic, plan.partition)
+                broker = await self._links.leader(plan.topic, partition)
                 connection = await self._links.to(broker)
                 reply = await connection.ask(question, plan.timeout_ms + 500)
             except NotSent:
@@ -130,7 +133,7 @@ class IdempotentProducer:
                 if reply.error == ErrorCode.NONE and reply.base_offset >= 0:
                     return _Ended(Outcome.OK, reply.base_offset, reply.topic_id)
                 is_doubtful = is_doubtful or not reply.is_refused
-            self._links.forget_leader(plan.topic, plan.partition)
+            self._links.forget_leader(plan.topic, partition)
             if self._around.now_us() >= give_up_us:
                 return _Ended(Outcome.INFO if is_doubtful else Outcome.FAIL)
             await asyncio.sleep(PAUSE_SECONDS)

@@ -15,7 +15,14 @@ from tidemark_broker.runtime.partitions import FetchResult
 from tidemark_cli.history import Kind, Operation, judge
 
 from tests.simulator.client_port import Fetch, Produce, serve_clients
-from tests.simulator.clients import Consumer, ConsumerPlan, Producer, ProducerPlan, Surroundings
+from tests.simulator.clients import (
+    PARTITIONS_AT_FIRST,
+    Consumer,
+    ConsumerPlan,
+    Producer,
+    ProducerPlan,
+    Surroundings,
+)
 from tests.simulator.clock import EPOCH_US
 from tests.simulator.faults import Fault, heal, schedule
 from tests.simulator.group_member import SimulatedGroup
@@ -166,7 +173,7 @@ class Run:
         self.world.start()
         self.world.create_topic(
             "orders",
-            partitions=2,
+            partitions=PARTITIONS_AT_FIRST,
             replication_factor=3,
             commit_rule=self.shape.commit_rule,
             flush=self.shape.flush,
@@ -229,19 +236,20 @@ class Run:
     def _last_reads(self) -> None:
         """Everything is read from its start: what is not there then is lost."""
         reader = Consumer(
-            ConsumerPlan("last-reader", "orders", (0, 1), 10), self._around(), self.world.random
+            ConsumerPlan("last-reader", "orders", 10), self._around(), self.world.random
         )
+        partitions = range(self.world.partitions_of("orders"))
         ends: dict[int, int | None] = {}
 
         async def read() -> None:
-            for partition in (0, 1):
+            for partition in partitions:
                 ends[partition] = await reader.read_all(partition, tries=200)
 
         self._spawn("last-reader", read)
         deadline_us = self.world.now_us + LAST_READ_SECONDS * SECOND_US
-        while len(ends) < 2 and self._step(deadline_us):
+        while len(ends) < len(partitions) and self._step(deadline_us):
             pass
-        for partition in (0, 1):
+        for partition in partitions:
             if ends.get(partition) is None:
                 raise Violation("L1", f"partition {partition} could not be read to its end")
 
@@ -296,6 +304,7 @@ class Run:
     def _around(self) -> Surroundings:
         return Surroundings(
             brokers=tuple(self.world.brokers),
+            partitions=self.world.partitions_of,
             address_of=lambda broker: (self.world.brokers[broker].host, CLIENT_PORT),
             now_us=lambda: self.world.now_us,
             wall_ms=lambda: (EPOCH_US + self.world.now_us) // 1000,
@@ -311,6 +320,9 @@ class Run:
     def _record(self, operation: Operation) -> None:
         if operation.kind is Kind.SEND:
             del self.open_sends[operation.values]
+        if operation.values and _number_of(operation.partition) >= PARTITIONS_AT_FIRST:
+            kind, outcome = operation.kind.name.lower(), operation.outcome.name.lower()
+            self.invariants.coverage[f"partitions added later: {kind} {outcome}"] += 1
         self.history.append(operation)
 
     def _next_value(self) -> int:
@@ -328,7 +340,7 @@ class Run:
             plan = ProducerPlan(
                 name=f"producer-{number}",
                 topic="orders",
-                partition=number % 2,
+                partition=number % PARTITIONS_AT_FIRST,
                 acks=acks,
                 pause_ms=chance.choice(self.shape.pauses_ms),
                 timeout_ms=chance.choice((500, 1500, 3000)),
@@ -337,7 +349,7 @@ class Run:
             )
             kind = IdempotentProducer if self.shape.idempotent[number] else Producer
             yield plan.name, kind(plan, around, chance).run
-        plan = ConsumerPlan("consumer-0", "orders", (0, 1), 100, follower_share=0.3)
+        plan = ConsumerPlan("consumer-0", "orders", 100, follower_share=0.3)
         yield plan.name, Consumer(plan, around, chance).run
         if self.group is not None:
             yield from self.group.members(around, chance)
@@ -347,6 +359,10 @@ class Run:
         number = len(self.world.processes)
         process = self.world.spawn(name, machine, f"10.2.{number // 250}.{number % 250}")
         process.start(work)
+
+
+def _number_of(history_name: str) -> int:
+    return int(history_name.rpartition("/")[2])
 
 
 def _placed(history: list[Operation]) -> Iterator[Operation]:

@@ -69,7 +69,7 @@ def _stormy(shape: Shape, weather: str) -> Shape:
         pauses_ms=(5, 15, 40),
         flush="Always" if weather in FLUSHES_ALWAYS else shape.flush,
         give_up_seconds=1.0 if weather in GIVES_UP_SOON else shape.give_up_seconds,
-        racks=RACKS_OF.get(weather, NO_RACKS),
+        racks=SPARE_RACKS[-1] if weather == SPARE_BROKERS else RACKS_OF.get(weather, NO_RACKS),
     )
 
 

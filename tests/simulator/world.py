@@ -152,6 +152,10 @@ class World(Surroundings):
         self.topics.append(wish)
         return wish
 
+    def partitions_of(self, topic: str) -> int:
+        """As its user wants them, who may have grown it."""
+        return next(wish.partitions for wish in reversed(self.topics) if wish.topic == topic)
+
     def put_back(self, item: dict[str, Any]) -> None:
         """A slice from a backup, by hand. Nothing if its topic was deleted meanwhile."""
         metadata = item["metadata"]
