@@ -41,11 +41,13 @@ images: setup ## the images tidemark/operator:dev and tidemark/broker:dev
 deploy: setup ## images, CRDs and chart of this checkout onto the kind cluster
 	@hack/deploy
 
-sim: setup ## the simulator: SEEDS=n runs from FIRST_SEED=k with JOBS=j processes (60 or more runs a minute)
-	@hack/sim runner --seeds $(or $(SEEDS),200) --first-seed $(or $(FIRST_SEED),1) $(if $(JOBS),--jobs $(JOBS))
+sim: setup ## the simulator, to the first violation: SEEDS=n from FIRST_SEED=k, JOBS=j; GO_ON=1; WEATHER=name or all
+	@hack/sim runner --seeds $(or $(SEEDS),200) --first-seed $(or $(FIRST_SEED),1) $(if $(JOBS),--jobs $(JOBS)) \
+		$(if $(GO_ON),--go-on) $(if $(WEATHER),--weather "$(WEATHER)")
 
-sim-replay: setup ## one run again: transcript and picture in build/sim; SEED=n, SHRINK=1 drops faults
-	@hack/sim replay --seed $(SEED) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SHRINK),--shrink)
+sim-replay: setup ## one run again: transcript and picture in build/sim; SEED=n, SHRINK=1 drops faults; WEATHER=name
+	@hack/sim replay --seed $(SEED) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SHRINK),--shrink) \
+		$(if $(WEATHER),--weather "$(WEATHER)")
 
 sim-mutants: setup ## every guard removed once: is it noticed? Writes tests/simulator/mutants.md
 	@hack/sim mutant_hunt
@@ -53,7 +55,7 @@ sim-mutants: setup ## every guard removed once: is it noticed? Writes tests/simu
 sim-exhaustive: setup ## every interleaving of a small world, as large as 10 minutes hold
 	@$(PYTHON) -m tests.exhaustive
 
-e2e-long: setup ## long rounds of kills, freezes, cuts, clients and hostile bytes with figures (about 100 min)
+e2e-long: setup ## long rounds of kills, freezes, cuts, clients and hostile bytes with figures (about 110 min, more with kind)
 	@hack/e2e-long
 
 bench: setup ## beside Apache Kafka on this machine, in turns: ROUNDS=n, else 3 (about 5 min each)

@@ -79,7 +79,12 @@ def keep_garbage_of_runs_only() -> None:
 
 
 def campaign(
-    first_seed: int, seeds: int, jobs: int, console: Console, *, goes_on: bool = False
+    seeds: range,
+    jobs: int,
+    console: Console,
+    *,
+    goes_on: bool = False,
+    work: Callable[[int], RunResult] = run_seed,
 ) -> CampaignResult:
     result = CampaignResult()
     began = last_line = time.monotonic()
@@ -91,8 +96,8 @@ def campaign(
         TextColumn("{task.fields[speed]:.0f} runs/min"),
     )
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task(f"seeds from {first_seed}", total=seeds, speed=0.0)
-        for found in results_of(range(first_seed, first_seed + seeds), jobs):
+        task = progress.add_task(f"seeds from {seeds.start}", total=len(seeds), speed=0.0)
+        for found in results_of(seeds, jobs, work):
             result.add(found)
             result.seconds = time.monotonic() - began
             progress.update(task, advance=1, speed=result.runs_per_minute)
@@ -102,7 +107,7 @@ def campaign(
                     break
             if not console.is_terminal and time.monotonic() > last_line + LOG_LINE_EVERY_S:
                 last_line = time.monotonic()
-                console.print(progress_line(result, seeds), markup=False)
+                console.print(progress_line(result, len(seeds)), markup=False)
     result.seconds = time.monotonic() - began
     return result
 
@@ -121,7 +126,8 @@ def show_failure(console: Console, found: RunResult) -> None:
     console.print(f"seed {found.seed}: {name}", style="bold red", markup=False)
     console.print(f"  {text}", markup=False, soft_wrap=True)
     console.print(f"  at {found.simulated_us / 1e6:.3f} s; options: {found.options}", markup=False)
-    console.print(f"  make sim-replay SEED={found.seed}", markup=False)
+    weather = f' WEATHER="{found.weather}"' if found.weather else ""
+    console.print(f"  make sim-replay SEED={found.seed}{weather}", markup=False)
 
 
 def show_coverage(console: Console, result: CampaignResult) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.simulator.picture import Mark, ReplicaSample, Sample, picture
 from tests.simulator.run import SAFETY_SECONDS, Run, RunPlan, RunResult
 from tests.simulator.shrinker import shrink
+from tests.simulator.storms import seconds_of
 
 SAMPLE_US = 20_000
 
@@ -69,12 +70,13 @@ def transcript(result: RunResult) -> str:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--seconds", type=float, default=SAFETY_SECONDS, help="of faults")
+    parser.add_argument("--seconds", type=float, help="of faults; as make sim has it, if not given")
     parser.add_argument("--weather", default="", help="of storms.py: nothing but that")
     parser.add_argument("--shrink", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("build/sim"))
     options = parser.parse_args(arguments)
-    plan = RunPlan(options.seed, options.seconds, weather=options.weather)
+    usual = seconds_of(options.weather) if options.weather else SAFETY_SECONDS
+    plan = RunPlan(options.seed, options.seconds or usual, weather=options.weather)
     if options.shrink:
         first = Run(plan).go()
         if first.violation is None:

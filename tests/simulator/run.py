@@ -54,6 +54,7 @@ class RunResult:
     events: int
     simulated_us: int
     cpu_seconds: float
+    weather: str = ""
     coverage: Counter[str] = field(default_factory=Counter)
     trace: tuple[tuple[int, str, str], ...] = ()
     digest: str = ""
@@ -152,6 +153,7 @@ class Run:
             events=self.events,
             simulated_us=self.world.now_us,
             cpu_seconds=time.process_time() - self._began,
+            weather=self.plan.weather,
             coverage=self._coverage(),
             trace=tuple(self.world.trace) if self.plan.keeps_trace else (),
             digest=self.world.trace_digest(),
