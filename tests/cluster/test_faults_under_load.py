@@ -34,7 +34,7 @@ def play(kinds: Sequence[RoundKind], directory: Path) -> DemoReport:
 @pytest.mark.parametrize(
     "kinds",
     [
-        (RoundKind.KILL, RoundKind.KILL_TWICE, RoundKind.ROLLING),
+        (RoundKind.KILL, RoundKind.KILL_TWICE, RoundKind.STOP, RoundKind.ROLLING),
         (RoundKind.FREEZE, RoundKind.SHORT_FREEZE, RoundKind.SET_OF_ONE),
         (RoundKind.CUT_FOLLOWER, RoundKind.CUT_LEADER),
         (RoundKind.CUT_FROM_CONTROLLER, RoundKind.CUT_FROM_PEERS),
