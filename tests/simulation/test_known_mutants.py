@@ -12,6 +12,7 @@ ALWAYS = (
     "acks=all admitted and acknowledged below min ISR",
     "every start counts as clean",
     "any sequence is the next one",
+    "what a disk gives back is served unlooked at",
 )
 
 

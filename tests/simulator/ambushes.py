@@ -244,6 +244,7 @@ AMBUSHED: dict[str, dict[str, int]] = {
     "controllers part": {"split_controllers": 4},
     "tails are cut": {"cut_off_leader": 3, "strike_who_cut": 3},
     "slices change": {"back_up_slices": 3, "restore_slices": 2, "lose_slice": 2, "kill_leader": 3},
+    "bits flip": {"flip_bit": 8, "kill_leader": 2},
     "slow syncs": {"slow_disk": 6, "slow_followers": 4, "freeze_leader": 3, "short_power_loss": 5},
 }
 # The weathers whose topics are to be flush: Always.

@@ -2,9 +2,8 @@
 
 The first replica whose high watermark passes a batch decides its bytes for ever (I3, I4, I7); what
 acks=all acknowledged must lie in it (I6), and each producer's sequences are in it in their order,
-each once (I8). After an
-unclean election or one by the longest log nothing is known from where the new leader's log parts
-from it.
+each once (I8). After an unclean election or one by the longest log nothing is known from where the
+new leader's log parts from it.
 """
 
 from bisect import bisect_left, bisect_right

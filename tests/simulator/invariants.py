@@ -11,7 +11,7 @@ from typing import Any
 from tidemark_broker.replication.leader import PartitionLeader
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.partitions import FetchResult
-from tidemark_broker.storage.record_batch import CRC_START, read_header
+from tidemark_broker.storage.record_batch import read_header
 from tidemark_cli.history import Suspension
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_protocol.error_codes import ErrorCode
@@ -27,7 +27,8 @@ from tests.simulator.operation_checks import (
     crowded_racks,
     unnamed_leaderless,
 )
-from tests.simulator.replica_audit import ReplicaAudit, is_damaged
+from tests.simulator.read_checks import check_shown
+from tests.simulator.replica_audit import ReplicaAudit
 from tests.simulator.slice_checks import SliceEvent, SliceJudge
 from tests.simulator.violations import Violation
 from tests.simulator.watched_world import LiveBroker, WatchedWorld
@@ -101,7 +102,7 @@ class Invariants:
         try:
             audit = self._audit_of(broker, replica)
             audit.look()
-            self._check_shown(audit, bytes(result.data), result.high_watermark)
+            check_shown(audit, bytes(result.data), result.high_watermark)
         except Violation as found:
             self._said_wrongly = self._said_wrongly or found
 
@@ -123,32 +124,6 @@ class Invariants:
         who = f"broker {broker.settings.broker_id}: {request.topic}-{request.partition}"
         text = f"{who}: a produce is not answered past its {request.timeout_ms} ms"
         self._said_wrongly = self._said_wrongly or Violation("L2", text)
-
-    def _check_shown(self, audit: ReplicaAudit, data: bytes, high_watermark: int) -> None:
-        """I7: what a reader is shown was committed, and is what everybody is shown there."""
-        committed = audit.committed
-        position = 0
-        while position < len(data):
-            header = read_header(data, position)
-            batch = data[position : position + header.size_bytes]
-            position += header.size_bytes
-            if committed.is_suspended(header.last_offset) or is_damaged(header, batch):
-                continue
-            if not audit.is_readable and header.next_offset > committed.end_offset:
-                continue
-            known = committed.batch_at(header.base_offset)
-            if known is None or header.next_offset > high_watermark:
-                raise Violation(
-                    "I7",
-                    f"{audit.who} showed offset {header.base_offset} at watermark"
-                    f" {high_watermark}; committed ends at {committed.end_offset}",
-                )
-            if known[CRC_START:] != batch[CRC_START:]:
-                raise Violation(
-                    "I7",
-                    f"{audit.who} showed another record at offset {header.base_offset} than was"
-                    " committed there",
-                )
 
     # ---- after each event
 

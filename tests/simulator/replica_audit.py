@@ -185,7 +185,7 @@ class ReplicaAudit:
         expected = self._end_offset if self._batches else log.log_end_offset
         if expected == log.log_end_offset or self._is_cut_short:
             return
-        if self._files.has_flipped_bits:
+        if any(self._files.flipped_positions(segment) for segment in segments):
             self._is_cut_short = True  # a length is what the bit changed
         else:
             raise Violation(
@@ -200,7 +200,7 @@ class ReplicaAudit:
             batch = bytes(data[position : position + header.size_bytes])
             self._check_place(header)
         except (CorruptBatch, Violation) as error:
-            if self._files.has_flipped_bits:
+            if self._files.flipped_positions(segment):
                 self._is_cut_short = True
                 return
             if isinstance(error, Violation):
@@ -211,9 +211,18 @@ class ReplicaAudit:
                 "a flipped leader epoch whose only witness a power loss took (0061)"
             )
         is_intact = not is_damaged(header, batch)
+        end = position + header.size_bytes
+        if not is_intact and not self._files.flipped_positions(segment).intersection(
+            range(position, end)
+        ):
+            raise Violation(
+                "I10",
+                f"{self.who}: {segment.path.name} is damaged at offset {header.base_offset}, and"
+                " no bit was flipped there",
+            )
         self._batches.append(CopiedBatch(header, batch, is_intact))
         self._end_offset = header.next_offset
-        self._position = position + header.size_bytes
+        self._position = end
 
     def _has_flipped_epoch(self, header: BatchHeader, batch: bytes, segment: Segment) -> bool:
         """No checksum covers a batch's leader epoch: the epochs' checkpoint is the one witness

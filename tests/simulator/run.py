@@ -290,6 +290,8 @@ class Run:
             self.on_event()
         if world.crashes:
             crash = world.crashes[0]
+            if isinstance(crash.error, Violation):  # what a client saw
+                raise crash.error
             raise Violation("crash", f"{crash.who}: {type(crash.error).__name__}: {crash.error}")
         if self.events % CPU_LOOK_EVENTS == 0:
             self._check_bounds()

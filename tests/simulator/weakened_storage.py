@@ -133,6 +133,10 @@ MUTANTS = (
            "tests/unit/storage/test_storage_compaction.py::"
            "test_nothing_at_or_past_the_high_watermark_is_touched",
            why_no_seed="simulated topics are not compacted"),
+    Mutant("what a disk gives back is served unlooked at", "I10",
+           (patch("storage.reading:check_crc", _does_nothing),),
+           "tests/unit/runtime/test_replica_damage.py::"
+           "test_a_leader_does_not_serve_it_and_reports_itself", "bits flip"),
     Mutant("damage is over at once", "I10, B9",
            (patch("runtime.replica_damage:Damage.is_over", always(True)),),
            "tests/unit/runtime/test_replica_damage.py::"

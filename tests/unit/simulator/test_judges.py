@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from tidemark_broker.storage.record_batch import NewRecord, build_batch, read_header
 
+from tests.simulator.clients import records_shown
 from tests.simulator.committed_log import CommittedLog
 from tests.simulator.faults import Fault
 from tests.simulator.picture import Mark, ReplicaSample, Sample, picture
@@ -84,6 +85,14 @@ def test_nothing_is_known_from_an_unclean_start_offset_on() -> None:
     take(log, batch(b"other", 1, epoch=1))
     assert log.acknowledged_end == 1
     assert violation(lambda: take(log, batch(b"other", 0, epoch=1))) == "I3"
+
+
+def test_a_client_that_is_shown_a_damaged_batch_says_so() -> None:
+    intact = batch(b"7", 4)
+    assert records_shown(intact, 0) == [(4, 7)]
+    damaged = intact[:-1] + bytes([intact[-1] ^ 1])
+    assert violation(lambda: records_shown(damaged, 0)) == "I10"
+    assert violation(lambda: records_shown(intact[:-1], 0)) == "I10"
 
 
 def test_the_shrinker_keeps_only_the_faults_that_matter() -> None:

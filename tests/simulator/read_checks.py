@@ -1,0 +1,54 @@
+"""I7 and I10: what a reader is shown is intact, was committed, and is the same for everybody.
+
+Asked of a broker's answer at the instant it is given. The judge of I10 knows no excuse: whatever a
+bit, a kernel or a power loss did to a disk, a batch is looked at before it leaves the broker.
+"""
+
+from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, CorruptBatch, read_header
+
+from tests.simulator.replica_audit import ReplicaAudit, is_damaged
+from tests.simulator.violations import Violation
+
+
+def check_shown(audit: ReplicaAudit, data: bytes, high_watermark: int) -> None:
+    """Raises Violation."""
+    position = 0
+    while position < len(data):
+        try:
+            header = read_header(data, position)
+        except CorruptBatch as error:
+            raise Violation("I10", f"{audit.who} showed what is no batch: {error}") from error
+        batch = data[position : position + header.size_bytes]
+        position += header.size_bytes
+        if is_damaged(header, batch):
+            raise Violation("I10", f"{audit.who} showed a damaged batch at {header.base_offset}")
+        _check_committed(audit, header, batch, high_watermark)
+
+
+def _check_committed(
+    audit: ReplicaAudit, header: BatchHeader, batch: bytes, high_watermark: int
+) -> None:
+    committed = audit.committed
+    if committed.is_suspended(header.last_offset):
+        return
+    if not audit.is_readable and header.next_offset > committed.end_offset:
+        return
+    known = committed.batch_at(header.base_offset)
+    if known is None or header.next_offset > high_watermark:
+        raise Violation(
+            "I7",
+            f"{audit.who} showed offset {header.base_offset} at watermark"
+            f" {high_watermark}; committed ends at {committed.end_offset}",
+        )
+    if known[CRC_START:] != batch[CRC_START:]:
+        raise Violation(
+            "I7",
+            f"{audit.who} showed another record at offset {header.base_offset} than was"
+            " committed there",
+        )
+    if known != batch:
+        raise Violation(
+            "I10",
+            f"{audit.who} showed leader epoch {header.partition_leader_epoch} at offset"
+            f" {header.base_offset}, committed there is another",
+        )
