@@ -12,7 +12,7 @@ import pytest
 from tidemark_broker.runtime.committed_cuts import MAX_REPORTED, CommittedCuts
 from tidemark_operator.controller.recoveries import Cause, Recovery
 from tidemark_operator.stores.object_store import PARTITION_SLICE
-from tidemark_protocol.controller_messages import CommittedCut
+from tidemark_protocol.controller_messages import CommittedCut, ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset, TopicId
 
@@ -124,6 +124,15 @@ def test_what_was_cut_counts_from_where_the_two_histories_part() -> None:
     assert (found.lost_records, found.lost_committed) == (30, 25)
     found = found.with_cuts([replace(CUT, to_offset=Offset(50))])
     assert (found.lost_records, found.lost_committed) == (40, 35)
+
+
+def test_a_watermark_past_the_end_of_its_own_log_counts_as_no_loss() -> None:
+    """Seed 20263 of the simulator: a power loss took the new history from a log, which was back in
+    a former epoch, and left the watermark."""
+    found = TAKEN.measured([ReplicaReport(TopicId("t"), 0, LeaderEpoch(5), Offset(58), Offset(90))])
+    assert found is TAKEN
+    found = TAKEN.measured([ReplicaReport(TopicId("t"), 0, LeaderEpoch(5), Offset(70), Offset(90))])
+    assert (found.lost_records, found.lost_committed) == (10, 10)
 
 
 def test_the_same_cut_or_a_lesser_one_changes_nothing() -> None:

@@ -4,15 +4,22 @@
 these. They are no kinds of every seed's swarm: that would change what each seed brings.
 """
 
+from collections.abc import Callable
+
 from tidemark_operator.controller.reassignment import is_moving
 
+from tests.simulator.ambushes import keep_down, leading
+from tests.simulator.broker_process import BrokerSlot
 from tests.simulator.fault_plan import Arguments
-from tests.simulator.faults import fault
+from tests.simulator.faults import block_link, configure_topic, fault, freeze, isolate
 from tests.simulator.topic_wishes import TopicWish
 from tests.simulator.world import World
 
 LOOK_EVERY_US = 50_000
+ALONE_FOR_US = 400_000  # so long a stranded leader commits what the others never get
 SPARE_BROKERS = "brokers to spare"
+UNCLEAN_ELECTIONS = "unclean elections"
+UNCLEAN_LATER = "unclean elections now and then"
 
 
 @fault
@@ -47,8 +54,76 @@ def slow_moves(world: World, bytes_per_second: int, for_us: int) -> None:
     world.timeline.after(for_us, setattr, world, "move_bytes_per_second", 0)
 
 
+@fault
+def allow_unclean(world: World, topic: str, value: str) -> None:
+    configure_topic(world, topic, "unclean.leader.election.enable", value)
+
+
+@fault
+def strand_leader(world: World, which: int, blow: str, wait_us: int, for_us: int) -> None:
+    """A leader loses its followers, but for those that min ISR asks for, commits without the others
+    and then goes away with those that stayed. `freeze`, `isolate`: it comes back with all it had;
+    `down`: its process ends."""
+    found = leading(world)
+    if not found:
+        return
+    _, slot, replica = found[which % len(found)]
+    others = [other for other in world.brokers.values() if other is not slot]
+    world.random.shuffle(others)
+    stays = replica.leader.state.min_insync_replicas
+    staying, left = [slot, *others[: stays - 1]], others[stays - 1 :]
+    for one in staying:
+        for other in left:
+            block_link(world, one.machine.name, other.machine.name, wait_us)
+    ids = {one.broker_id for one in staying}
+    ends_us = world.now_us + wait_us
+
+    def look() -> None:
+        leader = replica.leader
+        if world.is_healed or world.now_us >= ends_us or leader is None:
+            return
+        if leader.state.in_sync_ids <= ids:
+            world.timeline.after(ALONE_FOR_US, strike)
+        else:
+            world.timeline.after(LOOK_EVERY_US, look)
+
+    def strike() -> None:
+        if not world.is_healed:
+            world.coverage[f"stranded: {blow}"] += 1
+            for one in staying:
+                BLOWS[blow](world, one, for_us)
+
+    look()
+
+
+def _freeze(world: World, slot: BrokerSlot, for_us: int) -> None:
+    if slot.process is not None:
+        freeze(world, slot.process, for_us)
+
+
+def _isolate(world: World, slot: BrokerSlot, for_us: int) -> None:
+    isolate(world, slot.machine.name, "both", for_us)
+
+
+def _keep_down(world: World, slot: BrokerSlot, for_us: int) -> None:
+    keep_down(world, slot.broker_id, for_us)
+
+
+BLOWS: dict[str, Callable[[World, BrokerSlot, int], None]] = {
+    "freeze": _freeze,
+    "isolate": _isolate,
+    "down": _keep_down,
+}
+
 ADDED: dict[str, Arguments] = {
     "cancel_moves": lambda d: (d.topic, d.us(500, 5_000)),
+    "allow_unclean": lambda d: (d.topic, d.chance.choice(("true", "true", "false"))),
+    "strand_leader": lambda d: (
+        d.chance.randrange(4),
+        d.chance.choice(("freeze", "freeze", "isolate", "isolate", "down")),
+        8_000_000,
+        d.us(2_500, 6_000),
+    ),
     "slow_moves": lambda d: (d.chance.choice((500, 2_000, 8_000)), d.us(3_000, 10_000)),
 }
 
@@ -61,4 +136,6 @@ ADDITIONS: dict[str, dict[str, int]] = {
         "kill_leader": 2,
         "keep_down": 1,
     },
+    UNCLEAN_ELECTIONS: {"strand_leader": 3, "slow_followers": 2},
+    UNCLEAN_LATER: {"allow_unclean": 4, "strand_leader": 3},
 }

@@ -5,6 +5,7 @@ They are for mutants, and for hunting (`replay --weather`).
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from tidemark_operator.stores.object_store import LEASE
 
@@ -39,6 +40,18 @@ def when(world: World, is_so: Callable[[], bool], act: Callable[[], None], wait_
             world.timeline.after(LOOK_EVERY_US, look)
 
     look()
+
+
+def leading(world: World) -> list[tuple[int, BrokerSlot, Any]]:
+    """(number of the broker, its slot, the leading replica), in order of partitions."""
+    found = []
+    for number, slot in enumerate(world.brokers.values()):
+        if slot.partitions is not None:
+            for replica in slot.partitions.replicas:
+                if replica.leader is not None:
+                    found.append((replica.topic, replica.partition, number, slot, replica))
+    found.sort(key=lambda each: each[:3])
+    return [each[2:] for each in found]
 
 
 # ---- disks that lose what they took

@@ -8,6 +8,7 @@ new leader's log parts from it.
 
 from bisect import bisect_left, bisect_right
 
+from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.storage.producer_states import SEQUENCES, last_sequence_of
 from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, read_header
 
@@ -20,6 +21,7 @@ class CommittedLog:
         self.suspended_from: int | None = None
         self.end_offset = 0
         self.led_to = 0  # the highest high watermark that any leader had
+        self.led: dict[int, tuple[int, HostedReplica]] = {}  # of each leader epoch, and who led
         self.acknowledged_end = 0  # exclusive; of acks=all
         self._is_whole = True  # from the first batch on
         self._base_offsets: list[int] = []
@@ -28,6 +30,10 @@ class CommittedLog:
 
     def is_suspended(self, offset: int) -> bool:
         return self.suspended_from is not None and offset >= self.suspended_from
+
+    def note_led(self, leader_epoch: int, high_watermark: int, replica: HostedReplica) -> None:
+        self.led_to = max(self.led_to, high_watermark)
+        self.led[leader_epoch] = (high_watermark, replica)
 
     def suspend(self, from_offset: int) -> None:
         """Whoever leads now has nothing from there on, by the topic's or the rule's choice."""

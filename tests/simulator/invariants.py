@@ -21,6 +21,7 @@ from tidemark_protocol.partition_state import Member, PartitionState
 from tests.simulator.client_port import Fetch, Produce
 from tests.simulator.clients import history_name
 from tests.simulator.committed_log import CommittedLog
+from tests.simulator.loss_checks import LossJudge
 from tests.simulator.operation_checks import (
     REGISTERED_FOR_US,
     Erasures,
@@ -56,6 +57,7 @@ class Invariants:
         self._events = 0
         # Epochs granted by the longest log or uncleanly, whose leader did not begin yet.
         self._awaited_grants: dict[tuple[TopicPartition, int], None] = {}
+        self._losses = LossJudge(self.coverage)
         self.deleted: dict[str, None] = {}  # partitions of topics that are gone
         self._erasures = Erasures(world.was_asked_to_delete)
         self._registered_us: dict[BrokerId, int] = {}
@@ -164,6 +166,10 @@ class Invariants:
         self._audits.clear()
         self.check_everything()
         self._judge.conclude(self._world.broker_records())
+        if not self._world.has_flipped_bits:
+            living = set(self._audits)
+            for value in self._slices.values():
+                self._losses.conclude(value, self._committed, living)
 
     def suspensions(self) -> dict[str, Suspension]:
         """For the history, by its names of partitions."""
@@ -209,7 +215,7 @@ class Invariants:
                 self._check_placed(key, state)
                 self._erasures.note_state(key[0], state, records)
             for event in events:
-                self._on_slice_event(event)
+                self._on_slice_event(after, event)
         self._check_entries(self._world.live_brokers())
 
     def _note_restored(self, value: PartitionSlice) -> None:
@@ -237,11 +243,12 @@ class Invariants:
             self._states.pop((value.topic.topic_id, state.partition), None)
             self.deleted[history_name(value.topic.topic_id, state.partition)] = None
 
-    def _on_slice_event(self, event: SliceEvent) -> None:
+    def _on_slice_event(self, value: PartitionSlice, event: SliceEvent) -> None:
         self.coverage[event.kind] += 1
         key = (event.topic_id, event.partition)
         self._world.note(f"{self._names[key]}: {event.kind}: {event.state}")
         if event.kind in ("election: longest log", "election: unclean"):
+            self._losses.on_elected(value, event.state)
             committed = self._committed_of(key)
             leader = self._world.live_broker(event.state.leader)
             replica = None if leader is None else leader.partitions.hosted(*key)
@@ -358,8 +365,17 @@ class Invariants:
         if (key, leader.leader_epoch) in self._awaited_grants:
             del self._awaited_grants[key, leader.leader_epoch]
             committed.suspend(leader.epoch_start_offset)
+            self._check_began(key, leader)
             return
         audit.check_holds_acknowledged(f"elected in leader epoch {leader.leader_epoch}")
+
+    def _check_began(self, key: TopicPartition, leader: PartitionLeader) -> None:
+        if self._world.has_flipped_bits:
+            return  # one that is found cuts the log after it was reported
+        for value in self._slices.values():
+            if value.topic.topic_id == key[0] and key[1] in value.numbers:
+                start_offset = leader.epoch_start_offset
+                self._losses.on_begun(value, key[1], leader.leader_epoch, start_offset)
 
     def _check_maximal(
         self, broker: LiveBroker, key: TopicPartition, leader: PartitionLeader

@@ -63,6 +63,7 @@ class ReplicaAudit:
         self._high_watermark = -1
         self._epochs = (-1, -1)
         self._was_leader = False
+        self._led_epoch = -1
         self._forget_copy()
 
     def _forget_copy(self) -> None:
@@ -283,7 +284,10 @@ class ReplicaAudit:
 
     def note_led(self) -> None:
         """It leads, or did until it died in this very event."""
-        self.committed.led_to = max(self.committed.led_to, self.replica.high_watermark)
+        leader = self.replica.leader
+        if leader is not None:
+            self._led_epoch = leader.leader_epoch
+        self.committed.note_led(self._led_epoch, self.replica.high_watermark, self.replica)
 
     def _check_was_led_to(self, header: BatchHeader) -> None:
         """What is committed is what a leader found so: no follower knows more."""

@@ -182,6 +182,7 @@ class Run:
             config={
                 "min.insync.replicas": str(self.shape.min_insync),
                 "replica.lag.time.max.ms": str(self.shape.replica_lag_max_ms),
+                **dict(self.shape.config),
             },
         )
         if self.group is not None:

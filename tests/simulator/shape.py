@@ -7,7 +7,7 @@ or a weather had before.
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.simulator.additions import SPARE_BROKERS
+from tests.simulator.additions import SPARE_BROKERS, UNCLEAN_ELECTIONS, UNCLEAN_LATER
 from tests.simulator.ambushes import (
     BEGINS_EARLY,
     FLUSHES_ALWAYS,
@@ -21,6 +21,8 @@ from tests.simulator.storms import plan_of
 
 SHARE_WITH_GROUP = 0.25  # of seeds
 SHARE_WITH_SPARE_BROKERS = 0.25
+SHARE_WITH_UNCLEAN_ELECTIONS = 0.2
+UNCLEAN = ("unclean.leader.election.enable", "true")
 NO_RACKS = ("", "", "")
 SPARE_RACKS = (("", "", "", ""), ("a", "b", "c", "d"), ("a", "a", "b", "c"))
 
@@ -40,6 +42,7 @@ class Shape:
     give_up_seconds: float = 6.0  # of idempotent producers, which then ask for the next epoch
     racks: tuple[str, ...] = NO_RACKS  # of as many brokers
     additions: tuple[str, ...] = ()  # of additions.py
+    config: tuple[tuple[str, str], ...] = ()  # of the topic, beside what is above
 
     @staticmethod
     def of(seed: int, weather: str = "") -> "Shape":
@@ -75,7 +78,8 @@ def _stormy(shape: Shape, weather: str) -> Shape:
 
 def _ordinary(shape: Shape, seed: int) -> Shape:
     has_group = Random(f"group of {seed}").random() < SHARE_WITH_GROUP
-    return _with_spare_brokers(replace(shape, has_group=has_group), seed)
+    shape = _with_spare_brokers(replace(shape, has_group=has_group), seed)
+    return _with_unclean_elections(shape, seed)
 
 
 def _with_spare_brokers(shape: Shape, seed: int) -> Shape:
@@ -85,6 +89,19 @@ def _with_spare_brokers(shape: Shape, seed: int) -> Shape:
         return shape
     racks = chance.choice(SPARE_RACKS)
     return replace(shape, racks=racks, additions=(*shape.additions, SPARE_BROKERS))
+
+
+def _with_unclean_elections(shape: Shape, seed: int) -> Shape:
+    """From the start, or switched on and off. Of the entries that a min ISR of 3 leaves one is
+    always safe."""
+    chance = Random(f"unclean elections of {seed}")
+    if chance.random() >= SHARE_WITH_UNCLEAN_ELECTIONS:
+        return shape
+    shape = replace(shape, min_insync=min(2, shape.min_insync))
+    if chance.random() < 0.5:
+        return replace(shape, additions=(*shape.additions, UNCLEAN_LATER))
+    additions = (*shape.additions, UNCLEAN_ELECTIONS)
+    return replace(shape, additions=additions, config=(*shape.config, UNCLEAN))
 
 
 def faults_of(seed: int, safety_seconds: float, weather: str = "") -> tuple[Fault, ...]:

@@ -148,6 +148,8 @@ class SliceJudge:
             kinds.append(kind)
             if kind == "election: longest log":
                 self._check_last_resort(value, old, brokers, where)
+            if kind == "election: unclean":
+                self._check_unclean(value, old, brokers, where)
         if not is_by_void_entry and value.topic.commit_rule != COMMIT_RULE_ISR:
             self._check_eligible(value, old, new, where)
         return kinds
@@ -182,6 +184,16 @@ class SliceJudge:
         for member in old.in_sync_replicas + old.eligible_leaders:
             if not self._is_void(value, old.partition, member, brokers):
                 raise Violation("I12", f"{where}: led by a void entry while {member} is valid")
+
+    def _check_unclean(
+        self, value: PartitionSlice, old: PartitionState, brokers: Brokers, where: str
+    ) -> None:
+        """The topic's choice is not to wait: not to do without a safe replica that is there."""
+        for member in old.in_sync_replicas + old.eligible_leaders:
+            record = brokers.get(member.broker_id)
+            is_there = record is not None and record.is_live and not record.is_stopping
+            if is_there and not self._is_void(value, old.partition, member, brokers):
+                raise Violation("I12", f"{where}: unclean, and {member} was live and valid")
 
     def _check_eligible(
         self, value: PartitionSlice, old: PartitionState, new: PartitionState, where: str

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.simulator.additions import ADDED, ADDITIONS
-from tests.simulator.ambushes import AMBUSHED, AMBUSHES, SECONDS_OF
+from tests.simulator.ambushes import AMBUSHED, AMBUSHES, SECONDS_OF, leading
 from tests.simulator.broker_process import BrokerSlot
 from tests.simulator.fault_plan import KINDS, MISTAKES, Arguments, Draw, PlanShape, draw_plan
 from tests.simulator.faults import (
@@ -29,20 +29,8 @@ UNDER_WAY_US = 1_000  # a proposal has reached its controller, its answer is not
 SHARE_OF_SEEDS = 0.25
 
 
-def _leading(world: World) -> list[tuple[int, BrokerSlot, Any]]:
-    """(number of the broker, its slot, the leading replica), in order of partitions."""
-    found = []
-    for number, slot in enumerate(world.brokers.values()):
-        if slot.partitions is not None:
-            for replica in slot.partitions.replicas:
-                if replica.leader is not None:
-                    found.append((replica.topic, replica.partition, number, slot, replica))
-    found.sort(key=lambda each: each[:3])
-    return [each[2:] for each in found]
-
-
 def _leader(world: World, which: int) -> BrokerSlot | None:
-    found = _leading(world)
+    found = leading(world)
     return found[which % len(found)][1] if found else None
 
 
@@ -107,7 +95,7 @@ def strike_joiner(world: World, blow: str, wait_us: int) -> None:
     def look() -> None:
         if world.is_healed or world.now_us >= ends_us:
             return
-        for number, slot, replica in _leading(world):
+        for number, slot, replica in leading(world):
             joiner = _joiner_of(replica)
             if joiner is not None:
                 world.note("fault", f"{blow} as {joiner} joins {replica.topic}-{replica.partition}")

@@ -39,7 +39,9 @@ class Recovery:
         return replace(self, leader=leader, leader_epoch=leader_epoch, start_offset=start_offset)
 
     def measured(self, reports: Iterable[ReplicaReport]) -> "Recovery":
-        """With what these logs of former epochs hold past the start. Never less than before."""
+        """With what these logs of former epochs hold past the start. Never less than before. A
+        watermark beyond its own log's end says nothing: it may be of the history that began here,
+        whose records a power loss took from that log."""
         if self.leader == NO_BROKER:
             return self
         lost, committed = self.lost_records, self.lost_committed
@@ -47,7 +49,8 @@ class Recovery:
             if report.failed or report.last_epoch >= self.leader_epoch:
                 continue
             lost = max(lost, report.log_end_offset - self.start_offset)
-            committed = max(committed, report.high_watermark - self.start_offset)
+            known_to = min(report.high_watermark, report.log_end_offset)
+            committed = max(committed, known_to - self.start_offset)
         if (lost, committed) == (self.lost_records, self.lost_committed):
             return self
         return replace(self, lost_records=lost, lost_committed=committed)
