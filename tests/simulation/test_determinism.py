@@ -5,17 +5,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.simulator.fault_plan import MISTAKES
 from tests.simulator.run import run_seed
+from tests.simulator.shape import Shape, faults_of
+from tests.simulator.storms import weather_of
 
 ROOT = Path(__file__).parents[2]
-SEED, SECONDS = 11, 8.0
-PROGRAM = (
-    "from tests.simulator.run import run_seed; "
-    f"print(run_seed({SEED}, safety_seconds={SECONDS}).digest)"
-)
+SECONDS = 8.0
+# (seed, weather): one like most; a group, a weather, brokers to spare and power losses; mistakes.
+RUNS = ((11, ""), (12, ""), (32, ""), (1, "volumes change"))
+PROGRAM = f"""
+from tests.simulator.run import run_seed
+for seed, weather in {RUNS}:
+    print(run_seed(seed, {SECONDS}, weather).digest)
+"""
 
 
-def digest_with_hash_seed(hash_seed: str) -> str:
+def digests_with_hash_seed(hash_seed: str) -> list[str]:
     return subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=ROOT,
@@ -23,11 +31,22 @@ def digest_with_hash_seed(hash_seed: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-    ).stdout.strip()
+    ).stdout.split()
 
 
+@pytest.mark.timeout(300)
 def test_the_same_seed_gives_the_same_trace() -> None:
-    run_seed(SEED + 1, safety_seconds=4.0)  # what ran before must not show
-    here = run_seed(SEED, safety_seconds=SECONDS).digest
-    assert here == run_seed(SEED, safety_seconds=SECONDS).digest
-    assert [digest_with_hash_seed("1"), digest_with_hash_seed("77")] == [here, here]
+    run_seed(RUNS[0][0] + 1, safety_seconds=4.0)  # what ran before must not show
+    here = [run_seed(seed, SECONDS, weather).digest for seed, weather in RUNS]
+    assert here[0] == run_seed(RUNS[0][0], SECONDS).digest
+    assert [digests_with_hash_seed("1"), digests_with_hash_seed("77")] == [here, here]
+
+
+def test_the_runs_have_what_they_were_chosen_for() -> None:
+    shapes = [Shape.of(seed, weather) for seed, weather in RUNS]
+    kinds = {fault.kind for run in RUNS for fault in faults_of(run[0], SECONDS, run[1])}
+    assert any(shape.has_group for shape in shapes)
+    assert any(shape.additions for shape in shapes)
+    assert any(weather_of(seed) for seed, weather in RUNS if not weather)
+    assert {"lose_power", "short_power_loss"} <= kinds
+    assert kinds & MISTAKES.keys()
