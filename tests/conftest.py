@@ -5,6 +5,9 @@ worker that waits for a cluster of processes leaves its processor to the others,
 first, the longest before all, and what keeps every processor busy by itself comes last.
 """
 
+import os
+import time
+
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
@@ -33,6 +36,17 @@ settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
+
+FIRST_SEED = "SIM_SEED"  # of tests/simulation/test_new_seeds.py
+
+
+def pytest_configure() -> None:
+    """Before workers are started: all of them take the same seeds."""
+    os.environ[FIRST_SEED] = os.environ.get(FIRST_SEED) or str(int(time.time()))
+
+
+def pytest_report_header() -> str:
+    return f"simulator: new seeds from {os.environ[FIRST_SEED]} on (SIM_SEED=n repeats them)"
 
 
 def scope_of(nodeid: str) -> str:

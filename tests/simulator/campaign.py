@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tests.simulator.coverage_rows import ROWS
 from tests.simulator.run import RunResult, run_seed
 
 LOG_LINE_EVERY_S = 60.0
@@ -135,7 +136,7 @@ def show_coverage(console: Console, result: CampaignResult) -> None:
     table.add_column("event")
     table.add_column("times", justify="right")
     table.add_column("runs with it", justify="right")
-    for name in sorted(result.coverage):
+    for name in sorted({*ROWS, *result.coverage}):
         table.add_row(name, str(result.coverage[name]), str(result.runs_with[name]))
     console.print(table)
     console.print(

@@ -21,6 +21,7 @@ from tidemark_protocol.partition_state import Member, PartitionState
 from tests.simulator.client_port import Fetch, Produce
 from tests.simulator.clients import history_name
 from tests.simulator.committed_log import CommittedLog
+from tests.simulator.coverage_rows import ACKNOWLEDGED
 from tests.simulator.loss_checks import LossJudge
 from tests.simulator.operation_checks import (
     REGISTERED_FOR_US,
@@ -30,7 +31,7 @@ from tests.simulator.operation_checks import (
 )
 from tests.simulator.read_checks import check_shown
 from tests.simulator.replica_audit import ReplicaAudit
-from tests.simulator.slice_checks import SliceEvent, SliceJudge
+from tests.simulator.slice_checks import WITHOUT_PROOF, SliceEvent, SliceJudge
 from tests.simulator.violations import Violation
 from tests.simulator.watched_world import LiveBroker, WatchedWorld
 
@@ -47,6 +48,7 @@ class Invariants:
         self._audits: dict[HostedReplica, ReplicaAudit] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}  # I11: epoch -> process
         # Of leaders, as last looked at.
+        self._counted: dict[HostedReplica, tuple[int, int]] = {}  # truncated records, duplicates
         self._watermarks: dict[HostedReplica, tuple[PartitionState, int]] = {}
         self._epochs: dict[int, tuple[int, int]] = {}  # of controller and broker, by process
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
@@ -69,10 +71,9 @@ class Invariants:
         replica = _replica_of(broker, request.topic, request.partition)
         if replica is None:
             return
+        self.coverage[ACKNOWLEDGED[request.acks]] += 1
         if request.acks != -1:
-            self.coverage[f"acknowledged, acks={request.acks}"] += 1
             return
-        self.coverage["acknowledged, acks=all"] += 1
         try:
             if replica.leader is not None:
                 self._check_enough_in_sync(broker, replica, replica.leader)
@@ -247,7 +248,7 @@ class Invariants:
         self.coverage[event.kind] += 1
         key = (event.topic_id, event.partition)
         self._world.note(f"{self._names[key]}: {event.kind}: {event.state}")
-        if event.kind in ("election: longest log", "election: unclean"):
+        if event.kind in WITHOUT_PROOF:
             self._losses.on_elected(value, event.state)
             committed = self._committed_of(key)
             leader = self._world.live_broker(event.state.leader)
@@ -265,10 +266,21 @@ class Invariants:
         self._erasures.look(broker)
         for replica in broker.partitions.replicas:
             audit = self._audits.get(replica) or self._audit_of(broker.broker, replica)
+            self._count(audit)
             if audit.look():
                 self._check_is_stored(broker, replica)
                 if replica.leader is not None:
                     self._look_at_leader(broker, replica, audit)
+
+    def _count(self, audit: ReplicaAudit) -> None:
+        counted = audit.truncated_records(), audit.replica.duplicate_batches
+        before = self._counted.get(audit.replica, (0, 0))
+        if counted == before:
+            return
+        self._counted[audit.replica] = counted
+        self.coverage["truncations"] += counted[0] > before[0]
+        self.coverage["records truncated"] += counted[0] - before[0]
+        self.coverage["duplicates found"] += counted[1] - before[1]
 
     def _note_last_words(self, broker: LiveBroker) -> None:
         """It died in the middle of something, and may have said already how far it committed."""

@@ -16,7 +16,7 @@ from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, Corrupt
 from tidemark_broker.storage.segment import Segment
 
 from tests.simulator.committed_log import CommittedLog
-from tests.simulator.violations import BeyondPromises, Violation
+from tests.simulator.violations import FLIPPED_EPOCH, BeyondPromises, Violation
 
 EPOCH = range(12, 16)  # of a batch's header: its leader epoch
 
@@ -99,6 +99,12 @@ class ReplicaAudit:
         self._copy_new_batches()
         self._take_committed()
         return True
+
+    def truncated_records(self) -> int:
+        """In this process."""
+        follower = self.replica.follower
+        present = 0 if follower is None else follower.truncated_records
+        return self.replica._past_truncated + present
 
     def parting_offset(self) -> int:
         """Where this log parts from what was committed. Whoever is elected without proof may hold
@@ -208,9 +214,7 @@ class ReplicaAudit:
                 raise
             raise Violation("I10", f"{self.who}: {segment.path.name}: {error}") from error
         if self._has_flipped_epoch(header, batch, segment):
-            raise BeyondPromises(
-                "a flipped leader epoch whose only witness a power loss took (0061)"
-            )
+            raise BeyondPromises(FLIPPED_EPOCH)
         is_intact = not is_damaged(header, batch)
         end = position + header.size_bytes
         if not is_intact and not self._files.flipped_positions(segment).intersection(

@@ -19,6 +19,26 @@ from tests.simulator.violations import Violation
 
 Brokers = Mapping[BrokerId, BrokerRecord]
 
+SAME_LEADER = "election: same leader, new epoch"
+IN_SYNC = "election: in-sync replica"
+ELIGIBLE = "election: eligible leader"
+UNCLEAN = "election: unclean"
+LONGEST_LOG = "election: longest log"
+ELECTIONS = (SAME_LEADER, IN_SYNC, ELIGIBLE, UNCLEAN, LONGEST_LOG)
+WITHOUT_PROOF = (UNCLEAN, LONGEST_LOG)
+CHANGES = (
+    "ISR shrink",
+    "ISR expand",
+    "eligible leaders appear",
+    "leadership lost",
+    "replica added",
+    "replica not added after all",
+    "replica removed",
+    "replicas in another order",
+    "min ISR changed",
+    "refused proposal",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class SliceEvent:
@@ -144,11 +164,11 @@ class SliceJudge:
         if rise and new.has_leader:
             self.restored.pop(key, None)
             kind = self._kind_of_election(value, old, new, brokers)
-            is_by_void_entry = kind in ("election: longest log", "election: unclean")
+            is_by_void_entry = kind in WITHOUT_PROOF
             kinds.append(kind)
-            if kind == "election: longest log":
+            if kind == LONGEST_LOG:
                 self._check_last_resort(value, old, brokers, where)
-            if kind == "election: unclean":
+            if kind == UNCLEAN:
                 self._check_unclean(value, old, brokers, where)
         if not is_by_void_entry and value.topic.commit_rule != COMMIT_RULE_ISR:
             self._check_eligible(value, old, new, where)
@@ -166,16 +186,16 @@ class SliceJudge:
         self, value: PartitionSlice, old: PartitionState, new: PartitionState, brokers: Brokers
     ) -> str:
         if new.leader == old.leader:
-            return "election: same leader, new epoch"
+            return SAME_LEADER
         entry = _entry_of(old.in_sync_replicas, new.leader)
         if entry is not None and not self._is_void(value, old.partition, entry, brokers):
-            return "election: in-sync replica"
+            return IN_SYNC
         entry = _entry_of(old.eligible_leaders, new.leader)
         if entry is not None and not self._is_void(value, old.partition, entry, brokers):
-            return "election: eligible leader"
+            return ELIGIBLE
         if value.topic.config.get("unclean.leader.election.enable") == "true":
-            return "election: unclean"
-        return "election: longest log"
+            return UNCLEAN
+        return LONGEST_LOG
 
     def _check_last_resort(
         self, value: PartitionSlice, old: PartitionState, brokers: Brokers, where: str

@@ -10,6 +10,9 @@ class Violation(Exception):
         self.text = text
 
 
+FLIPPED_EPOCH = "a flipped leader epoch whose only witness a power loss took (0061)"
+
+
 class BeyondPromises(Violation):
     """What happened is more than anything was promised against: the run says no more."""
 

@@ -1,12 +1,17 @@
 """The simulator's judges see what they are for; the shrinker keeps what matters."""
 
+import io
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from rich.console import Console
 from tidemark_broker.storage.record_batch import NewRecord, build_batch, read_header
 
+from tests.simulator.campaign import CampaignResult, show_coverage
 from tests.simulator.clients import records_shown
 from tests.simulator.committed_log import CommittedLog
+from tests.simulator.coverage_rows import ROWS
 from tests.simulator.faults import Fault
 from tests.simulator.picture import Mark, ReplicaSample, Sample, picture
 from tests.simulator.shrinker import shrunk
@@ -93,6 +98,13 @@ def test_a_client_that_is_shown_a_damaged_batch_says_so() -> None:
     damaged = intact[:-1] + bytes([intact[-1] ^ 1])
     assert violation(lambda: records_shown(damaged, 0)) == "I10"
     assert violation(lambda: records_shown(intact[:-1], 0)) == "I10"
+
+
+def test_what_never_happened_is_a_row_too() -> None:
+    result = CampaignResult(coverage=Counter({"truncations": 3}))
+    shown = io.StringIO()
+    show_coverage(Console(file=shown, width=200), result)
+    assert [name for name in ROWS if name not in shown.getvalue()] == []
 
 
 def test_the_shrinker_keeps_only_the_faults_that_matter() -> None:

@@ -1,0 +1,68 @@
+"""What a run of an ordinary seed can count, all of it: a row each in the table, also with 0.
+
+A fault that is drawn no more, a truncation that never happens: what a quiet simulator does not do
+is seen only by whoever knows what it could. A count without a row fails `tests/simulation`.
+"""
+
+from collections.abc import Iterable
+
+from tidemark_cli.history import REPORTED_ONLY, Kind, Outcome
+
+from tests.simulator import additions, storms
+from tests.simulator.disk_image import DATA_OUTCOMES
+from tests.simulator.fault_plan import KINDS
+from tests.simulator.slice_checks import CHANGES, ELECTIONS
+from tests.simulator.violations import FLIPPED_EPOCH
+
+WAIVED_AFTER_FLIPS = ("L1", "L3", "G4")
+ACKNOWLEDGED = {0: "acknowledged, acks=0", 1: "acknowledged, acks=1", -1: "acknowledged, acks=all"}
+
+
+def kept(promise: str) -> str:
+    return f"{promise} kept"
+
+
+def waived(promise: str) -> str:
+    return f"{promise} not kept after flipped bits"
+
+
+def ended_early(why: str) -> str:
+    return f"ended early: {why}"
+
+
+def _faults() -> Iterable[str]:
+    weathers = (*storms.WEATHERS.values(), *additions.ADDITIONS.values())
+    kinds = dict.fromkeys([*KINDS, *(kind for weather in weathers for kind in weather)])
+    yield from (f"fault {kind}" for kind in kinds)
+    yield from (f"struck: {blow}" for blow in storms.BLOWS)
+    yield from (f"stranded: {blow}" for blow in additions.BLOWS)
+    yield from (f"power loss: data {outcome}" for outcome in DATA_OUTCOMES)
+    yield from ("power losses", "entries lost")
+
+
+def _clients() -> Iterable[str]:
+    calls = (*(f"{Kind.SEND.value} {outcome.value}" for outcome in Outcome), "poll ok")
+    yield from (f"client: {call}" for call in calls)
+    yield from (f"partitions added later: {call}" for call in calls)
+    yield from (f"history: {name}" for name in REPORTED_ONLY)
+    yield from ("group: assigned", "group: committed", "group: fetched")
+    yield from ("group: fetched by a member of a former generation", "incremental fetches")
+
+
+def _brokers() -> Iterable[str]:
+    yield from ACKNOWLEDGED.values()
+    yield from ("read from leader", "read from follower")
+    yield from ("duplicates found", "refused: out of order", "truncations", "records truncated")
+    yield from ELECTIONS
+    yield from CHANGES
+
+
+def _verdicts() -> Iterable[str]:
+    yield "last resorts: committed records lost at most"
+    yield "last resorts: a loss that is known was recorded"
+    yield from map(kept, ("L1", "L3", "L4", "I21"))
+    yield from map(waived, WAIVED_AFTER_FLIPS)
+    yield ended_early(FLIPPED_EPOCH)
+
+
+ROWS = tuple(sorted({*_faults(), *_clients(), *_brokers(), *_verdicts()}))
