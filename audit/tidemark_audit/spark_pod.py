@@ -24,6 +24,9 @@ OF_EXECUTOR = {
 }
 
 
+PARTS_OF_SPARK = ("driver", "executor")
+
+
 class NotFromSpark(Exception):
     """The image was called as a part of Spark, without what Spark says to one."""
 
@@ -78,8 +81,9 @@ def main() -> None:
     except NotFromSpark as error:
         sys.exit(str(error))
     own = {"SPARK_HOME": str(spark_home), "PYSPARK_PYTHON": sys.executable}
-    # Executors write beside themselves, and all else is read-only.
-    os.chdir(os.environ.get("HOME", "/tmp"))
+    if sys.argv[1:2] and sys.argv[1] in PARTS_OF_SPARK:
+        # Executors write beside themselves, and all else is read-only.
+        os.chdir(os.environ.get("HOME", "/tmp"))
     os.execvpe(command[0], command, {**os.environ, **own})
 
 

@@ -25,12 +25,17 @@ class NoJava(Exception):
     """There is no Java to start Spark with."""
 
 
+class MasterIsGiven(Exception):
+    """spark-submit made the session: its master is what counts."""
+
+
 class NoConnect(Exception):
     """The packages that Spark Connect needs beside pyspark are not installed."""
 
 
 def spark_session(master: str | None, *, archive_directory: Path | None = None) -> SparkSession:
-    """`sc://` addresses are Spark Connect; None is local[*]. Raises NoJava, NoConnect."""
+    """`sc://` addresses are Spark Connect; None is local[*]. Raises NoJava, NoConnect,
+    MasterIsGiven."""
     # Workers of a local master would else be the machine's python3, which lacks our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -39,8 +44,11 @@ def spark_session(master: str | None, *, archive_directory: Path | None = None) 
             return SparkSession.builder.remote(master).getOrCreate()
         except ImportError as error:
             raise NoConnect(str(error)) from error
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if is_submitted and master is not None:
+        raise MasterIsGiven(f"master {master} beside that of spark-submit")
     builder = _configured(SparkSession.builder)
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
+    if is_submitted:
         # spark-submit started this process and made the JVM: master, memory and addresses are its.
         return builder.getOrCreate()
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:

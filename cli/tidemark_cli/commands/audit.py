@@ -204,7 +204,7 @@ def _engine(arguments: argparse.Namespace, output: Output) -> "Engine":
         from tidemark_audit.engines.local import LocalEngine
 
         return LocalEngine()
-    from tidemark_audit.engines.session import NoConnect, NoJava, spark_session
+    from tidemark_audit.engines.session import MasterIsGiven, NoConnect, NoJava, spark_session
     from tidemark_audit.engines.spark import SparkEngine
 
     output.remark("starting Spark (--engine local does without)")
@@ -218,6 +218,13 @@ def _engine(arguments: argparse.Namespace, output: Output) -> "Engine":
             found=str(error),
             to_do="install openjdk-17-jre-headless, or use --engine local",
             exit_code=EXIT_NO_SOURCE,
+        ) from error
+    except MasterIsGiven as error:
+        raise CommandFailed(
+            expected="no --master under spark-submit, which says it itself",
+            found=str(error),
+            to_do="leave out --master, or give it to spark-submit",
+            exit_code=EXIT_BAD_USE,
         ) from error
     except NoConnect as error:
         raise CommandFailed(

@@ -12,8 +12,12 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def java() -> None:
     subprocess.run([ROOT / "hack" / "java"], check=True, timeout=280)
+
+
+@pytest.fixture(scope="session")
+def spark(java: None) -> Iterator[SparkSession]:
     session = spark_session("local[2]")
     yield session
     session.stop()

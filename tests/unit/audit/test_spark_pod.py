@@ -9,6 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 from tidemark_audit.spark_pod import NotFromSpark, command_of
+from tidemark_cli.main import main
 from tidemark_cli.submitted import audit_driver
 from tidemark_protocol.audit_summary import decode_summary
 
@@ -64,14 +65,33 @@ def test_without_spark_around_it_it_says_what_is_missing(word: str) -> None:
 
 
 def run_pod(
-    tmp_path: Path, *arguments: str, **environment: str
+    home: Path, *arguments: str, directory: Path | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    settings = {**os.environ, "HOME": str(tmp_path), **environment}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # the image's has tidemark
+    settings = {**os.environ, "PATH": path, "HOME": str(home), **environment}
     command = [sys.executable, "-m", "tidemark_audit.spark_pod", *arguments]
-    return subprocess.run(command, env=settings, capture_output=True, text=True, timeout=560)
+    return subprocess.run(
+        command, cwd=directory, env=settings, capture_output=True, text=True, timeout=560
+    )
 
 
 @pytest.mark.timeout(600)
+def test_an_audit_reads_and_writes_where_it_was_called(tmp_path: Path) -> None:
+    export = Export()
+    partition(export)
+    brokers(export)
+    home, data = tmp_path / "home", tmp_path / "data"
+    home.mkdir()
+    data.mkdir()
+    export.write(data / "export.jsonl")
+    words = ("--window", "2m", "--engine", "local", "--fail-on", "no-verdict")
+    done = run_pod(home, *words, "--report", "out", "export.jsonl", directory=data)
+    assert done.returncode == 0, done.stderr
+    assert (data / "out" / "report.json").exists()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("java")
 def test_a_driver_judges_and_leaves_its_summary(tmp_path: Path) -> None:
     """In the session that spark-submit made: its master, and its secret between the processes."""
     export = Export()
@@ -95,10 +115,22 @@ def test_a_driver_judges_and_leaves_its_summary(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("java")
 def test_an_executor_understands_its_words_and_looks_for_the_driver(tmp_path: Path) -> None:
     done = run_pod(tmp_path, "executor", **OF_EXECUTOR, SPARK_LOCAL_IP="127.0.0.1")
     assert done.returncode != 0
     assert "Failed to connect to /127.0.0.1:1" in done.stderr, done.stderr
+
+
+def test_a_master_beside_that_of_spark_submit_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    export = Export()
+    partition(export)
+    words = ["audit", "--master", "local[2]", str(export.write(tmp_path / "export.jsonl"))]
+    assert main(words) == 4
+    assert "leave out --master, or give it to spark-submit" in capsys.readouterr().err
 
 
 def test_spark_for_kubernetes_is_in_the_package() -> None:
