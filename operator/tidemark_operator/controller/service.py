@@ -192,10 +192,6 @@ class ControllerService:
                 ErrorCode.INVALID_REGISTRATION,
                 f"pool: expected namespace/name, found {request.pool[:320]!r}",
             )
-        if request.pool not in self._pools and len(self._pools) >= MAX_POOLS:
-            return RegisterResponse(
-                ErrorCode.POLICY_VIOLATION, f"more than {MAX_POOLS} pools: remove some"
-            )
         try:
             if self._rack_of is not None:
                 request = replace(request, rack=await self._rack_of(request))
@@ -205,6 +201,10 @@ class ControllerService:
             )
         if self._controller_epoch != epoch:  # stepped down while the rack was looked up
             return self._registers_elsewhere()
+        if request.pool not in self._pools and len(self._pools) >= MAX_POOLS:
+            return RegisterResponse(
+                ErrorCode.POLICY_VIOLATION, f"more than {MAX_POOLS} pools: remove some"
+            )
         pool = self._pool(request.pool, epoch)
         try:
             response = await self.decide(pool.decisions.register(request))

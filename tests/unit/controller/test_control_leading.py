@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from tidemark_operator import leading
+from tidemark_operator.controller import service
 from tidemark_operator.leading import LeadingOperator
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.stores.object_store import BROKER, StoreError
@@ -52,6 +53,35 @@ def test_a_store_that_is_too_slow_for_the_first_sweep_keeps_nobody_from_leading(
         assert (operator.is_leading, crashes) == (False, [])
 
     asyncio.run(scenario())
+
+
+def test_pools_that_register_at_once_are_no_more_than_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service, "MAX_POOLS", 2)
+
+    async def scenario() -> None:
+        rig, looked_up = Rig(), asyncio.Event()
+
+        async def rack_of(request: RegisterRequest) -> str:
+            await looked_up.wait()
+            return "east"
+
+        rig.service = rig.another_controller(rack_of=rack_of)
+        await rig.service.load(ControllerEpoch(1))
+        early = [
+            asyncio.create_task(
+                FakeBroker(rig, BrokerId(0), "0-a").register(pool=f"shop/p{number}")
+            )
+            for number in range(3)
+        ]
+        await settle()
+        looked_up.set()
+        errors = [(await each).error for each in early]
+        assert errors == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
+        assert len(rig.service.pools()) == 2
+
+    run(scenario)
 
 
 def test_a_registration_that_outlives_its_term_leaves_nothing_behind_in_the_next() -> None:
