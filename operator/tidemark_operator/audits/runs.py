@@ -68,7 +68,12 @@ def _end_of_application(application: Object) -> End | None:
     name = state.get("state", "")
     if name not in ("COMPLETED", "FAILED"):
         return None
-    finished_time = status.get("terminationTime") or application["metadata"]["creationTimestamp"]
+    finished_time = (
+        status.get("terminationTime")
+        # Of one that was never submitted for good: its last attempt is what is known of its end.
+        or status.get("lastSubmissionAttemptTime")
+        or application["metadata"]["creationTimestamp"]
+    )
     reason = f"{name}: {state.get('errorMessage') or 'the Spark operator does not say why'}"
     return finished_time, reason if name == "FAILED" else ""
 

@@ -77,11 +77,16 @@ def ended_pod(job: str, message: str | AuditSummary, exit_code: int = 0) -> dict
 
 
 def application_status(
-    state: str = "COMPLETED", *, at: str | None = "2026-11-21T06:01:00Z", error: str = ""
+    state: str = "COMPLETED",
+    *,
+    at: str | None = "2026-11-21T06:01:00Z",
+    error: str = "",
+    submitted_at: str | None = None,
 ) -> dict[str, Any]:
     return {
         "applicationState": {"state": state, "errorMessage": error},
         "terminationTime": at,
+        "lastSubmissionAttemptTime": submitted_at,
         "driverInfo": {},
     }
 

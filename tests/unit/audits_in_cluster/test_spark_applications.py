@@ -254,6 +254,28 @@ def test_a_run_without_a_verdict_says_what_the_spark_operator_says(
 
 
 @pytest.mark.parametrize(
+    ("times", "told"),
+    [
+        ({}, "2026-11-21T06:01:00Z"),
+        ({"at": None, "submitted_at": "2026-11-21T05:58:00Z"}, "2026-11-21T05:58:00Z"),
+    ],
+    ids=["ended", "never submitted"],
+)
+def test_a_run_that_failed_ended_when_it_was_last_tried(
+    tmp_path: Path, times: dict[str, Any], told: str
+) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(spark_audit())
+        await look(world)
+        (name,) = await world.names(SPARK_APPLICATION)
+        await application_ends(world, name, None, state="FAILED", **times)
+        await world.turn()
+        assert (await world.status())["history"][0]["finishedTime"] == told
+
+    in_world(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
     "state", ["", "SUBMITTED", "SUBMISSION_FAILED", "PENDING_RERUN", "FAILING"]
 )
 def test_a_run_that_the_spark_operator_goes_on_with_has_not_ended(
