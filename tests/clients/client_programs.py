@@ -43,6 +43,8 @@ LACKS = {
     "administrates": {"kcat": "has no admin requests"},
     "idempotent": {"kafka-go": "has no idempotent producer"},
 }
+TOOL_SECONDS = 600.0  # a download or an installation
+BUILD_SECONDS = 3600.0  # of Go, where nothing is cached
 RUN_SECONDS = 100.0  # several Java machines one after another, where others work too
 
 Event = dict[str, Any]
@@ -152,13 +154,14 @@ class ClientPrograms:
         return [self.go, client]
 
 
-def tool(*command: str) -> str:
+def tool(*command: str, seconds: float = TOOL_SECONDS) -> str:
     """What a script of hack/ prints last; where it fails, its words are the failure."""
     done = subprocess.run(
         [str(ROOT / "hack" / command[0]), *command[1:]],
         capture_output=True,
         text=True,
         check=False,
+        timeout=seconds,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()[-1]
@@ -166,7 +169,9 @@ def tool(*command: str) -> str:
 
 def client_programs(directory: Path) -> ClientPrograms:
     tool("client-tools", "kcat")
-    return ClientPrograms(tool("client-tools", "go"), tool("kafka/jars"), directory)
+    return ClientPrograms(
+        tool("client-tools", "go", seconds=BUILD_SECONDS), tool("kafka/jars"), directory
+    )
 
 
 def able(capability: str) -> list[str]:

@@ -71,6 +71,15 @@ class Sending:
         left = self._producer.flush(LIMIT_SECONDS)
         assert left == 0, f"{left} records are neither acknowledged nor failed"
 
+    def __len__(self) -> int:
+        """Of records that are neither acknowledged nor failed yet."""
+        return len(self._producer)
+
+    def abandon(self) -> None:
+        """What is still queued fails now: else it goes to whoever listens on these ports next."""
+        self._producer.purge()
+        self.flush()
+
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self.acknowledged.append(message.value())

@@ -43,17 +43,31 @@ class Load:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        try:
+            self._end()
+        finally:
+            self._sending.abandon()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._sending)
 
     def _end(self) -> None:
         self._stop.set()
         self._thread.join(LIMIT_SECONDS)
+        assert not self._thread.is_alive(), "the load goes on"
 
     def stop(self) -> list[bytes]:
         self._end()
         self._sending.flush()
         assert self._sending.failed == []
         return self.sent
+
+
+def test_a_load_that_is_left_early_leaves_nothing_for_the_next_brokers(tmp_path: Path) -> None:
+    with Load(LocalCluster(tmp_path)) as load:  # of brokers that never come
+        wait_for("records", lambda: load.waiting >= 3, seconds=LIMIT_SECONDS)
+    assert load.waiting == 0
 
 
 def coordinator_of(cluster: LocalCluster) -> int:

@@ -115,7 +115,7 @@ class LocalCluster:
     def wait_until_in_sync(self, topic: str = "orders", *, seconds: float = HANG_SECONDS) -> None:
         """Leaders everywhere, and every replica in sync in a life that is the broker's present
         one: an entry of a killed broker does not count although nobody noticed yet. And every
-        broker has heard of the topic: where it begins its ISR is full before that."""
+        broker has heard of its leaders: where a topic begins its ISR is full before that."""
 
         def all_in_sync() -> bool:
             pool = self.pool()
@@ -128,7 +128,7 @@ class LocalCluster:
                 for partition in found[0]["partitions"]
             )
             return is_in_sync and all(
-                topic in get_json(broker["advertisedHttpUrl"] + "/topics")["topics"]
+                knows_leaders(broker["advertisedHttpUrl"], topic)
                 for broker in pool["brokers"]
                 if broker["state"] == "Active"
             )
@@ -155,6 +155,13 @@ def running(data_dir: Path, **settings: Any) -> Iterator[LocalCluster]:
         if cluster.process is not None:
             cluster.stop()
         cluster.ports.close()
+
+
+def knows_leaders(broker_url: str, topic: str) -> bool:
+    """Of every partition: the topic's name may be known before that."""
+    found = get_json(f"{broker_url}/topics/{topic}")
+    leaders = [partition["leader"] for partition in found["partitions"]]
+    return len(leaders) == found["partition_count"] and min(leaders) >= 0
 
 
 def get_json(url: str, *, timeout_seconds: float = 5.0) -> Any:

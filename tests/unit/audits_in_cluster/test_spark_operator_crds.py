@@ -15,8 +15,11 @@ from tidemark_operator.audits.spec import audit_spec
 from tidemark_operator.manifests.schemas import apply_defaults
 from tidemark_operator.stores.object_store import Object
 
-from tests.clients.client_programs import tool
+from tests.clients.client_programs import TOOL_SECONDS, tool
 from tests.unit.audits_in_cluster.audit_objects import audit_object
+
+# The first one may have to fetch the CRDs.
+pytestmark = pytest.mark.timeout(TOOL_SECONDS + 60)
 
 SPARK = {"executors": 3, "serviceAccountName": "spark", "executor": {"cores": 2, "memory": "4g"}}
 AUDITS: dict[str, dict[str, Any]] = {
