@@ -1,4 +1,10 @@
-"""Entries of safety.md that no replication core can show, and the test that shows each."""
+"""The rules of safety, and those that no replication core can show: the test that shows each."""
+
+import re
+from pathlib import Path
+
+INVARIANTS = Path(__file__).parents[2] / "docs/invariants.md"
+LAST_OF_THE_FIRST = 26
 
 ELSEWHERE = {
     "1": (
@@ -63,4 +69,22 @@ ELSEWHERE = {
         "test_a_stale_push_does_not_make_a_former_life_count_for_the_watermark",
     ),
     "26": ("tests/unit/stores/test_stores_sqlite.py", "test_writes_are_synced_in_full"),
+    "28": (
+        "tests/scenarios/test_s28_losses_of_a_frozen_leader.py",
+        "test_a_leader_that_thaws_reports_what_it_cuts",
+    ),
+    "29": (
+        "tests/scenarios/test_s29_cut_given_back.py",
+        "test_what_was_cut_is_never_below_the_watermark_again",
+    ),
+    "30": (
+        "tests/scenarios/test_s30_left_and_came_back.py",
+        "test_a_leader_that_hears_of_its_return_only_does_not_count_what_it_had",
+    ),
 }
+
+
+def rules_of_safety() -> set[str]:
+    """By number: the first ones, and those that docs/invariants.md added to them."""
+    added = re.findall(r"^- S(\d+)\b", INVARIANTS.read_text(), re.MULTILINE)
+    return {str(number) for number in range(1, LAST_OF_THE_FIRST + 1)} | set(added)
