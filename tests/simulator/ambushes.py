@@ -258,6 +258,7 @@ AMBUSHED: dict[str, dict[str, int]] = {
     "tails are cut": {"cut_off_leader": 3, "strike_who_cut": 3},
     "slices change": {"back_up_slices": 3, "restore_slices": 2, "lose_slice": 2, "kill_leader": 3},
     "bits flip": {"flip_bit": 8, "kill_leader": 2},
+    "brokers stop": {"stop_broker": 6, "roll_brokers": 2, "slow_followers": 4},
     "slow syncs": {"slow_disk": 6, "slow_followers": 4, "freeze_leader": 3, "short_power_loss": 5},
 }
 # The weathers whose topics are to be flush: Always.

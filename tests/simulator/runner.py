@@ -13,19 +13,20 @@ from functools import partial
 
 from rich.console import Console
 
+from tests.simulator.additions import ADDITIONS
 from tests.simulator.ambushes import AMBUSHED
 from tests.simulator.campaign import campaign, show_coverage
 from tests.simulator.run import RunResult, run_seed
 from tests.simulator.storms import WEATHERS, seconds_of
 
 EACH_IN_TURN = "all"
+NAMES = (*WEATHERS, *AMBUSHED, *ADDITIONS)
 
 
 def weather_at(seed: int, asked: str) -> str:
     if asked != EACH_IN_TURN:
         return asked
-    weathers = (*WEATHERS, *AMBUSHED)
-    return weathers[(seed - 1) % len(weathers)]
+    return NAMES[(seed - 1) % len(NAMES)]
 
 
 def run_in(seed: int, asked: str) -> RunResult:
@@ -42,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--weather",
         default="",
-        choices=(EACH_IN_TURN, *WEATHERS, *AMBUSHED),
+        choices=(EACH_IN_TURN, *NAMES),
         help="nothing but that one, shorter runs; all: each seed in the next one",
     )
     parser.add_argument("--go-on", action="store_true", help="do not stop at a violation")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from tidemark_operator.controller.producer_id_rounds import NO_ROUND
 from tidemark_operator.controller.sessions import Expiry
 from tidemark_operator.stores.object_store import OutcomeUnknown
 
@@ -12,6 +13,7 @@ SLICES = CONTROLLER + "slice_store:SliceStore."
 REGISTRATION = CONTROLLER + "registration:"
 SESSIONS = CONTROLLER + "sessions:Sessions."
 SERVICE_LEASE = "tidemark_operator.lease:ControllerLease."
+NO_SECOND_PRODUCER = "simulated producers ask for an id once in a run, so none gets another's"
 
 
 def _without_compare(original: Any) -> Any:
@@ -88,6 +90,16 @@ def _keeps_eligible_by_setting(original: Any) -> Any:
     return with_min_insync
 
 
+def _gives_before_it_is_stored(original: Any) -> Any:
+    """Known as used in this process only."""
+
+    async def use_up(pool: Any, broker_id: Any, producer_id_round: int) -> None:
+        brokers = pool.state.brokers
+        brokers[broker_id] = replace(brokers[broker_id], producer_id_round=producer_id_round)
+
+    return use_up
+
+
 def _loses_eligible(original: Any) -> Any:
     """Only who is in the ISR counts (S15)."""
     return lambda *arguments, **named: ()
@@ -101,7 +113,7 @@ MUTANTS = (
            "test_it_is_one_legal_step_or_none[before]",
            search="a write that asks not what is stored"),
     Mutant("an unknown outcome is taken for done",
-           "unknown write outcome settled by a quorum read",
+           "S3, unknown write outcome settled by a quorum read",
            (patch(SLICES + "_replace", _takes_unknown_for_done),),
            "tests/scenarios/test_s3_refused_expand.py::"
            "test_while_the_outcome_is_unknown_the_watermark_waits_for_the_"
@@ -164,6 +176,22 @@ MUTANTS = (
            "tests/scenarios/test_s6_min_isr.py::"
            "test_lowering_it_drops_the_eligible_leaders_in_the_write_that_lets_"
            "one_commit_alone", "settings"),
+    Mutant("producer ids are given before they are stored as used", "S5",
+           (patch(CONTROLLER + "producer_ids:_use_up", _gives_before_it_is_stored),),
+           "tests/scenarios/test_s5_producer_ids.py::"
+           "test_a_successor_gives_nothing_that_its_predecessor_gave",
+           why_no_seed=NO_SECOND_PRODUCER),
+    Mutant("producer ids that a deposed controller gave are given again", "S5",
+           (patch(SLICES + "_is_used_by_another", always(False)),),
+           "tests/scenarios/test_s5_producer_ids.py::"
+           "test_what_a_deposed_controller_still_gave_is_not_given_again_by_its_successor",
+           why_no_seed=NO_SECOND_PRODUCER),
+    Mutant("producer ids found on a disk are neither known nor stored (a pair)", "S5", (
+               patch(CONTROLLER + "pool_controller:round_of", always(NO_ROUND)),
+               patch(REGISTRATION + "round_of", always(NO_ROUND))),
+           "tests/scenarios/test_s5_producer_ids.py::"
+           "test_registration_raises_the_counter_above_every_id_found_on_a_disk",
+           why_no_seed=NO_SECOND_PRODUCER),
     Mutant("nobody's own stall extends sessions",
            "session extended by the controller's own stall",
            (patch(SESSIONS + "extend", _does_nothing),),

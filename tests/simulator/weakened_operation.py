@@ -5,6 +5,8 @@ from typing import Any
 
 from tests.simulator.mutant import CONTROLLER, Mutant, always, patch
 
+NO_CLAIMS = "reconcilers, claims and their collector are not simulated"
+
 
 def _does_nothing(original: Any) -> Any:
     return lambda *arguments, **named: None
@@ -40,7 +42,32 @@ def _writes_what_is_there(original: Any) -> Any:
     return updating
 
 
+def _owned_by_its_pool(original: Any) -> Any:
+    def claim_manifest(pool: Any, broker_id: Any) -> Any:
+        claim = original(pool, broker_id)
+        owner = {"kind": "BrokerPool", "name": pool.name}
+        return claim | {"metadata": claim["metadata"] | {"ownerReferences": [owner]}}
+
+    return claim_manifest
+
+
+def _syncs_at_checkpoints_only(original: Any) -> Any:
+    return lambda connection: connection.execute("PRAGMA synchronous=NORMAL")
+
+
 MUTANTS = (
+    Mutant("claims are their pool's, for a collector to take", "S4",
+           (patch("tidemark_operator.manifests.claims:claim_manifest", _owned_by_its_pool),),
+           "tests/unit/manifests/test_pool_manifests.py::"
+           "test_pods_are_owned_and_claims_are_not", why_no_seed=NO_CLAIMS),
+    Mutant("a gone pool's claims go whatever they say of it themselves", "S4",
+           (patch("tidemark_operator.runtimes.pods:policy_of", always("Delete")),),
+           "tests/unit/reconcile/test_pod_runtime.py::"
+           "test_a_gone_pools_claims_follow_their_own_policy", why_no_seed=NO_CLAIMS),
+    Mutant("the local store's writes are not synced", "S26",
+           (patch("tidemark_operator.stores.sqlite:_sync_in_full", _syncs_at_checkpoints_only),),
+           "tests/unit/stores/test_stores_sqlite.py::"
+           "test_writes_are_synced_in_full", why_no_seed="SQLite is not simulated"),
     Mutant("racks are not looked at", "I18",
            (patch(CONTROLLER + "placement:_replicas", _sees_one_rack),),
            "tests/unit/controller/test_control_placement.py::"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tidemark_broker.replication.effects import TruncateLog
+from tidemark_broker.replication.effects import RejectFetch, TruncateLog
 from tidemark_operator.controller.standing import Standings
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH
@@ -38,6 +38,18 @@ def _watermark_from_divergence(original: Any) -> Any:
         return effects
 
     return on_answer
+
+
+def _says_out_of_range_of_lost_epochs(original: Any) -> Any:
+    """As Kafka does."""
+
+    def check_position(self: Any, fetch: Any, log: Any) -> Any:
+        last_epoch = fetch.last_fetched_epoch
+        if last_epoch != NO_EPOCH and log.end_offset_for(last_epoch) is None:
+            return RejectFetch(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return original(self, fetch, log)
+
+    return check_position
 
 
 def _admits_any_life(original: Any) -> Any:
@@ -149,6 +161,12 @@ MUTANTS = (
            "tests/transcripts/test_transcripts.py::"
            "test_a_transcript_is_what_the_cores_do[a-diverging-answer-touches-no-"
            "watermark]", "leaders die"),
+    Mutant("an epoch that the leader lost is out of range", "S22",
+           (patch(LEADER + "_check_position", _says_out_of_range_of_lost_epochs),),
+           "tests/transcripts/test_transcripts.py::"
+           "test_a_transcript_is_what_the_cores_do[s22-a-lost-empty-epoch]",
+           why_no_seed="a partition without records between two elections, whose last leader lost"
+           " its power"),
     Mutant("joins below the watermark", "ISR entry only at or past the leader's high watermark",
            (patch(LEADER + "_has_reached_watermark", always(True)),),
            "tests/transcripts/test_transcripts.py::"
@@ -205,13 +223,19 @@ MUTANTS = (
            "test_a_transcript_is_what_the_cores_do[an-answer-of-an-older-epoch]",
            search="an answer to a question of before counts"),
     Mutant("a refusal raises no epoch, and is taken for the end (a pair)",
-           "refused expand raises the partition epoch", (
+           "S3, refused expand raises the partition epoch", (
                patch(CONTROLLER + "in_sync_replicas:raised", lambda original: lambda state: state),
                patch(LEADER + "on_answer", _forgets_members_on_refusal)),
            "tests/scenarios/test_s3_refused_expand.py::"
            "test_what_was_acknowledged_after_a_refusal_is_in_the_log_of_whoever_"
            "can_still_lead",
            search="a refused expand that raises no partition epoch, and is dropped (a pair)"),
+    Mutant("who cuts committed records says nothing", "S28",
+           (patch("runtime.committed_cuts:CommittedCuts.note", lambda original: (
+               lambda self, cut: None)),),
+           "tests/scenarios/test_s28_losses_of_a_frozen_leader.py::"
+           "test_a_leader_that_thaws_reports_what_it_cuts",
+           why_no_seed="what an election by a last resort cost is a figure, which no judge knows"),
     Mutant("a leader's own stall makes followers late", "S21",
            (patch(LEADER + "on_stall", _restarts_lag_clock_never),),
            "tests/unit/replication/test_leader_in_sync.py::"

@@ -1,9 +1,12 @@
 """Mutants of the storage and of what a broker does at its start and when a disk fails."""
 
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.simulator.disk import SimulatedLock
+from tidemark_broker.storage.checkpoints import LOCK
+from tidemark_broker.storage.producer_states import ProducerEntry, ProducerStates
+
 from tests.simulator.mutant import CONTROLLER, Mutant, always, patch
 
 LOG = "storage.partition_log:PartitionLog."
@@ -11,11 +14,25 @@ DIRECTORY = "storage.log_directory:LogDirectory."
 PROOFS = "storage.start_proofs:StartProofs."
 
 
-def _locks_nothing(original: Any) -> Any:
-    def lock(self: Any, path: Path) -> SimulatedLock:
-        return SimulatedLock(self._volume, self._opened(path, True))
+def _locks_a_file_of_its_own(original: Any) -> Any:
+    numbers = count()
+
+    def lock(disk: Any, path: Path) -> Any:
+        return disk.lock(path / f"{LOCK}.{next(numbers)}")
 
     return lock
+
+
+def _keeps_one_batch(original: Any) -> Any:
+    """As Kafka's snapshot does."""
+
+    def encode(states: ProducerStates, epoch_before: Any) -> Any:
+        kept = ProducerStates()
+        for producer_id, entry in states:
+            kept.restore(producer_id, ProducerEntry(entry.batches[-1:], has_forgotten=True))
+        return original(kept, epoch_before)
+
+    return encode
 
 
 def _does_nothing(original: Any) -> Any:
@@ -49,9 +66,14 @@ def _counts_what_came_meanwhile(original: Any) -> Any:
 
 MUTANTS = (
     Mutant("two processes on one volume", "directory lock",
-           (patch("tests.simulator.disk:SimulatedDisk.lock", _locks_nothing),),
-           "tests/unit/simulator/test_simulated_disk.py::"
-           "test_one_process_holds_the_lock_until_it_is_dead", "forced deletions"),
+           (patch("storage.log_directory:_lock", _locks_a_file_of_its_own),),
+           "tests/unit/storage/test_storage_log_directory.py::"
+           "test_a_second_process_is_told_who_holds_the_directory", "forced deletions"),
+    Mutant("a lock of a network filesystem is believed", "S13",
+           (patch("storage.log_directory:_is_refused", always(False)),),
+           "tests/unit/storage/test_storage_log_directory.py::"
+           "test_network_filesystems_are_refused_unless_allowed",
+           why_no_seed="simulated volumes are of one machine"),
     Mutant("proofs stay on the volume while logs are read", "stamp removed before logs are read",
            (patch(PROOFS + "take", _reads_and_leaves),),
            "tests/scenarios/test_s1_unclean_start_forgotten.py::"
@@ -95,7 +117,7 @@ MUTANTS = (
            "tests/scenarios/test_s8_lost_write_back.py::"
            "test_without_a_controller_it_ends_once_the_stamp_is_off_the_volume",
            "syncs lie unheard"),
-    Mutant("a failed append is left behind", "failed append rolled back",
+    Mutant("a failed append is left behind", "S10, failed append rolled back",
            (patch(LOG + "_take_back", _does_nothing),),
            "tests/scenarios/test_s10_failed_append.py::"
            "test_a_retry_after_a_full_disk_is_written_and_readable",
@@ -117,7 +139,14 @@ MUTANTS = (
     Mutant("a truncation is owed no sync", "S29",
            (patch("storage.durability:Durability.owes_truncation", always(False)),),
            "tests/scenarios/test_s29_cut_given_back.py::"
-           "test_what_was_cut_is_never_below_the_watermark_again[one segment-0]", "powers fail"),
+           "test_what_was_cut_is_never_below_the_watermark_again[one segment-0]",
+           why_no_seed="a cut, a watermark written down up to 5 s later and a power loss of one"
+           " broker, before any sync: once in 3,000 seeds"),
+    Mutant("one batch of each producer outlives a stop", "S24",
+           (patch("storage.producer_snapshots:encode_side_snapshot", _keeps_one_batch),),
+           "tests/scenarios/test_s24_five_batches.py::"
+           "test_five_batches_in_flight_come_back_after_a_clean_stop_and_all_are_known",
+           "brokers stop"),
     Mutant("new files' names are not synced", "S11",
            (patch("storage.durability:Durability.note_files_created", _does_nothing),),
            "tests/unit/storage/test_storage_disk_faults.py::"

@@ -94,7 +94,7 @@ class LogDirectory:
                 disk.make_directory(path)
                 disk.sync_directory(path.parent)
             filesystem = disk.network_filesystem(path)
-            if filesystem is not None and not settings.allow_network_filesystem:
+            if filesystem is not None and _is_refused(settings):
                 raise UnsafeFilesystem(path, filesystem)
             lock = _lock(disk, path)
         except OSError as error:
@@ -481,6 +481,11 @@ class LogDirectory:
         except OSError as error:
             kind = DiskFull if error.errno in DISK_FULL_ERRORS else StorageFailed
             raise kind(f"cannot {action} in {self.path}: {error}") from error
+
+
+def _is_refused(settings: LogSettings) -> bool:
+    """S13: a lock of a filesystem of several machines may not lock."""
+    return not settings.allow_network_filesystem
 
 
 def _lock(disk: Disk, path: Path) -> HeldLock:

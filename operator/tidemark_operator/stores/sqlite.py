@@ -81,7 +81,7 @@ class SqliteStore:
         try:
             self._connection = sqlite3.connect(path, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=FULL")  # S26
+            _sync_in_full(self._connection)
             self._connection.executescript(_SCHEMA)
         except sqlite3.Error as error:
             self._lock_file.close()
@@ -273,6 +273,11 @@ class SqliteStore:
             return self._connection.execute(sql, arguments).fetchall()
         except sqlite3.Error as error:
             raise StoreError(f"SQLite store: {error}") from error
+
+
+def _sync_in_full(connection: sqlite3.Connection) -> None:
+    """S26: with less, WAL loses the last writes that returned when the power fails."""
+    connection.execute("PRAGMA synchronous=FULL")
 
 
 def _lock(path: Path) -> IO[str]:
