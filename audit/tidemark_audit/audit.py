@@ -67,12 +67,12 @@ def audit_what_if(
     """The audit, and the same summaries judged under other settings. Raises as `audit`."""
     started = time.monotonic()
     settings = kernel_settings(sources, asked.window, asked.interval_ms)
-    window, slices = asked.window, list[Slice]()
+    window, slices = asked.window.looking_back(), list[Slice]()
     if asked.checkpoint is None:
-        slices = [part for source in sources for part in source.slices(window)]
+        slices = [part for source in sources for part in source.slices(window.to_read)]
     else:
         kept, window, settings = with_checkpoint(
-            asked.checkpoint, engine, sources, window, settings, progress
+            asked.checkpoint, engine, sources, asked.window, settings, progress
         )
         slices += kept
     request = Request(slices, window, settings, asked.interval_ms, what_if)

@@ -18,6 +18,7 @@ from tidemark_audit.sources.kept_summaries import SummarySlice, unreadable
 from tidemark_audit.sources.source import Source, SourceError, Window
 
 _PREFIX = "summaries-"
+_LOOK_BACK = "look-back.parquet"  # of what stood when the window began; made anew by each run
 PIECES_OF_WINDOW = 8  # of a running Prometheus: the window starts at most so much of it early
 
 
@@ -54,14 +55,20 @@ def with_checkpoint(
         for new in _unread(kept[-1].end_ms if kept else start_ms, window, sources):
             slices = [part for source in sources for part in source.slices(new)]
             summaries = engine.summaries(Request(slices, new, settings), progress)
-            kept.append(_write(directory, summaries, new, settings, places))
+            kept.append(_write(_path(directory, new), summaries, new, settings, places))
         # What is no longer needed goes last: until here nothing was lost.
         for old in found:
             if old.end_ms <= start_ms:
                 old.path.unlink()
+        judged = Window(kept[0].start_ms, end_ms).looking_back()
+        early = Window(judged.start_ms, judged.start_ms, judged.look_back_ms)
+        slices = [part for source in sources for part in source.slices(early.to_read)]
+        summaries = engine.summaries(Request(slices, early, settings), progress)
+        path = directory / _LOOK_BACK
+        look_back = _write(path, summaries, early.to_read, settings, places)
     except OSError as error:
         raise unreadable(directory, str(error)) from error
-    return kept, Window(kept[0].start_ms, end_ms), settings
+    return [look_back, *kept], judged, settings
 
 
 def _unread(from_ms: int, window: Window, sources: Sequence[Source]) -> list[Window]:
@@ -91,12 +98,15 @@ def _files(directory: Path) -> list[SummarySlice]:
     return found
 
 
+def _path(directory: Path, window: Window) -> Path:
+    return directory / f"{_PREFIX}{window.start_ms}-{window.end_ms}.parquet"
+
+
 def _write(
-    directory: Path, summaries: pa.Table, window: Window, settings: KernelSettings, places: str
+    path: Path, summaries: pa.Table, window: Window, settings: KernelSettings, places: str
 ) -> SummarySlice:
     assert window.start_ms is not None
     assert window.end_ms is not None
-    path = directory / f"{_PREFIX}{window.start_ms}-{window.end_ms}.parquet"
     said = {
         "tidemark.break_gap_ms": str(settings.break_gap_ms),
         "tidemark.band_ms": str(settings.band_ms),

@@ -136,8 +136,10 @@ def window_of(request: Request, counts: Sequence[FamilyCounts]) -> tuple[int, in
     end = request.window.end_ms
     start = min(each.first_ms for each in counts) if start is None else start
     end = max(each.last_ms for each in counts) if end is None else end
-    if end <= start:
-        raise NothingRead("all samples are of one moment: a window has no length")
+    if end <= start or (
+        request.window.look_back_ms and max(each.last_ms for each in counts) < start
+    ):
+        raise NothingRead("the samples are of one moment, or of none in the window")
     return start, end
 
 
@@ -188,8 +190,11 @@ def _crc_failures(rows: pa.Table, context: Context) -> tuple[tuple[str, str, int
     cap_ms = context.intervals.cap_ms(Exporter.BROKER)
     for track in tracks_of(rows):
         if track.key.family == "crc_failures_total" and not track.is_empty:
-            since = int(track.first_ms[0])
-            by = sum(step.by for step in increments(track, exporter_since_ms=since, cap_ms=cap_ms))
+            by = sum(
+                step.by
+                for step in increments(track, from_zero=False, cap_ms=cap_ms)
+                if step.at_ms >= context.window_start_ms
+            )
             place = (track.key.cluster, track.key.detail)
             total[place] = total.get(place, 0) + int(by)
     return tuple((*place, count) for place, count in sorted(total.items()) if count)

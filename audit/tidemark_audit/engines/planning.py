@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from tidemark_audit.engines.kafka_followers import without_followers
 from tidemark_audit.facts.context import Intervals
-from tidemark_audit.families import FAMILIES, Exporter
+from tidemark_audit.families import FAMILIES, PREFIX, Exporter, Shape
 from tidemark_audit.kernel.samples import SampleBatch, within
 from tidemark_audit.kernel.summaries import KEY_COLUMNS, NO_BAND, KernelSettings
 from tidemark_audit.kernel.summarize import summarize
@@ -66,7 +66,9 @@ def summarize_slice(
             return
         for batch in part.read():
             _check_times(batch, part.place)
-            cut = without_followers(within(batch, window.start_ms, window.end_ms))
+            asked = window.to_read
+            cut = without_followers(within(batch, asked.start_ms, asked.end_ms))
+            cut = without_early_spread(cut, window)
             if len(cut):
                 yield summarize(cut, settings)
     except SourceError:
@@ -78,6 +80,16 @@ def summarize_slice(
             found=f"{type(error).__name__}: {error}",
             to_do="check that it is whole and stays in place while it is read",
         ) from error
+
+
+def without_early_spread(batch: SampleBatch, window: Window) -> SampleBatch:
+    """Without what is kept as a histogram, which cannot be cut later, of before the window."""
+    if not window.look_back_ms or window.start_ms is None:
+        return batch
+    spread = [FAMILIES[PREFIX + key.family].shape is Shape.SPREAD for key in batch.series]
+    is_spread = np.array(spread, dtype=np.bool_)[batch.series_of]
+    kept = ~is_spread | (batch.at_ms >= window.start_ms)
+    return SampleBatch(batch.series, batch.series_of[kept], batch.at_ms[kept], batch.values[kept])
 
 
 def _check_times(batch: SampleBatch, place: str) -> None:

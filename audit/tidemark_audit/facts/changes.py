@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
-from tidemark_audit.facts.steps import Increment, increments
-from tidemark_audit.facts.tracks import Track
+from tidemark_audit.facts.latched import counted_steps
+from tidemark_audit.facts.steps import Increment
 from tidemark_audit.facts.view import NOBODY, Series, State, View
 from tidemark_audit.families import Exporter
 from tidemark_audit.results import Election, IsrChange, TopicPartition
@@ -18,32 +18,10 @@ def partition_of(series: Series) -> TopicPartition:
     return TopicPartition(series.topic, series.partition, series.topic_id)
 
 
-def operator_increments(series: Series, track: Track | None) -> list[Increment]:
-    context = series.context
-    since = context.operator_since_ms(series.cluster)
-    return increments(
-        track,
-        exporter_since_ms=context.window_start_ms if since is None else since,
-        cap_ms=context.intervals.cap_ms(Exporter.OPERATOR),
-    )
-
-
-def broker_increments(series: Series, track: Track) -> list[Increment]:
-    context = series.context
-    since = context.broker_since_ms(series.cluster, track.key.broker)
-    if since is None:
-        since = context.window_start_ms if track.is_empty else int(track.first_ms[0])
-    return increments(
-        track, exporter_since_ms=since, cap_ms=context.intervals.cap_ms(Exporter.BROKER)
-    )
-
-
 def elections_of(series: Series, view: View) -> list[Election]:
     """New epochs as the leaders' own samples show them."""
     counted = {
-        kind: operator_increments(
-            series, series.find("partition_leader_elections_total", detail=kind)
-        )
+        kind: counted_steps(series, series.find("partition_leader_elections_total", detail=kind))
         for kind in KIND_ORDER
     }
     slack = series.context.intervals.cap_ms(Exporter.OPERATOR)
@@ -78,7 +56,7 @@ def _counted_between(counted: dict[str, list[Increment]], after_ms: int, until_m
 def isr_changes_of(series: Series, view: View) -> list[IsrChange]:
     """Between two things that leaders said, one after the other."""
     shrinks = {
-        track.key.detail: broker_increments(series, track)
+        track.key.detail: counted_steps(series, track)
         for track in series.all_of("partition_isr_shrinks_total")
     }
     said = np.flatnonzero((view.state != State.UNOBSERVED) & (view.leader != NOBODY))

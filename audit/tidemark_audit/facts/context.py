@@ -51,6 +51,7 @@ class Context:
     # When each was seen first and last; operators by cluster, where any was scraped.
     broker_seen_ms: Mapping[tuple[str, str], tuple[int, int]]
     operator_seen_ms: Mapping[str, tuple[int, int]]
+    cluster_since_ms: Mapping[str, int]  # the first sight of anything of it
     what_if: WhatIf | None = None
 
     @property
@@ -95,11 +96,13 @@ def context_of(
     planned: dict[tuple[str, str], tuple[PlannedRestart, ...]] = {}
     brokers: dict[tuple[str, str], tuple[int, int]] = {}
     operators: dict[str, tuple[int, int]] = {}
+    clusters: dict[str, int] = {}
     operator_cap = intervals.cap_ms(Exporter.OPERATOR)
     for track in fold_scrapes(tracks, operator_cap):
         if track.is_empty:
             continue
         key, seen = track.key, (int(track.first_ms[0]), int(track.last_ms[-1]))
+        clusters[key.cluster] = min(seen[0], clusters.get(key.cluster, seen[0]))
         broker = (key.cluster, key.broker)
         if key.family == "broker_planned_restart":
             looks = [each for each in tracks if each.key._replace(scrape="") == key]
@@ -108,7 +111,7 @@ def context_of(
             brokers[broker] = _both(seen, brokers.get(broker, seen))
         if key.pool and key.family != "broker_epoch":
             operators[key.cluster] = _both(seen, operators.get(key.cluster, seen))
-    return Context(window_start_ms, window_end_ms, intervals, planned, brokers, operators)
+    return Context(window_start_ms, window_end_ms, intervals, planned, brokers, operators, clusters)
 
 
 def _planned_restarts(

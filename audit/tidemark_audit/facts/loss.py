@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tidemark_audit.facts.changes import broker_increments, operator_increments, partition_of
+from tidemark_audit.facts.changes import partition_of
+from tidemark_audit.facts.latched import Rose, counted_steps, first_rise
 from tidemark_audit.facts.steps import StepFunction, steps_of
 from tidemark_audit.facts.tracks import Track
 from tidemark_audit.facts.view import Series
@@ -18,7 +19,7 @@ from tidemark_audit.results import Confidence, LossEvidence, LossKind, Sample
 
 
 def loss_of(series: Series) -> list[LossEvidence]:
-    """In order of time."""
+    """In order of time. What was seen before the window is an earlier one's to tell."""
     searches: tuple[Callable[[Series], Iterator[LossEvidence]], ...] = (
         _committed_truncations,
         _election_gaps,
@@ -27,7 +28,12 @@ def loss_of(series: Series) -> list[LossEvidence]:
         _high_watermark_regresses,
         _leaders_below_high_watermark,
     )
-    found = [evidence for search in searches for evidence in search(series)]
+    found = [
+        evidence
+        for search in searches
+        for evidence in search(series)
+        if evidence.at_ms >= series.context.window_start_ms
+    ]
     return sorted(found, key=lambda evidence: (evidence.at_ms, evidence.kind))
 
 
@@ -43,7 +49,7 @@ def _epoch_at(series: Series, broker: str, at_ms: int) -> int:
 def _committed_truncations(series: Series) -> Iterator[LossEvidence]:
     for track in series.all_of("replica_committed_truncated_records_total"):
         text = key_as_text(track.key)
-        for step in broker_increments(series, track):
+        for step in counted_steps(series, track):
             yield LossEvidence(
                 partition_of(series),
                 LossKind.COMMITTED_TRUNCATION,
@@ -58,15 +64,6 @@ def _committed_truncations(series: Series) -> Iterator[LossEvidence]:
             )
 
 
-def _began_before_window(series: Series, track: Track, run: int) -> bool:
-    """A latched value that stood when its exporter was first seen tells of an earlier time."""
-    context = series.context
-    since = context.broker_since_ms(series.cluster, track.key.broker)
-    since = context.window_start_ms if since is None else since
-    cap = context.intervals.cap_ms(Exporter.BROKER)
-    return run == 0 and int(track.first_ms[0]) <= since + cap
-
-
 def _election_gaps(series: Series) -> Iterator[LossEvidence]:
     for track in series.all_of("partition_election_committed_gap_records"):
         text = key_as_text(track.key)
@@ -74,29 +71,35 @@ def _election_gaps(series: Series) -> Iterator[LossEvidence]:
         for run in np.flatnonzero(track.first_value > 0).tolist():
             at_ms, records = int(track.first_ms[run]), float(track.first_value[run])
             epoch = _epoch_at(series, track.key.broker, at_ms)
-            if (epoch, records) in seen or _began_before_window(series, track, run):
-                seen.add((epoch, records))
-                continue
+            is_old = run == 0 and first_rise(series, track) is not Rose.WITHIN
+            if (epoch, records) not in seen and not is_old:
+                before = int(track.last_ms[run - 1]) if run else at_ms
+                yield _election_gap(series, track, before, Sample(text, at_ms, records), epoch)
             seen.add((epoch, records))
-            before = int(track.last_ms[run - 1]) if run else at_ms
-            yield LossEvidence(
-                partition_of(series),
-                LossKind.ELECTION_GAP,
-                before,
-                at_ms,
-                epoch,
-                int(records),
-                Confidence.PROVED,
-                f"broker {track.key.broker} became leader {int(records)} records short of a high"
-                " watermark that it had heard of",
-                (Sample(text, at_ms, records),),
-            )
+
+
+def _election_gap(
+    series: Series, track: Track, before_ms: int, sample: Sample, epoch: int
+) -> LossEvidence:
+    records = int(sample.value)
+    return LossEvidence(
+        partition_of(series),
+        LossKind.ELECTION_GAP,
+        before_ms,
+        sample.at_ms,
+        epoch,
+        records,
+        Confidence.PROVED,
+        f"broker {track.key.broker} became leader {records} records short of a high"
+        " watermark that it had heard of",
+        (sample,),
+    )
 
 
 def _recoveries(series: Series) -> Iterator[LossEvidence]:
     for track in series.all_of("partition_recovery_lost_committed_records"):
         text = key_as_text(track.key)
-        for step in operator_increments(series, track):
+        for step in counted_steps(series, track):
             yield LossEvidence(
                 partition_of(series),
                 LossKind.RECOVERY,

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from tidemark_audit.facts.changes import operator_increments
+from tidemark_audit.facts.latched import Rose, counted_steps, first_rise, stood_at_start
 from tidemark_audit.facts.loss import epochs_of
 from tidemark_audit.facts.steps import StepFunction
 from tidemark_audit.facts.tracks import Track
@@ -24,6 +24,7 @@ class OddityKind(StrEnum):
     TWO_LEADERS = "two-leaders-in-an-epoch"
     EPOCH_REGRESS = "leader-epoch-regress"
     LOSS_ON_RECORD = "loss-before-the-window"
+    LOSS_OF_UNKNOWN_TIME = "loss-of-unknown-time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,15 @@ def oddities_of(series: Series) -> list[Oddity]:
         *_epoch_regresses(series),
         *_losses_on_record(series),
     ]
-    return sorted(found, key=lambda oddity: (oddity.at_ms, oddity.kind))
+    start = series.context.window_start_ms
+    inside = [oddity for oddity in found if oddity.at_ms >= start]
+    return sorted(inside, key=lambda oddity: (oddity.at_ms, oddity.kind))
 
 
 def _unclean_elections(series: Series) -> Iterator[Oddity]:
     counted = series.find("partition_leader_elections_total", detail="unclean")
     told = []
-    for step in operator_increments(series, counted):
+    for step in counted_steps(series, counted):
         assert counted is not None
         told.append(step)
         text = key_as_text(counted.key)
@@ -63,7 +66,7 @@ def _unclean_elections(series: Series) -> Iterator[Oddity]:
         )
     slack = series.context.intervals.cap_ms(Exporter.OPERATOR)
     for track in series.all_of("partition_recovery_epoch"):
-        for step in operator_increments(series, track):
+        for step in counted_steps(series, track):
             if any(
                 known.after_ms - slack <= step.at_ms and step.after_ms <= known.at_ms + slack
                 for known in told
@@ -144,31 +147,33 @@ LATCHED = (
 
 
 def _losses_on_record(series: Series) -> Iterator[Oddity]:
-    """Proof of loss that stood from the first sample on: it happened before this window."""
-    found = [
-        Sample(key_as_text(track.key), int(track.first_ms[0]), float(track.first_value[0]))
-        for family in LATCHED
-        for track in series.all_of(family)
-        if not track.is_empty and track.first_value[0] > 0 and _stood_from_the_start(series, track)
-    ]
-    if found:
-        largest = max(found, key=lambda sample: (sample.value, -sample.at_ms))
+    """Proof of loss that is latched: told by an earlier window, or nobody knows by which."""
+    standing: dict[OddityKind, list[Sample]] = {}
+    for family in LATCHED:
+        for track in series.all_of(family):
+            if (found := _on_record(series, track)) is not None:
+                kind, at_ms, value = found
+                sample = Sample(key_as_text(track.key), at_ms, value)
+                standing.setdefault(kind, []).append(sample)
+    for kind, samples in standing.items():
+        largest = max(samples, key=lambda sample: (sample.value, -sample.at_ms))
+        when = "before this window"
+        if kind is OddityKind.LOSS_OF_UNKNOWN_TIME:
+            when += ", or in it and before its first sample"
         yield Oddity(
-            OddityKind.LOSS_ON_RECORD,
+            kind,
             series.context.window_start_ms,
             largest.at_ms,
-            f"{int(largest.value)} committed records were lost before this window",
+            f"{int(largest.value)} committed records were lost {when}",
             Confidence.PROVED,
             (largest,),
         )
 
 
-def _stood_from_the_start(series: Series, track: Track) -> bool:
-    context, broker = series.context, track.key.broker
-    since = (
-        context.broker_since_ms(series.cluster, broker)
-        if broker
-        else context.operator_since_ms(series.cluster)
-    )
-    since = context.window_start_ms if since is None else since
-    return int(track.first_ms[0]) <= since + series.cap_ms(track.key.family)
+def _on_record(series: Series, track: Track) -> tuple[OddityKind, int, float] | None:
+    if stood := stood_at_start(series, track):
+        return OddityKind.LOSS_ON_RECORD, series.context.window_start_ms, stood
+    is_up = not track.is_empty and track.first_value[0] > 0
+    if is_up and first_rise(series, track) is Rose.UNKNOWN:
+        return OddityKind.LOSS_OF_UNKNOWN_TIME, int(track.first_ms[0]), float(track.first_value[0])
+    return None

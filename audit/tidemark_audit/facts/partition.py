@@ -55,7 +55,9 @@ def facts_of(merged: pa.Table, context: Context) -> Iterator[PartitionFacts]:
         # Operator families name the pool too; within a partition it tells nothing apart.
         by_key = {track.key._replace(pool=""): track for track in folded}
         series = Series(cluster, topic, topic_id, partition, by_key, context)
-        yield _facts(replace(series, context=life_of(series)))
+        life = life_of(series)
+        if life.window_start_ms < life.window_end_ms:  # else deleted before the window
+            yield _facts(replace(series, context=life))
 
 
 def life_of(series: Series) -> Context:

@@ -85,14 +85,11 @@ class Increment:
     by: float
 
 
-def increments(track: Track | None, *, exporter_since_ms: int, cap_ms: int) -> list[Increment]:
+def increments(track: Track, *, from_zero: bool, cap_ms: int) -> list[Increment]:
     """Steps up of a counter. A lower value is a reset: it rose from 0 to that.
 
-    A counter that appears while its exporter had long been seen began at 0 when it appeared. One
-    that is there as soon as its exporter is may have its value from before: that is no step.
+    `from_zero`: its first value is a step too, else it may be from before.
     """
-    if track is None:
-        return []
     known = ~np.isnan(track.first_value)
     first, last, value = track.first_ms[known], track.last_ms[known], track.first_value[known]
     found = []
@@ -100,7 +97,7 @@ def increments(track: Track | None, *, exporter_since_ms: int, cap_ms: int) -> l
         before, after_ms = 0.0, int(first[0]) - cap_ms
         if place:
             before, after_ms = float(value[place - 1]), int(last[place - 1])
-        elif first[0] <= exporter_since_ms + cap_ms:
+        elif not from_zero:
             continue
         by = value[place] - before if value[place] >= before else value[place]
         if by > 0:

@@ -35,6 +35,7 @@ _CAUSES = {
     OddityKind.TWO_LEADERS: "a fault of Tidemark, or two clusters under one name",
     OddityKind.EPOCH_REGRESS: "metadata from a backup, or a disk put back",
     OddityKind.LOSS_ON_RECORD: "an earlier loss, still latched in the counters",
+    OddityKind.LOSS_OF_UNKNOWN_TIME: "the counters that latch it were up at their first sample",
 }
 _REMEDIES = {
     OddityKind.UNCLEAN_ELECTION: "compare what producers had acknowledged with what is there"
@@ -42,6 +43,8 @@ _REMEDIES = {
     OddityKind.TWO_LEADERS: "report it with both brokers' logs; tell the clusters apart by a label",
     OddityKind.EPOCH_REGRESS: "find out what was restored, and what producers sent since",
     OddityKind.LOSS_ON_RECORD: "audit the window in which it happened",
+    OddityKind.LOSS_OF_UNKNOWN_TIME: "audit from an earlier time; if nothing earlier is kept, take"
+    " the records for lost (`tidemark verify`)",
 }
 
 

@@ -5,7 +5,7 @@ marker. Traps that only a monitor sees (resets, pairs, renamed pods) are put in 
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,9 +21,11 @@ from tidemark_audit.selftest.story import (
     PARTITIONS,
     Loss,
     Scenario,
+    Truth,
     replicas,
 )
 from tidemark_audit.selftest.truth import INTERVAL_MS
+from tidemark_audit.sources.source import LOOK_BACK_MS
 
 BASE_MS = 1_700_000_000_000
 LABELS = (
@@ -77,6 +79,12 @@ def write_samples(stories: Iterable[Scenario], path: Path) -> int:
     return table.write(path)
 
 
+def _numbers(history: Sequence[Truth], times: Times) -> Times:
+    """Of the state at each time; what was before the first is as the first."""
+    places = np.searchsorted([truth.at_ms for truth in history], times, side="right") - 1
+    return np.maximum(places, 0)
+
+
 class _Monitor:
     """One Prometheus (and its twin) over one scenario."""
 
@@ -92,7 +100,7 @@ class _Monitor:
             self._operator(shift + 500, f"prom-{twin}")
 
     def _times(self, phase_ms: int) -> Times:
-        times = np.arange(phase_ms, LENGTH_MS, INTERVAL_MS, dtype=np.int64)
+        times = np.arange(phase_ms - LOOK_BACK_MS, LENGTH_MS, INTERVAL_MS, dtype=np.int64)
         seen = np.ones(len(times), dtype=bool)
         for start, end in self.story.blind:
             seen &= (times < start) | (times >= end)
@@ -122,7 +130,7 @@ class _Monitor:
         self, place: int, broker: int, times: Times, restarts: Times, about: dict[str, object]
     ) -> None:
         history = self.story.histories[place]
-        number = np.searchsorted([truth.at_ms for truth in history], times, side="right") - 1
+        number = _numbers(history, times)
         leads = np.array([history[n].leader == broker for n in number], dtype=bool)
         epoch = np.array([history[n].epoch for n in number], dtype=np.float64)
         end = np.array([history[n].end_at(int(t)) for n, t in zip(number, times, strict=True)])
@@ -324,7 +332,7 @@ class _Monitor:
         self, place: int, times: Times, changed_ms: int, common: dict[str, object]
     ) -> None:
         history = self.story.histories[place]
-        number = np.searchsorted([truth.at_ms for truth in history], times, side="right") - 1
+        number = _numbers(history, times)
         leader = np.array([-1 if history[n].leader is None else history[n].leader for n in number])
         count = np.array([len(history[n].in_sync) for n in number], dtype=np.float64)
         labels = {

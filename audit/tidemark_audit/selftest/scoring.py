@@ -103,8 +103,8 @@ def drawn(count: int, seed: int) -> list[Scenario]:
 
 def _observed(engine: Engine, directory: str) -> Observed:
     sources = sources_at([directory])
-    window = Window(BASE_MS, BASE_MS + LENGTH_MS)
-    slices = [part for source in sources for part in source.slices(window)]
+    window = Window(BASE_MS, BASE_MS + LENGTH_MS).looking_back()
+    slices = [part for source in sources for part in source.slices(window.to_read)]
     settings = kernel_settings(sources, window, INTERVAL_MS)
     return engine.observe(Request(slices, window, settings, INTERVAL_MS), lambda done, total: None)
 

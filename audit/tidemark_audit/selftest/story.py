@@ -180,7 +180,7 @@ class _Partition:
     def __init__(self, number: int) -> None:
         self.number = number
         self.unclean: tuple[int, int, frozenset[str]] | None = None
-        self.history = [Truth(0, replicas(number)[0], 5, 0, frozenset(replicas(number)), 1000)]
+        self.history = [Truth(0, replicas(number)[0], 5, 0, frozenset(replicas(number)), 10_000)]
         self.unplanned_moves = 0
         self._up = set(BROKERS)
 

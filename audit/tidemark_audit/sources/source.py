@@ -6,7 +6,7 @@ its place.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tidemark_audit.kernel.samples import SampleBatch
@@ -37,12 +37,26 @@ def _source_error(place: str, expected: str, found: str, to_do: str) -> SourceEr
     return SourceError(place, expected=expected, found=found, to_do=to_do)
 
 
+LOOK_BACK_MS = 300_000  # as Prometheus itself looks back for what stands at a moment
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """[start, end) in ms; None leaves that end to the samples."""
 
     start_ms: int | None = None
     end_ms: int | None = None
+    look_back_ms: int = 0  # read before the start: what stood there tells what is new after it
+
+    def looking_back(self) -> "Window":
+        """A window that begins at 0 has nothing before it."""
+        most = LOOK_BACK_MS if self.start_ms is None else min(LOOK_BACK_MS, max(0, self.start_ms))
+        return replace(self, look_back_ms=most)
+
+    @property
+    def to_read(self) -> "Window":
+        start = None if self.start_ms is None else self.start_ms - self.look_back_ms
+        return Window(start, self.end_ms)
 
 
 class Slice(Protocol):

@@ -40,7 +40,7 @@ def test_three_runs_with_a_checkpoint_are_one_audit(tmp_path: Path) -> None:
     for end in (20_000, 60_000, 119_000):
         result = audited(path, Window(0, end), kept)
     assert result == audited(path, Window(0, 119_000), None)
-    assert len(list(kept.iterdir())) == 3
+    assert len(list(kept.glob("summaries-*"))) == 3
 
 
 def test_what_left_the_window_is_removed_and_the_window_starts_where_a_file_does(
@@ -51,6 +51,7 @@ def test_what_left_the_window_is_removed_and_the_window_starts_where_a_file_does
     audited(path, Window(0, 60_000), kept)
     result = audited(path, Window(30_000, 90_000), kept)
     assert sorted(each.name for each in kept.iterdir()) == [
+        "look-back.parquet",
         "summaries-30000-60000.parquet",
         "summaries-60000-90000.parquet",
     ]
@@ -103,7 +104,7 @@ def test_another_sources_files_are_not_removed_and_later_ones_not_written_over(
     other.rename(path)
     with pytest.raises(SourceError, match="later than the window"):
         audited(path, Window(0, 20_000), kept)
-    assert [each.name for each in kept.iterdir()] == ["summaries-0-30000.parquet"]
+    assert [each.name for each in kept.glob("summaries-*")] == ["summaries-0-30000.parquet"]
 
 
 def test_a_checkpoint_without_a_window_or_a_directory_is_refused(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_a_checkpoint_of_another_source_or_damaged_is_refused(tmp_path: Path) ->
     other = path.rename(tmp_path / "other.jsonl")
     with pytest.raises(SourceError, match="not of"):
         audited(other, Window(0, 60_000), kept)
-    (file,) = kept.iterdir()
+    (file,) = kept.glob("summaries-*")
     file.write_bytes(b"PAR1")
     with pytest.raises(SourceError, match="summaries-0-30000"):
         audited(other, Window(0, 60_000), kept)

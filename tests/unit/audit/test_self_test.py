@@ -36,8 +36,8 @@ def test_a_fault_alone_is_found_and_a_trap_alone_is_none(name: str, tmp_path: Pa
     story = alone(name)
     write_samples([story], tmp_path / "samples.parquet")
     sources = sources_at([str(tmp_path)])
-    window = Window(BASE_MS, BASE_MS + LENGTH_MS)
-    slices = [part for source in sources for part in source.slices(window)]
+    window = Window(BASE_MS, BASE_MS + LENGTH_MS).looking_back()
+    slices = [part for source in sources for part in source.slices(window.to_read)]
     request = Request(slices, window, kernel_settings(sources, window, INTERVAL_MS), INTERVAL_MS)
     (result,) = by_scenario(LocalEngine().observe(request, no_progress), [story])
     assert mistakes_of(story, expected(story), result) == []
