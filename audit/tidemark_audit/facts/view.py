@@ -5,6 +5,7 @@ none is seen the operator's word is taken for the worse (offline, too few in syn
 the better: a partition is healthy only if its leader says so.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -121,7 +122,9 @@ def view_of(series: Series) -> View:
     leaderless = operator.leader.at(times) == NOBODY
     silent = ~seen | (times > chosen.last_sample_ms)
     state[leaderless & silent] = State.OFFLINE
-    state[~seen & ~leaderless & _none_leads(claims, times, replicas)] = State.OFFLINE
+    interval_ms = series.context.intervals.broker_ms
+    nobodys = ~seen & ~leaderless & _none_leads(claims, times, replicas)
+    state[_said_again(brokers, claims, operator, times, nobodys, interval_ms)] = State.OFFLINE
     state[~seen & (state == State.HEALTHY)] = State.UNOBSERVED
     leader = np.where(state == State.OFFLINE, NOBODY, leader)
     return View(
@@ -281,6 +284,44 @@ def _none_leads(claims: Sequence[_Claim], times: Longs, replicas: Floats) -> Fla
     for claim in claims:
         followers += claim.is_leader.at(times) == 0.0
     return np.asarray(~np.isnan(replicas) & (followers >= replicas))
+
+
+def _said_again(
+    brokers: Sequence[str],
+    claims: Sequence[_Claim],
+    operator: _Operator,
+    times: Longs,
+    nobodys: Flags,
+    interval_ms: int,
+) -> Flags:
+    """Of `nobodys`, the stretches in which it was said for as long as two scrapes of everybody.
+
+    Brokers are scraped one after another: when leadership moves, the old leader may have been asked
+    after it and the new one before, and no moment was without a leader. Where the operator names
+    one, it is that broker that must have said twice that it does not lead.
+    """
+    found = np.zeros(len(times), dtype=np.bool_)
+    if not nobodys.any():
+        return found
+    named = operator.leader.at(times)
+    places = {int(name): place for place, name in enumerate(brokers) if name.isdecimal()}
+    same = (nobodys[1:] == nobodys[:-1]) & (
+        (named[1:] == named[:-1]) | (np.isnan(named[1:]) & np.isnan(named[:-1]))
+    )
+    edges = [0, *(np.flatnonzero(~same) + 1).tolist(), len(times)]
+    for first, end in itertools.pairwise(edges):
+        if not nobodys[first]:
+            continue
+        whole = times[first:end]
+        asked = claims
+        if not np.isnan(named[first]):
+            place = places.get(int(named[first]))
+            asked = [] if place is None else [claims[place]]
+        said = [claim.is_leader for claim in asked if (claim.is_leader.at(whole) == 0.0).any()]
+        lasts = [np.nanmax(each.last_sample_at(whole)) for each in said]
+        is_short = end < len(times) and times[end] < whole[0] + interval_ms
+        found[first:end] = bool(lasts) and not is_short and min(lasts) >= whole[0] + interval_ms
+    return found
 
 
 def _missing(
