@@ -5,6 +5,7 @@ here mixes two epochs, two topic ids or a replica's watermark with another clock
 may lag right after a clean election, and retention moves only the log's start.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -162,11 +163,13 @@ def _high_watermark_regresses(series: Series) -> Iterator[LossEvidence]:
         broker, text = track.key.broker, key_as_text(track.key)
         leads = series.steps("replica_is_leader", broker=broker)
         epochs = epochs_of(series, broker)
-        for run in range(1, len(track.first_ms)):
-            high, low = float(track.last_value[run - 1]), float(track.first_value[run])
+        # A failed scrape leaves a NaN between two runs; it hides nothing of what they say.
+        known = np.flatnonzero(~np.isnan(track.first_value)).tolist()
+        for before, run in itertools.pairwise(known):
+            high, low = float(track.last_value[before]), float(track.first_value[run])
             if not low < high:
                 continue
-            times = np.array([track.last_ms[run - 1], track.first_ms[run]], dtype=np.int64)
+            times = np.array([track.last_ms[before], track.first_ms[run]], dtype=np.int64)
             epoch = epochs.at(times)
             if not ((leads.at(times) == 1.0).all() and epoch[0] == epoch[1]):
                 continue

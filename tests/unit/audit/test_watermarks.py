@@ -1,0 +1,44 @@
+"""Watermarks that go back, whatever lies between the samples that show it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tidemark_audit.audit import audit
+from tidemark_audit.engines.local import LocalEngine
+from tidemark_audit.results import AuditResult, LossKind, Verdict
+from tidemark_audit.sources.detect import sources_at
+
+from tests.unit.audit.exports import Export, brokers, partition
+
+STEP_MS = 15_000
+STALE_AT_MS = 600_000
+ORDERS = {"topic": "orders", "topic_id": "id-orders", "partition": "0"}
+
+
+def judged(export: Export, path: Path) -> AuditResult:
+    return audit(LocalEngine(), sources_at([str(export.write(path / "export.jsonl"))]))
+
+
+def one_failed_scrape(value: Callable[[int], float]) -> Export:
+    """Of the leader's watermark, with the stale marker (NaN) that Prometheus then writes."""
+    export = Export(length_ms=1_200_000, step_ms=STEP_MS)
+    partition(export, without=frozenset({"replica_high_watermark_offset"}))
+    brokers(export)
+    export.add(
+        "replica_high_watermark_offset",
+        lambda t: float("nan") if t == STALE_AT_MS else value(t),
+        **ORDERS, broker="1",
+    )  # fmt: skip
+    return export
+
+
+def test_a_watermark_that_goes_back_over_a_failed_scrape_is_a_loss(tmp_path: Path) -> None:
+    result = judged(one_failed_scrape(lambda t: 1000 if t < STALE_AT_MS else 600), tmp_path)
+    assert result.verdict is Verdict.LOSS
+    assert [(each.kind, each.records) for each in result.loss_evidence] == [
+        (LossKind.HIGH_WATERMARK_REGRESS, 400)
+    ]
+
+
+def test_a_failed_scrape_alone_is_none(tmp_path: Path) -> None:
+    assert judged(one_failed_scrape(lambda t: t // 10), tmp_path).loss_evidence == ()
