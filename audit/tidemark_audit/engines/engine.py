@@ -89,7 +89,10 @@ class FamilyCounts:
 def family_counts(merged: pa.Table) -> list[FamilyCounts]:
     """Of a table of merged summaries; those of several tables are added by `added_counts`."""
     found = []
-    rows = merged.filter(pc.equal(merged["band_start_ms"], NO_BAND))
+    is_series = pc.and_(
+        pc.equal(merged["band_start_ms"], NO_BAND), pc.greater(merged["samples"], 0)
+    )
+    rows = merged.filter(is_series)  # a series without a sample is no evidence of its family
     for family in sorted(set(rows["family"].to_pylist())):
         mine = rows.filter(pc.equal(rows["family"], family))
         found.append(

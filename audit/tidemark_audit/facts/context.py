@@ -52,6 +52,8 @@ class Context:
     broker_seen_ms: Mapping[tuple[str, str], tuple[int, int]]
     operator_seen_ms: Mapping[str, tuple[int, int]]
     cluster_since_ms: Mapping[str, int]  # the first sight of anything of it
+    # Of each broker, when each of its processes was seen first and last.
+    broker_lives_ms: Mapping[tuple[str, str], tuple[tuple[int, int], ...]]
     what_if: WhatIf | None = None
 
     @property
@@ -97,6 +99,7 @@ def context_of(
     brokers: dict[tuple[str, str], tuple[int, int]] = {}
     operators: dict[str, tuple[int, int]] = {}
     clusters: dict[str, int] = {}
+    lives: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
     operator_cap = intervals.cap_ms(Exporter.OPERATOR)
     for track in fold_scrapes(tracks, operator_cap):
         if track.is_empty:
@@ -109,9 +112,27 @@ def context_of(
             planned[broker] = _planned_restarts(track, looks, intervals)
         elif key.family == "broker_epoch":
             brokers[broker] = _both(seen, brokers.get(broker, seen))
+            lives[broker] = _lives(track)
         if key.pool and key.family != "broker_epoch":
             operators[key.cluster] = _both(seen, operators.get(key.cluster, seen))
-    return Context(window_start_ms, window_end_ms, intervals, planned, brokers, operators, clusters)
+    return Context(
+        window_start_ms, window_end_ms, intervals, planned, brokers, operators, clusters, lives
+    )
+
+
+def _lives(epochs: Track) -> tuple[tuple[int, int], ...]:
+    """Of a broker's epoch: it is another one with every start."""
+    found: list[tuple[int, int]] = []
+    known = -np.inf
+    for first, last, epoch in zip(
+        epochs.first_ms.tolist(), epochs.last_ms.tolist(), epochs.first_value, strict=True
+    ):
+        if epoch == known:
+            found[-1] = (found[-1][0], last)
+        elif not np.isnan(epoch):
+            found.append((first, last))
+            known = epoch
+    return tuple(found)
 
 
 def _planned_restarts(

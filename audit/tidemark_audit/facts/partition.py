@@ -15,6 +15,7 @@ from tidemark_audit.facts.oddities import Oddity, oddities_of
 from tidemark_audit.facts.stretches import intervals_of, planned_segments, sli_of
 from tidemark_audit.facts.tracks import Track, fold_scrapes, tracks_of
 from tidemark_audit.facts.view import Series, view_of
+from tidemark_audit.facts.witnesses import Witness, witnesses_of
 from tidemark_audit.families import FAMILIES, PREFIX, Exporter
 from tidemark_audit.results import (
     Coverage,
@@ -38,6 +39,7 @@ class PartitionFacts:
     follower_lag: tuple[FollowerLag, ...]
     loss_evidence: tuple[LossEvidence, ...]
     oddities: tuple[Oddity, ...]
+    witnesses: tuple[Witness, ...]
     lag_max_seconds: float | None  # replica.lag.time.max.ms of the topic
     largest_append_records: float | None
 
@@ -107,6 +109,7 @@ def _facts(series: Series) -> PartitionFacts:
         follower_lag=tuple(lag_of(series)),
         loss_evidence=tuple(loss_of(series)),
         oddities=tuple(oddities_of(series)),
+        witnesses=tuple(witnesses_of(series, view)),
         lag_max_seconds=_lag_max_seconds(series),
         largest_append_records=_largest(series, "partition_largest_append_records"),
     )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark_audit.facts.partition import PartitionFacts
+from tidemark_audit.facts.witnesses import COUNTER, OPERATOR, OPERATORS, Witness
 from tidemark_audit.families import PREFIX, STAND_FOR
 from tidemark_audit.results import (
     Confidence,
@@ -67,6 +68,28 @@ class AuditFacts:
     def _has(self, family: str) -> bool:
         standing = STAND_FOR.get(family)
         return family in self.families or (standing is not None and standing <= self.families)
+
+    def unwitnessed(self) -> list[tuple[str, str]]:
+        """Exporters that were not heard for long enough to tell of every loss, and how long.
+
+        One replica that was never heard is enough, however many others its broker has.
+        """
+        due: dict[tuple[str, str], list[Witness]] = {}
+        for partition in self.partitions:
+            for witness in partition.witnesses:
+                family = OPERATORS if witness.exporter == OPERATOR else COUNTER
+                if family in self.families and witness.due_ms > 0:
+                    due.setdefault((partition.cluster, witness.exporter), []).append(witness)
+        found = []
+        for (cluster, exporter), all_of_it in sorted(due.items()):
+            share = sum(w.heard_ms for w in all_of_it) / sum(w.due_ms for w in all_of_it)
+            silent = sum(not w.heard_ms and w.due_ms > self.slack_ms for w in all_of_it)
+            if share < self.slo.objectives.coverage or silent:
+                said = f"its own metrics tell of {percent(share)} of the time"
+                if silent:
+                    said += f", and nothing of {plural(silent, 'partition')}"
+                found.append((f"{cluster}: {exporter}" if cluster else exporter, said))
+        return found
 
     def by_topic(self) -> Mapping[str, tuple[PartitionFacts, ...]]:
         found: dict[str, list[PartitionFacts]] = {}

@@ -26,6 +26,7 @@ NEEDS = (
     "partition_election_committed_gap_records",
     "replica_high_watermark_offset",
     "replica_leader_epoch",
+    "replica_leader_epoch_start_offset",
     "replica_is_leader",
     "partition_leader_elections_total",
 )
@@ -55,6 +56,12 @@ def evaluate(facts: AuditFacts) -> Judgement:
     grave = [each for each in told if each.severity is Severity.CRITICAL]
     if (missing := facts.missing(NEEDS)) and not grave:
         return not_evaluated(RULE, TITLE, OBJECTIVE, missing)
+    if (unheard := facts.unwitnessed()) and not grave:
+        names = ", ".join(exporter for exporter, _ in unheard)
+        return Judgement(
+            RuleResult(RULE, TITLE, Outcome.NOT_EVALUATED, OBJECTIVE, f"not heard enough: {names}"),
+            tuple(told),
+        )
     measured = "no evidence of loss"
     if hurt:
         where = plural(hurt, "partition")

@@ -42,7 +42,9 @@ def evaluate(facts: AuditFacts) -> Judgement:
         for share in covered
         if not share.is_kept
     ]
-    told += [*_clocks(facts), *_bad_samples(facts), *_crc_failures(facts)]
+    told += [
+        *_silent(facts), *_clocks(facts), *_bad_samples(facts), *_crc_failures(facts)
+    ]  # fmt: skip
     observed = sum(share.good_ms for share in covered)
     total = sum(share.observed_ms for share in covered)
     missing = facts.missing(NEEDS)
@@ -65,6 +67,18 @@ def evaluate(facts: AuditFacts) -> Judgement:
         ),
         tuple(told),
     )
+
+
+def _silent(facts: AuditFacts) -> Iterator[Finding]:
+    for exporter, said in facts.unwitnessed():
+        yield finding(
+            RULE,
+            Severity.MAJOR,
+            facts.about(f"{exporter} unheard"),
+            said,
+            cause="it is no target of Prometheus, or the export lacks its series",
+            remedy="scrape every broker and the operator; export all families of them",
+        )
 
 
 def _clocks(facts: AuditFacts) -> Iterator[Finding]:

@@ -87,6 +87,7 @@ def partition(
         b = str(broker)
         add("replica_is_leader", lambda t, b=broker: up(t, leader(t) == b, b), broker=b)
         add("replica_leader_epoch", lambda t, b=broker: up(t, epoch(t), b), broker=b)
+        add("replica_leader_epoch_start_offset", lambda t, b=broker: up(t, -1, b), broker=b)
         add("replica_high_watermark_offset", lambda t, b=broker: up(t, end_offset(t), b), broker=b)
         add("replica_log_end_offset", lambda t, b=broker: up(t, end_offset(t), b), broker=b)
         add("replica_committed_truncated_records_total", lambda t, b=broker: up(t, 0, b), broker=b)

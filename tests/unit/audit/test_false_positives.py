@@ -273,7 +273,7 @@ def a_watermark_that_catches_up() -> Export:
         export,
         leader=lambda t: 1 if t < 600_000 else 2,
         epoch=lambda t: 5 if t < 600_000 else 6,
-        without=COUNTED | {"replica_high_watermark_offset"},
+        without=COUNTED | {"replica_high_watermark_offset", "replica_leader_epoch_start_offset"},
     )
     elections(export, "clean", lambda t: int(t >= 600_000))
     brokers(export)

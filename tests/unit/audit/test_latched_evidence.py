@@ -25,6 +25,9 @@ def cluster(name: str, value: Callable[[int], float | None], **labels: str) -> E
     partition(export, without=frozenset({name}))
     brokers(export)
     export.add(name, value, **ORDERS, **labels)
+    others = {"1", "2", "3"} - {labels["broker"]} if name == CUT else set()
+    for broker in sorted(others):
+        export.add(name, 0, **ORDERS, broker=broker)
     return export
 
 

@@ -1,0 +1,92 @@
+"""Nobody is called unharmed whom nobody heard: every exporter must have been there to tell."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tidemark_audit.audit import audit
+from tidemark_audit.engines.local import LocalEngine
+from tidemark_audit.results import AuditResult, Outcome, Verdict
+from tidemark_audit.sources.detect import sources_at
+
+from tests.unit.audit.exports import Export, brokers, partition
+
+LENGTH_MS = 1_800_000
+
+
+def cluster() -> Export:
+    export = Export(length_ms=LENGTH_MS, step_ms=5000)
+    for number in range(3):
+        partition(export, number=number)
+    brokers(export)
+    return export
+
+
+def judged(export: Export, path: Path) -> AuditResult:
+    return audit(LocalEngine(), sources_at([str(export.write(path / "export.jsonl"))]))
+
+
+def without(export: Export, lost: Callable[[dict[str, str], int], bool]) -> Export:
+    for key, samples in export.series.items():
+        labels = dict(key)
+        samples[:] = [(at_ms, value) for at_ms, value in samples if not lost(labels, at_ms)]
+    return export
+
+
+def of_the_operator(labels: dict[str, str]) -> bool:
+    return "pool" in labels and "broker_epoch" not in labels["__name__"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "subject"),
+    [
+        (lambda labels, t: of_the_operator(labels) and t > 60_000, "the operator unheard"),
+        (lambda labels, t: labels.get("broker") == "3", "broker 3 unheard"),
+        (lambda labels, t: labels.get("broker") == "3" and t > 60_000, "broker 3 unheard"),
+        (
+            lambda labels, t: labels.get("broker") == "3" and labels.get("partition") == "1",
+            "broker 3 unheard",
+        ),
+    ],
+    ids=["operator early only", "broker never", "broker early only", "one replica never"],
+)
+def test_an_exporter_that_was_not_heard_leaves_durability_open(
+    lost: Callable[[dict[str, str], int], bool], subject: str, tmp_path: Path
+) -> None:
+    result = judged(without(cluster(), lost), tmp_path)
+    outcomes = {each.rule: each.outcome for each in result.rules}
+    assert result.coverage[0].ratio == 1.0
+    assert (outcomes["R6"], outcomes["R8"]) == (Outcome.NOT_EVALUATED, Outcome.VIOLATED)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert [each.subject for each in result.findings] == [subject]
+
+
+def test_a_process_that_is_heard_again_tells_of_the_time_between(tmp_path: Path) -> None:
+    export = without(
+        cluster(), lambda labels, t: labels.get("broker") == "3" and 300_000 < t < 900_000
+    )
+    assert judged(export, tmp_path).verdict is Verdict.PASS
+
+
+def test_another_process_knows_nothing_of_the_time_before_it(tmp_path: Path) -> None:
+    def unheard(labels: dict[str, str], at_ms: int) -> bool:
+        if labels["__name__"] == "tidemark_broker_epoch" and labels["broker"] == "3":
+            return True
+        return labels.get("broker") == "3" and 300_000 < at_ms < 900_000
+
+    export = without(cluster(), unheard)
+    export.add(
+        "broker_epoch",
+        lambda t: 7 if t <= 300_000 else 8 if t >= 900_000 else None,
+        pool="default/pool", broker="3",
+    )  # fmt: skip
+    assert judged(export, tmp_path).verdict is Verdict.INCONCLUSIVE
+
+
+def test_without_the_first_offsets_of_epochs_durability_is_open(tmp_path: Path) -> None:
+    """As brokers of the profile `minimal` export."""
+    export = without(
+        cluster(), lambda labels, t: "replica_leader_epoch_start_offset" in labels["__name__"]
+    )
+    result = judged(export, tmp_path)
+    assert {each.rule: each.outcome for each in result.rules}["R6"] is Outcome.NOT_EVALUATED
