@@ -9,11 +9,12 @@ import asyncio
 import importlib
 import inspect
 import sys
+import traceback
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from tidemark_cli.failures import EXIT_USAGE, CommandFailed
+from tidemark_cli.failures import EXIT_DEFECT, EXIT_USAGE, CommandFailed
 from tidemark_cli.output import Output
 
 COMMANDS = (
@@ -101,3 +102,7 @@ def parse_and_run(arguments: Sequence[str], *, is_own_process: bool = False) -> 
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output went away: no second complaint at exit
         return EXIT_USAGE
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.write("tidemark: a defect, not a verdict: please report what stands above\n")
+        return EXIT_DEFECT

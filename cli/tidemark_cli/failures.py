@@ -1,12 +1,13 @@
 """What a command says when it cannot do its work: expected, found, what to do, and an exit code.
 
 Exit codes: 0 all is well, 1 a check failed (records lost, a broker refused), 2 wrong usage or
-nothing to talk to.
+nothing to talk to, 70 (EX_SOFTWARE of sysexits) a defect of the command itself: no verdict.
 """
 
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_DEFECT = 70
 
 
 class CommandFailed(Exception):

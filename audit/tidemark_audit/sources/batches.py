@@ -3,9 +3,15 @@
 import numpy as np
 
 from tidemark_audit.families import SeriesKey
-from tidemark_audit.kernel.samples import EMPTY, Floats, Longs, SampleBatch
+from tidemark_audit.kernel.samples import EMPTY, STALE, Floats, Longs, SampleBatch
 
 BATCH_SAMPLES = 2_000_000
+
+
+def values_of_text(values: Floats) -> Floats:
+    """Of a form that writes a stale marker as it writes any NaN: no family that is read has
+    another."""
+    return np.where(np.isnan(values), STALE, values)
 
 
 class BatchBuilder:

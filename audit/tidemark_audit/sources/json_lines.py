@@ -16,7 +16,7 @@ import numpy as np
 
 from tidemark_audit.families import BadLabels, SeriesKey, series_key
 from tidemark_audit.kernel.samples import Floats, Longs, SampleBatch
-from tidemark_audit.sources.batches import BatchBuilder
+from tidemark_audit.sources.batches import BatchBuilder, values_of_text
 from tidemark_audit.sources.source import Slice, SourceError, Window
 
 SLICE_BYTES = 32 << 20
@@ -180,9 +180,10 @@ def _numbers(raw: bytes) -> Floats:
     text = raw.translate(None, _DECORATION)
     if not text:
         return np.empty(0, dtype=np.float64)
-    if b"null" in text:
+    has_null = b"null" in text  # as VictoriaMetrics writes every NaN, stale markers above all
+    if has_null:
         text = text.replace(b"null", b"nan")
     numbers = np.fromstring(text.decode("ascii"), dtype=np.float64, sep=",")
     if len(numbers) != text.count(b",") + 1:
         raise ValueError("what is no number among the values")
-    return numbers
+    return values_of_text(numbers) if has_null else numbers

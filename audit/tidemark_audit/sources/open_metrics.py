@@ -2,7 +2,8 @@
 
     tidemark_replica_is_leader{broker="1",topic="orders"} 1 1700000000.123
 
-Times are seconds. The text must end with `# EOF`: without it nobody knows that it is whole.
+Times are seconds, and a stale marker is `NaN`, as promtool prints it. The text must end with
+`# EOF`: without it nobody knows that it is whole.
 """
 
 import re
@@ -14,7 +15,7 @@ import numpy as np
 
 from tidemark_audit.families import BadLabels, SeriesKey, series_key
 from tidemark_audit.kernel.samples import SampleBatch
-from tidemark_audit.sources.batches import BATCH_SAMPLES, BatchBuilder
+from tidemark_audit.sources.batches import BATCH_SAMPLES, BatchBuilder, values_of_text
 from tidemark_audit.sources.source import LATEST_MS, Slice, SourceError, Window
 
 SLICE_BYTES = 64 << 20
@@ -133,7 +134,8 @@ class _Reader:
                     found="a time that is no time",
                     to_do="export it again",
                 )
-            builder.add(key, np.rint(seconds * 1000.0).astype(np.int64), np.array(values))
+            at_ms = np.rint(seconds * 1000.0).astype(np.int64)
+            builder.add(key, at_ms, values_of_text(np.array(values)))
         self._samples, self.samples = {}, 0
         return builder.take()
 

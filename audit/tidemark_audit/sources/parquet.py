@@ -22,6 +22,8 @@ from tidemark_audit.sources.batches import BATCH_SAMPLES
 from tidemark_audit.sources.source import LATEST_MS, Slice, SourceError, Window
 
 NAME_COLUMNS = ("__name__", "metric", "name")
+# As milliseconds these are days in 1970, as seconds our times.
+SECONDS_OF_TODAY = range(10**9, 10**11)
 TIME_COLUMNS = ("timestamp_ms", "tsms", "timestamp", "ts", "time")
 MAP_COLUMN = "labels"
 
@@ -249,4 +251,10 @@ def _milliseconds(column: pa.ChunkedArray) -> Longs:
         if not (np.abs(seconds) <= LATEST_MS / 1000).all():
             raise BadLabels("a time that is no time")
         return np.rint(seconds * 1000.0).astype(np.int64)
-    return np.asarray(column.cast(pa.int64()).to_numpy())
+    at_ms = np.asarray(column.cast(pa.int64()).to_numpy())
+    if len(at_ms) and int(at_ms.max()) in SECONDS_OF_TODAY:
+        raise BadLabels(
+            f"times up to {at_ms.max()}, which look like whole seconds: write milliseconds, or"
+            " seconds as floating point"
+        )
+    return at_ms

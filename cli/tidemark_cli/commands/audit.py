@@ -239,10 +239,10 @@ def _write(arguments: argparse.Namespace, result: "AuditResult") -> None:
     from tidemark_audit.outputs import write_outputs
 
     try:
+        if arguments.summary is not None:  # first: a full volume of reports hides no verdict
+            arguments.summary.write_bytes(encode_summary(summary_of(result)))
         if arguments.report is not None:
             write_outputs(result, arguments.report)
-        if arguments.summary is not None:
-            arguments.summary.write_bytes(encode_summary(summary_of(result)))
     except OSError as error:
         raise CommandFailed(
             expected="to write the report",

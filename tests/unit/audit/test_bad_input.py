@@ -113,6 +113,7 @@ BAD = {
     "text with its end in the middle": text_with("# EOF\n" + NAME + '{partition="0'),
     "a row without a time": tall(pa.array([None, 5], pa.int64())),
     "rows beyond all times": tall(pa.array([-(2**63), 2**63 - 1], pa.int64())),
+    "rows of whole seconds": tall(pa.array([1_700_000_000, 1_700_000_015], pa.int64())),
     "rows at infinity": tall(pa.array([1.5, float("inf")])),
     "a block of a list": block("[]"),
     "a block of nothing": block("null"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tidemark_audit.audit import run
+from tidemark_audit.kernel.samples import STALE
 from tidemark_audit.results import AuditResult
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.open_metrics import labels_of
@@ -54,6 +55,21 @@ def test_a_file_cut_short_is_an_error_with_its_name(tmp_path: Path, kind: str) -
     with pytest.raises(SourceError) as failed:
         run(None, [str(path)])
     assert str(path) in failed.value.place
+
+
+def test_a_stale_marker_is_one_in_every_kind_of_text(tmp_path: Path) -> None:
+    """promtool writes it as NaN, VictoriaMetrics as null: neither is an impossible sample."""
+    export = a_failover()
+    key = next(key for key in export.series if ("broker", "1") in key)
+    export.series[key].append((30_500, float(STALE)))
+    text = open_metrics(export, tmp_path / "text")
+    assert " nan " in text.read_text().lower()
+    lines = export.write(tmp_path / "lines")
+    lines.write_text(lines.read_text().replace('"nan"', "null"))
+    assert " null" in lines.read_text()
+    for path in (text, lines):
+        result = run(None, [str(path)])
+        assert [f.sentence for f in result.findings if "cannot have" in f.sentence] == []
 
 
 def test_text_without_times_is_an_exposition_and_no_export(tmp_path: Path) -> None:
