@@ -15,8 +15,9 @@ from tidemark_operator.stores.object_store import Object
 
 def claim_manifest(pool: PoolSpec, broker_id: BrokerId) -> Object:
     spec: dict[str, Any] = {
-        # ReadWriteOncePod (S13) needs a CSI driver; kind's local-path has none.
-        "accessModes": ["ReadWriteOnce"],
+        # ReadWriteOncePod (S13) needs a CSI driver; kind's local-path has none. With ReadWriteOnce
+        # the lock on the log directory keeps two pods of one node apart.
+        "accessModes": [pool.storage_access_mode],
         "resources": {"requests": {"storage": pool.storage_size}},
     }
     if pool.storage_class is not None:
@@ -34,6 +35,12 @@ def claim_manifest(pool: PoolSpec, broker_id: BrokerId) -> Object:
         },
         "spec": spec,
     }
+
+
+def access_mode_of(claim: Object) -> str:
+    """A claim's modes can never be changed."""
+    modes: list[str] = (claim.get("spec") or {}).get("accessModes") or []
+    return ", ".join(modes)
 
 
 def policy_of(claim: Object) -> str:

@@ -77,6 +77,7 @@ class PoolSpec:
     storage_size: str
     storage_class: str | None
     deletion_policy: str  # of the claims: Retain | Delete
+    storage_access_mode: str = "ReadWriteOnce"  # or ReadWriteOncePod
     drain: frozenset[BrokerId] = frozenset()  # to be emptied
     move_bytes_per_second: int = 0  # per broker, for replicas that are being added; 0: unlimited
     resources: dict[str, Any] = field(default_factory=dict)
@@ -130,6 +131,7 @@ def pool_spec(pool: Object) -> PoolSpec:
         image_pull_policy=spec["imagePullPolicy"],
         storage_size=spec["storage"]["size"],
         storage_class=spec["storage"].get("className"),
+        storage_access_mode=spec["storage"]["accessMode"],
         deletion_policy=spec["deletionPolicy"],
         drain=frozenset(BrokerId(number) for number in spec["drain"]),
         move_bytes_per_second=spec["moveBytesPerSecond"],

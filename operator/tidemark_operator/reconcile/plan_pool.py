@@ -87,4 +87,20 @@ def pool_conditions(
         )
     else:
         ready = Condition("Ready", True, "BrokersActive", f"all {spec.replicas} brokers are active")
-    return (ready,)
+    return (ready, *_storage_conditions(spec, observed))
+
+
+def _storage_conditions(spec: PoolSpec, observed: ObservedPool) -> tuple[Condition, ...]:
+    """Claims outlive their pool: one of that name may have been made with another access mode."""
+    wanted = spec.storage_access_mode
+    others = [each for each in observed.brokers if each.storage_access_mode not in ("", wanted)]
+    if not others:
+        return ()
+    found = ", ".join(f"{each.broker_id}: {each.storage_access_mode}" for each in others[:20])
+    said = (
+        f"spec.storage.accessMode is {wanted}; {len(others)} claims have another, which cannot be"
+        " changed and stays. For a new claim, one broker after the other: empty it (spec.drain,"
+        " until the condition Drained is True), delete its claim and pod, take it off spec.drain."
+        f" Brokers: {found}"
+    )
+    return (Condition("StorageAsAsked", False, "OtherAccessMode", said),)

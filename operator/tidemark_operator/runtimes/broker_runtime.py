@@ -35,6 +35,7 @@ class ObservedBroker:
     has_storage: bool = True
     storage_is_going: bool = False  # being deleted: nothing may start on it
     storage_policy: str = ""  # its own copy of the pool's deletionPolicy (S4); "": has none
+    storage_access_mode: str = ""  # as it was made; "": this storage has no such thing
     has_endpoint: bool = True  # its own Service
     is_outdated: bool = False  # made of another template than the pool's present one
     node_address: str = ""  # of the machine that it runs on

@@ -7,7 +7,7 @@ from typing import assert_never
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_operator.manifests.budgets import disruption_budget_manifest
-from tidemark_operator.manifests.claims import claim_manifest, policy_of
+from tidemark_operator.manifests.claims import access_mode_of, claim_manifest, policy_of
 from tidemark_operator.manifests.names import (
     DELETION_POLICY_LABEL,
     LISTENER_LABEL,
@@ -182,6 +182,7 @@ def observed_broker(
         has_storage=claim is not None,
         storage_is_going=claim is not None and "deletionTimestamp" in claim["metadata"],
         storage_policy="" if claim is None else policy_of(claim),
+        storage_access_mode="" if claim is None else access_mode_of(claim),
         has_endpoint=has_endpoint,
         is_outdated=pod is not None and template not in ("", template_of(pod)),
         node_address="" if pod is None else pod.get("status", {}).get("hostIP", ""),

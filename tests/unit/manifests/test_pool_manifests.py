@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from tidemark_operator.manifests.budgets import disruption_budget_manifest
 from tidemark_operator.manifests.claims import claim_manifest, policy_of
 from tidemark_operator.manifests.names import BROKER_ID_LABEL, POD_SELECTOR, broker_id_of
@@ -97,6 +98,19 @@ def test_pods_are_owned_and_claims_are_not() -> None:
     (owner,) = pod()["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("BrokerPool", "pool-uid", True)
     assert "ownerReferences" not in claim_manifest(POOL, TWO)["metadata"]  # S4
+
+
+@pytest.mark.parametrize(
+    ("storage", "mode"),
+    [({}, "ReadWriteOnce"), ({"accessMode": "ReadWriteOncePod"}, "ReadWriteOncePod")],
+)
+def test_a_claim_has_the_access_mode_of_its_pool(storage: dict[str, str], mode: str) -> None:  # S13
+    item = {
+        "apiVersion": "tidemark.dev/v1alpha1", "kind": "BrokerPool",
+        "metadata": {"name": "default", "namespace": "shop"}, "spec": {"storage": storage},
+    }  # fmt: skip
+    assert validate(item) == []
+    assert claim_manifest(pool_spec(effective(item)), TWO)["spec"]["accessModes"] == [mode]
 
 
 def test_a_claim_has_its_own_copy_of_the_deletion_policy() -> None:

@@ -1,6 +1,7 @@
 """Pods, claims and Services as one observation, and what their events mean."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ from tidemark_operator.leading import is_pod_terminated
 from tidemark_operator.manifests.names import broker_labels
 from tidemark_operator.manifests.pods import PodSettings
 from tidemark_operator.manifests.specs import PoolSpec
-from tidemark_operator.reconcile.plan_pool import plan_pool
-from tidemark_operator.runtimes.broker_runtime import BrokerProcess
+from tidemark_operator.reconcile.plan_pool import plan_pool, pool_conditions
+from tidemark_operator.runtimes.broker_runtime import BrokerProcess, MakeStorage
 from tidemark_operator.runtimes.pods import PodRuntime, observed_broker
 from tidemark_operator.stores.object_store import CLAIM, POD, SERVICE
 from tidemark_protocol.ids import BrokerId
@@ -72,6 +73,28 @@ def test_all_actions_done_leave_none_to_do(tmp_path: Path) -> None:
             if env["name"] == "TIDEMARK_CLAIM_UID"
         ]
         assert claim_uids == [claim["metadata"]["uid"] for claim in claims]
+        store.close()
+
+    asyncio.run(story())
+
+
+def test_a_claim_kept_from_a_pool_of_another_access_mode_is_told_and_stays(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = CountingStore(tmp_path / "objects.db")
+        runtime = PodRuntime(store, PodSettings())
+        await runtime.apply(POOL, MakeStorage(ZERO))
+        pool = replace(POOL, storage_access_mode="ReadWriteOncePod")
+        for action in plan_pool(pool, await runtime.observe(pool)):
+            await runtime.apply(pool, action)
+        observed = await runtime.observe(pool)
+        assert plan_pool(pool, observed) == ()
+        modes = [each["spec"]["accessModes"] for each in await store.list(CLAIM, "shop")]
+        assert modes == [["ReadWriteOnce"], ["ReadWriteOncePod"]]
+        both = frozenset({BrokerId(0), BrokerId(1)})
+        ready, storage = pool_conditions(pool, observed, both)
+        assert ready.is_true
+        assert (storage.type, storage.reason) == ("StorageAsAsked", "OtherAccessMode")
+        assert storage.message.endswith("Brokers: 0: ReadWriteOnce")
         store.close()
 
     asyncio.run(story())
