@@ -20,6 +20,7 @@ ALONE_FOR_US = 400_000  # so long a stranded leader commits what the others neve
 SPARE_BROKERS = "brokers to spare"
 UNCLEAN_ELECTIONS = "unclean elections"
 UNCLEAN_LATER = "unclean elections now and then"
+SMALL_SEGMENTS = "small segments"
 
 
 @fault
@@ -137,5 +138,7 @@ ADDITIONS: dict[str, dict[str, int]] = {
         "keep_down": 1,
     },
     UNCLEAN_ELECTIONS: {"strand_leader": 3, "slow_followers": 2},
+    # Followers that are away for longer than records are kept; crashes around a roll.
+    SMALL_SEGMENTS: {"keep_down": 2, "kill_broker_in_call": 2, "lose_power_in_call": 2},
     UNCLEAN_LATER: {"allow_unclean": 4, "strand_leader": 3},
 }

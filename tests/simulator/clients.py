@@ -186,6 +186,12 @@ class ProducerPlan:
     max_records: int = 3  # in one batch
     is_idempotent: bool = False
     give_up_seconds: float = 6.0  # an idempotent one
+    record_bytes: int = 0  # at least so many in each record's value
+
+
+def new_record(plan: ProducerPlan, value: int) -> NewRecord:
+    """Who reads it takes blanks for nothing."""
+    return NewRecord(None, (b"%d" % value).ljust(plan.record_bytes))
 
 
 def next_partition(plan: ProducerPlan, around: Surroundings, chance: random.Random) -> int:
@@ -249,7 +255,7 @@ class Producer:
         count = self._chance.randint(1, plan.max_records)
         values = tuple(around.next_value() for _ in range(count))
         batch = build_batch(
-            [NewRecord(None, b"%d" % value) for value in values],
+            [new_record(plan, value) for value in values],
             timestamp_ms=around.wall_ms(),
         )
         send = send_of(plan, partition, values, around.now_us())

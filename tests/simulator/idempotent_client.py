@@ -9,7 +9,7 @@ import asyncio
 import random
 from dataclasses import dataclass
 
-from tidemark_broker.storage.record_batch import NewRecord, build_batch
+from tidemark_broker.storage.record_batch import build_batch
 from tidemark_cli.history import Outcome
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -27,6 +27,7 @@ from tests.simulator.clients import (
     ProducerPlan,
     Surroundings,
     ended,
+    new_record,
     next_partition,
     send_of,
 )
@@ -92,7 +93,7 @@ class IdempotentProducer:
         count = self._chance.randint(1, self._plan.max_records)
         values = tuple(self._around.next_value() for _ in range(count))
         batch = build_batch(
-            [NewRecord(None, b"%d" % value) for value in values],
+            [new_record(self._plan, value) for value in values],
             timestamp_ms=self._around.wall_ms(),
             producer_id=self._producer_id,
             producer_epoch=self._producer_epoch,

@@ -14,6 +14,7 @@ from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.storage.producer_states import WINDOW_BATCHES
 from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, CorruptBatch, read_header
 from tidemark_broker.storage.segment import Segment
+from tidemark_protocol.ids import TopicId
 
 from tests.simulator.committed_log import CommittedLog
 from tests.simulator.violations import FLIPPED_EPOCH, BeyondPromises, Violation
@@ -30,8 +31,7 @@ class Files(Protocol):
     @property
     def has_flipped_bits(self) -> bool: ...
 
-    @property
-    def has_retention(self) -> bool: ...
+    def has_retention(self, topic_id: TopicId) -> bool: ...
 
 
 def is_damaged(header: BatchHeader, batch: bytes) -> bool:
@@ -61,6 +61,7 @@ class ReplicaAudit:
         self._files = files
         self._seen: tuple[object, ...] = ()
         self._high_watermark = -1
+        self._log_start_offset = -1
         self._epochs = (-1, -1)
         self._was_leader = False
         self._led_epoch = -1
@@ -133,7 +134,7 @@ class ReplicaAudit:
                 f"{self.who}: log start {log.log_start_offset}, high watermark {high_watermark},"
                 f" log end {log.log_end_offset}",
             )
-        if log.log_start_offset > 0 and not self._files.has_retention:
+        if log.log_start_offset > 0 and not self._files.has_retention(replica.topic_id):
             raise Violation(
                 "I6", f"{self.who}: the log starts at {log.log_start_offset}, nothing asked for it"
             )
@@ -145,6 +146,12 @@ class ReplicaAudit:
                 f"{self.who}: high watermark {self._high_watermark} became {high_watermark}",
             )
         self._high_watermark = high_watermark
+        if log.log_start_offset < self._log_start_offset and not may_fall:
+            raise Violation(
+                "I6",
+                f"{self.who}: log start {self._log_start_offset} became {log.log_start_offset}",
+            )
+        self._log_start_offset = log.log_start_offset
 
     def _check_epochs(self) -> None:
         state = self.replica.state

@@ -209,6 +209,7 @@ class Run:
         self._run_to(self.world.now_us + SECOND_US)  # acknowledged also after healing
         if self.group is not None:
             self._until_group_goes_on(self.group)
+        self.invariants.coverage += self.watched.log_counts()
         self._is_over = True
         self.invariants.conclude()
 
@@ -352,6 +353,7 @@ class Run:
                 timeout_ms=chance.choice((500, 1500, 3000)),
                 is_idempotent=self.shape.idempotent[number],
                 give_up_seconds=self.shape.give_up_seconds,
+                record_bytes=self.shape.record_bytes,
             )
             kind = IdempotentProducer if self.shape.idempotent[number] else Producer
             yield plan.name, kind(plan, around, chance).run

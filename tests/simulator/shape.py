@@ -7,7 +7,12 @@ or a weather had before.
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.simulator.additions import SPARE_BROKERS, UNCLEAN_ELECTIONS, UNCLEAN_LATER
+from tests.simulator.additions import (
+    SMALL_SEGMENTS,
+    SPARE_BROKERS,
+    UNCLEAN_ELECTIONS,
+    UNCLEAN_LATER,
+)
 from tests.simulator.ambushes import (
     BEGINS_EARLY,
     FLUSHES_ALWAYS,
@@ -22,6 +27,7 @@ from tests.simulator.storms import plan_of
 SHARE_WITH_GROUP = 0.25  # of seeds
 SHARE_WITH_SPARE_BROKERS = 0.25
 SHARE_WITH_UNCLEAN_ELECTIONS = 0.2
+SHARE_WITH_SMALL_SEGMENTS = 0.25
 UNCLEAN = ("unclean.leader.election.enable", "true")
 NO_RACKS = ("", "", "")
 SPARE_RACKS = (("", "", "", ""), ("a", "b", "c", "d"), ("a", "a", "b", "c"))
@@ -43,6 +49,7 @@ class Shape:
     racks: tuple[str, ...] = NO_RACKS  # of as many brokers
     additions: tuple[str, ...] = ()  # of additions.py
     config: tuple[tuple[str, str], ...] = ()  # of the topic, beside what is above
+    record_bytes: int = 0  # at least
 
     @staticmethod
     def of(seed: int, weather: str = "") -> "Shape":
@@ -79,7 +86,7 @@ def _stormy(shape: Shape, weather: str) -> Shape:
 def _ordinary(shape: Shape, seed: int) -> Shape:
     has_group = Random(f"group of {seed}").random() < SHARE_WITH_GROUP
     shape = _with_spare_brokers(replace(shape, has_group=has_group), seed)
-    return _with_unclean_elections(shape, seed)
+    return _with_small_segments(_with_unclean_elections(shape, seed), seed)
 
 
 def _with_spare_brokers(shape: Shape, seed: int) -> Shape:
@@ -102,6 +109,22 @@ def _with_unclean_elections(shape: Shape, seed: int) -> Shape:
         return replace(shape, additions=(*shape.additions, UNCLEAN_LATER))
     additions = (*shape.additions, UNCLEAN_ELECTIONS)
     return replace(shape, additions=additions, config=(*shape.config, UNCLEAN))
+
+
+def _with_small_segments(shape: Shape, seed: int) -> Shape:
+    """Several rolls in a run, and of every second one retention: a log start that moves."""
+    chance = Random(f"small segments of {seed}")
+    if chance.random() >= SHARE_WITH_SMALL_SEGMENTS:
+        return shape
+    config = [("segment.bytes", "16384"), ("index.interval.bytes", chance.choice(("0", "4096")))]
+    if chance.random() < 0.5:
+        config.append(("retention.bytes", chance.choice(("16384", "49152"))))
+    return replace(
+        shape,
+        config=(*shape.config, *config),
+        record_bytes=chance.choice((150, 400)),
+        additions=(*shape.additions, SMALL_SEGMENTS),
+    )
 
 
 def faults_of(seed: int, safety_seconds: float, weather: str = "") -> tuple[Fault, ...]:

@@ -3,6 +3,7 @@
 The one place that knows how `World` is built; invariants and promises ask here.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -237,11 +238,25 @@ class WatchedWorld:
     def has_flipped_bits(self) -> bool:
         return self.world.coverage["fault flip_bit"] > 0
 
-    @property
-    def has_retention(self) -> bool:
-        """Some topic asks for records to go while a run lasts."""
+    def has_retention(self, topic_id: TopicId) -> bool:
+        """The topic asks for records to go while a run lasts."""
         names = ("retention.ms", "retention.bytes")
-        return any(name in wish.config for wish in self.world.topics for name in names)
+        return any(
+            name in wish.config
+            for wish in self.world.topics
+            if wish.topic_id == topic_id
+            for name in names
+        )
+
+    def log_counts(self) -> Counter[str]:
+        """Of all replicas that are open: what of their logs has several files, or begins later."""
+        found: Counter[str] = Counter()
+        for broker in self.live_brokers():
+            for replica in broker.partitions.replicas:
+                found["logs of several segments"] += len(replica.log.segments) > 1
+                found["segments in the end"] += len(replica.log.segments)
+                found["logs that begin past 0"] += replica.log.log_start_offset > 0
+        return +found
 
     @staticmethod
     def segment_bytes(segment: Segment) -> bytearray:
