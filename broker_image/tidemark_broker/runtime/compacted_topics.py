@@ -1,8 +1,8 @@
 """What a compacted topic asks of the records that it takes: a key, and a batch that opens here.
 
 Kafka refuses records without keys the same way. What cannot be opened could never be compacted, and
-would keep every tombstone behind it for ever (docs/decisions/0013). The only place where a produce
-looks at records.
+would keep every tombstone behind it for ever (docs/decisions/0013). What is more than
+one turn of the broker's loop should open is refused.
 """
 
 from collections.abc import Iterable
@@ -11,13 +11,16 @@ from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.runtime.results import ProduceResult
 from tidemark_broker.storage.errors import CorruptBatch, UnsupportedCompression
-from tidemark_broker.storage.record_batch import Batch, read_records
+from tidemark_broker.storage.opening import OpeningBudget
+from tidemark_broker.storage.record_batch import Batch
 
 
 def compaction_refusal(batches: Iterable[Batch]) -> ProduceResult | None:
+    budget = OpeningBudget()
     for batch in batches:
         try:
-            for record in read_records(batch.data):
+            budget.take(batch.header)
+            for record in budget.records_of(batch.header, batch.data):
                 if record.key is None:
                     return ProduceResult(
                         ErrorCode.INVALID_RECORD,
@@ -26,8 +29,8 @@ def compaction_refusal(batches: Iterable[Batch]) -> ProduceResult | None:
                     )
         except UnsupportedCompression as error:
             return ProduceResult(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                message=f"{error}, as the topic is compacted (cleanup.policy)",
+                ErrorCode.MESSAGE_TOO_LARGE,  # Java's client and kafka-python split the batch then
+                message=f"{error}, and the topic is compacted (cleanup.policy): send less in one",
             )
         except CorruptBatch as error:
             return ProduceResult(ErrorCode.INVALID_RECORD, message=str(error))

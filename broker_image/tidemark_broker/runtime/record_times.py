@@ -11,12 +11,9 @@ from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.runtime.results import ProduceResult
 from tidemark_broker.storage.errors import CorruptBatch, UnsupportedCompression
-from tidemark_broker.storage.record_batch import Batch, read_records
+from tidemark_broker.storage.opening import OpeningBudget
+from tidemark_broker.storage.record_batch import Batch
 from tidemark_broker.storage.settings import NO_LIMIT_MS, LogSettings
-
-# More of a batch is not opened on the broker's loop.
-MOST_RECORDS = 50_000
-MOST_INFLATED_BYTES = 8 * 1024 * 1024
 
 
 def timestamp_refusal(
@@ -33,10 +30,10 @@ def timestamp_refusal(
 
 
 def _oldest_ms(batch: Batch) -> int:
-    if batch.header.record_count > MOST_RECORDS:
-        return batch.header.base_timestamp_ms
+    budget = OpeningBudget()
     try:
-        records = read_records(batch.data, most_inflated_bytes=MOST_INFLATED_BYTES)
+        budget.take(batch.header)
+        records = budget.records_of(batch.header, batch.data)
         return min(record.timestamp_ms for record in records)
     except (UnsupportedCompression, CorruptBatch, ValueError):
         return batch.header.base_timestamp_ms

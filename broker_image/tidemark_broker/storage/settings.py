@@ -36,6 +36,11 @@ class LogSettings:
     timestamp_after_max_ms: int = 3600 * 1000  # and how far ahead
     allow_network_filesystem: bool = False  # for tests on odd machines; never with two brokers
 
+    @property
+    def opens_batches(self) -> bool:
+        """Whether records are looked at before they are appended."""
+        return self.compacts or self.timestamp_before_max_ms != NO_LIMIT_MS
+
     def __post_init__(self) -> None:
         for name, least, most in (
             ("segment_bytes", HEADER_BYTES, MAX_SEGMENT_BYTES),

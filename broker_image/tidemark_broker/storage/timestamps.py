@@ -1,15 +1,15 @@
 """The first record at or after a timestamp: by time index, headers, then one batch's records."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tidemark_protocol.ids import Offset
 
 from tidemark_broker.storage.errors import CorruptBatch, UnsupportedCompression
-from tidemark_broker.storage.record_batch import check_crc, read_records
+from tidemark_broker.storage.opening import OpeningBudget
+from tidemark_broker.storage.record_batch import check_crc
 from tidemark_broker.storage.segment import PlacedBatch, Segment
 
-MOST_INFLATED_BYTES = 8 * 1024 * 1024  # of one batch
+MOST_BATCHES = 8  # opened in one look-up, which is one piece of work for the broker's loop
 
 
 def first_record_from(
@@ -21,7 +21,7 @@ def first_record_from(
     one. So too once a look-up has opened much, which only headers that say more than their records
     bring.
     """
-    budget = _Budget()
+    budget = OpeningBudget(MOST_BATCHES)
     for segment in segments:
         if segment.next_offset <= log_start_offset:
             continue
@@ -32,33 +32,25 @@ def first_record_from(
     return None
 
 
-@dataclass(slots=True)
-class _Budget:
-    """Of one look-up, which is one piece of work for the broker's loop."""
-
-    batches: int = 8
-    records: int = 50_000
-
-
 def _record_from(
     segment: Segment,
     placed: PlacedBatch,
     timestamp_ms: int,
     log_start_offset: Offset,
-    budget: _Budget,
+    budget: OpeningBudget,
 ) -> tuple[Offset, int] | None:
     position, header = placed
     if header.last_offset < log_start_offset:
         return None
     first = max(header.base_offset, log_start_offset), header.max_timestamp_ms
-    budget.batches -= 1
-    budget.records -= header.record_count
-    if budget.batches < 0 or budget.records < 0:
+    try:
+        budget.take(header)
+    except UnsupportedCompression:
         return first
     batch = memoryview(segment.file.read_at(position, header.size_bytes))
     check_crc(header, batch, position)
     try:
-        for record in read_records(batch, most_inflated_bytes=MOST_INFLATED_BYTES):
+        for record in budget.records_of(header, batch):
             if record.offset >= log_start_offset and record.timestamp_ms >= timestamp_ms:
                 return record.offset, record.timestamp_ms
     except (UnsupportedCompression, CorruptBatch):

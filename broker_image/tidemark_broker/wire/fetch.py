@@ -166,7 +166,7 @@ def fetch_request_steps(reader: Reader, version: int) -> Steps[FetchRequest]:
     forgotten = []
     for _ in range(reader.count(smallest_bytes=18)):
         forgotten.append(_read_forgotten(reader))
-        yield
+        yield 1
     rack = reader.compact_string()
     cluster_id: str | None = None
     replica_id, replica_epoch = _CONSUMER, -1
@@ -205,7 +205,7 @@ def _partition_steps(reader: Reader) -> Steps[tuple[FetchPartition, ...]]:
     for _ in range(reader.count(smallest_bytes=_PARTITION.size + 1)):
         partitions.append(FetchPartition(*reader.fields(_PARTITION)))
         reader.tagged_fields()  # 17: the replica's directory id
-        yield
+        yield 1
     reader.tagged_fields()
     return tuple(partitions)
 

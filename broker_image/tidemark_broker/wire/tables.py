@@ -196,7 +196,7 @@ class ArrayOf:
             found.append(
                 read(reader) if stepwise is None else (yield from stepwise.read_steps(reader))
             )
-            yield
+            yield 1
         return tuple(found)
 
     def write_steps(self, writer: TableWriter, value: Any) -> Steps[None]:
@@ -210,7 +210,7 @@ class ArrayOf:
                 write(writer, element)
             else:
                 yield from stepwise.write_steps(writer, element)
-            yield
+            yield 1
 
 
 class _Planned(NamedTuple):

@@ -82,6 +82,7 @@ class Door:
         quotas: tuple[ClientQuota, ...] | None = None,
         addresses: tuple[ListenerAddress, ...] | None = None,
         has_groups: bool = False,
+        config: dict[str, str] | None = None,
         partition_count: int = 1,  # of which the first one is told
     ) -> None:
         self._version += 1
@@ -100,7 +101,8 @@ class Door:
         broker = BrokerState(
             ONLY, BrokerEpoch(11), False, False, Endpoints("127.0.0.1", self.port, 1, "http://b")
         )
-        topics = [TopicPush(TopicState(TOPIC, TOPIC_ID, partition_count, 1), (state,))]
+        topic = TopicState(TOPIC, TOPIC_ID, partition_count, 1, config=config or {})
+        topics = [TopicPush(topic, (state,))]
         if has_groups:
             topics.append(TopicPush(TopicState(OFFSETS_TOPIC, OFFSETS_TOPIC_ID, 1, 1), (state,)))
         self.partitions.apply_push(

@@ -49,7 +49,7 @@ def a_request(fail: Callable[[object], None]) -> KafkaRequest:
 def counting(name: str, count: int, seen: list[str]) -> Steps[str]:
     for _ in range(count):
         seen.append(name)
-        yield
+        yield 1
     return name
 
 

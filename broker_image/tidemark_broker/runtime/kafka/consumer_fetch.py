@@ -90,7 +90,7 @@ class ConsumerFetch:
             found[key] = answer
             total += len(answer.records)
             is_final = is_final or _ends_the_wait(answer)
-            yield
+            yield 1
             if self._is_over:
                 return
         missing_bytes = min(self._asked_min_bytes, max_bytes) - total
@@ -153,7 +153,7 @@ class ConsumerFetch:
                 consumer=self._consumer(asked),
             )
             self._cancels.append(cancel)
-            yield
+            yield 1
             if self._is_over:
                 self._leave()
                 return

@@ -29,7 +29,7 @@ def kept_steps(value: Any) -> Steps[tuple[Any, int]]:
                 element, more_bytes = yield from kept_steps(each)
                 elements.append(element)
                 held_bytes += more_bytes + _SLOT_BYTES
-                yield
+                yield 1
             return tuple(elements), held_bytes
         case memoryview():
             return bytes(value), OBJECT_BYTES + len(value)

@@ -25,7 +25,7 @@ from tidemark_broker.wire.produce import (
     decode_produce_request,
     encode_produce_response,
 )
-from tidemark_broker.wire.steps import Steps, all_steps
+from tidemark_broker.wire.steps import WHOLE_TURN, Steps
 
 _LENGTH_AT, _MAGIC_AT, _ATTRIBUTES_AT = 8, 16, 21
 _LENGTH_END = 12
@@ -43,10 +43,6 @@ def produce_handler(services: KafkaServices) -> ApiHandler:
         )
         request.throttle_ms = max(request.throttle_ms, throttle_ms)
         producing = Producing(services.partitions, request, produce)
-        if len(produce.partitions) <= BATCHES_OF_A_TURN:
-            producing.start(produce.partitions)
-            request.release(0)
-            return
         services.answering.turns.take(
             request,
             producing.start_steps(produce.partitions),
@@ -73,9 +69,6 @@ class Producing:
         self._left = len(self._places)
         self._answers: list[ProduceAnswer | None] = [None] * self._left
 
-    def start(self, partitions: Sequence[ProducePartition]) -> None:
-        all_steps(self.start_steps(partitions))
-
     def start_steps(self, partitions: Sequence[ProducePartition]) -> Steps[None]:
         """Until it ends no other request of the connection begins: batches keep their order."""
         if not self._left:
@@ -86,7 +79,12 @@ class Producing:
                 self._done(index, refused)
             else:
                 self._append(index, asked)
-            yield
+            yield self._steps_of(asked) if index + 1 < len(partitions) else 1
+
+    def _steps_of(self, asked: ProducePartition) -> int:
+        replica = self._partitions.find_leading(asked.topic, asked.partition)
+        is_opened = not isinstance(replica, ErrorCode) and replica.log.settings.opens_batches
+        return WHOLE_TURN if is_opened else 1
 
     def _append(self, index: int, asked: ProducePartition) -> None:
         self._partitions.produce(

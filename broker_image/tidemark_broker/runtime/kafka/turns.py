@@ -2,7 +2,8 @@
 
 What is small is done at once, as ever. Of what is not, one slice is done in each turn of the loop,
 whosever it is, so that many large requests hold up the others no longer than one does. Slices are
-counted in steps: a step is an element read, looked up or written, some 2 to 15 microseconds.
+counted in steps: a step is an element read, looked up or written, some 2 to 15 microseconds; a
+piece of work that takes longer counts for more.
 """
 
 import asyncio
@@ -43,8 +44,9 @@ class Work(Generic[Outcome]):
     def first_slice(self) -> None:
         """Raises what a step raises."""
         try:
-            for _ in range(self._steps_of_a_slice):
-                next(self._steps)
+            left = self._steps_of_a_slice
+            while left > 0:
+                left -= next(self._steps)
         except StopIteration as end:
             if not self.is_over:  # else cancelled by its own doing
                 self.is_over = True

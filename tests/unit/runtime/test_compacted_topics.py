@@ -1,0 +1,94 @@
+"""What a compacted topic asks of records, and how much of a produce is opened to see that."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from tidemark_broker.runtime.compacted_topics import compaction_refusal
+from tidemark_broker.storage.opening import MOST_INFLATED_BYTES, MOST_RECORDS
+from tidemark_broker.storage.record_batch import (
+    Batch,
+    NewRecord,
+    build_batch,
+    split_batches,
+)
+from tidemark_broker.wire.primitives import INT16, INT32, nullable_string
+from tidemark_protocol.error_codes import ErrorCode
+
+from tests.unit.runtime.in_process_pool import TOPIC
+from tests.unit.runtime.kafka_door import (
+    API_VERSIONS_REQUEST,
+    PRODUCE,
+    Client,
+    Door,
+    request,
+    with_door,
+)
+
+GZIP = 1
+NOW_MS = 1_700_000_000_000
+
+
+def batch(count: int, value: bytes = b"v", *, key: bytes | None = b"k", codec: int = 0) -> Batch:
+    if codec == 0:
+        data = build_batch([NewRecord(key, value)] * count, timestamp_ms=NOW_MS)
+    else:
+        builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 2**30)
+        for offset in range(count):
+            builder.append(offset, NOW_MS, key, value, [])
+        data = bytes(builder.build())
+    return split_batches(memoryview(data), max_batch_bytes=len(data))[0]
+
+
+def gzipped(size_bytes: int) -> Batch:
+    return batch(1, bytes(size_bytes), codec=GZIP)
+
+
+@pytest.mark.parametrize(
+    ("batches", "error"),
+    [
+        ([batch(3)], None),
+        ([batch(3, codec=GZIP)] * 100, None),
+        ([batch(1, key=None)], ErrorCode.INVALID_RECORD),
+        ([batch(MOST_RECORDS)], None),
+        ([batch(MOST_RECORDS + 1)], ErrorCode.MESSAGE_TOO_LARGE),
+        ([batch(MOST_RECORDS // 2)] * 3, ErrorCode.MESSAGE_TOO_LARGE),
+        ([batch(1, bytes(MOST_INFLATED_BYTES))], None),
+        ([gzipped(MOST_INFLATED_BYTES - 100)], None),
+        ([gzipped(MOST_INFLATED_BYTES)], ErrorCode.MESSAGE_TOO_LARGE),
+        ([gzipped(MOST_INFLATED_BYTES // 3)] * 4, ErrorCode.MESSAGE_TOO_LARGE),
+    ],
+    ids=[
+        *("plain", "small gzip batches", "no key", "most records", "a record more"),
+        *("records of batches", "not inflated", "most inflated", "more inflated", "of batches"),
+    ],
+)
+def test_what_may_be_written_to_a_compacted_topic(
+    batches: list[Batch], error: ErrorCode | None
+) -> None:
+    refused = compaction_refusal(batches)
+    assert (None if refused is None else refused.error) is error
+    assert refused is None or "cleanup.policy" in refused.message
+
+
+def test_others_are_answered_while_batches_of_a_compacted_topic_are_opened(tmp_path: Path) -> None:
+    """Each is a turn's work, also of those that would be one turn's in another topic."""
+    count, data = 20, bytes(batch(2000).data)
+    body = INT16.pack(-1) + INT16.pack(1) + INT32.pack(5000) + INT32.pack(1)
+    body += nullable_string(TOPIC) + INT32.pack(count)
+    body += (INT32.pack(0) + INT32.pack(len(data)) + data) * count
+
+    async def scenario(door: Door) -> None:
+        door.push(config={"cleanup.policy": "compact"})
+        writer, other = await Client.connect(door), await Client.connect(door)
+        writer.send(request(PRODUCE, 3, body))
+        waits = asyncio.ensure_future(writer.answer())
+        answered = 0
+        while not waits.done():
+            await other.ask(API_VERSIONS_REQUEST)
+            answered += 1
+        assert door.partitions.replica(TOPIC, 0).log_end_offset == count * 2000
+        assert answered >= count // 4  # a question and its answer are some turns
+
+    with_door(tmp_path, scenario)
