@@ -93,6 +93,15 @@ class LocalCluster:
             if path.is_file()
         )
 
+    def tracebacks(self) -> list[str]:
+        """Lines of brokers' logs that tell of what nobody foresaw: whoever asked got no answer."""
+        return [
+            line
+            for path in sorted(self.data_dir.glob("logs/*.log"))
+            for line in path.read_text(errors="replace").splitlines()
+            if '"exception": ' in line or line.startswith("Traceback")
+        ]
+
     def pool(self) -> dict[str, Any]:
         """Brokers and topics of the pool `default`, as /v1/status has them."""
         pools = get_json(self.controller_url + "/v1/status")["pools"]
@@ -148,6 +157,10 @@ def running(data_dir: Path, **settings: Any) -> Iterator[LocalCluster]:
     cluster.start()
     try:
         yield cluster
+        if cluster.process is not None:
+            cluster.stop()
+        if found := cluster.tracebacks():
+            raise AssertionError("tracebacks in the brokers' logs:\n" + "\n".join(found[:5]))
     except BaseException as error:
         error.add_note(cluster.log_text())
         raise

@@ -258,6 +258,18 @@ def test_an_unknown_topic_and_partition_are_answered_not_closed(tmp_path: Path) 
     with_door(tmp_path, scenario)
 
 
+def test_a_fetch_of_no_partitions_is_answered_at_once(tmp_path: Path) -> None:
+    """Java's consumers close their fetch sessions so, as others do."""
+
+    async def scenario(door: Door) -> None:
+        client = await Client.connect(door)
+        nothing = INT32.pack(0) + INT32.pack(0)  # throttled, topics
+        assert await client.ask(fetch(times=0, max_wait_ms=60_000, min_bytes=1000)) == nothing
+        assert len(await client.ask(API_VERSIONS_REQUEST)) > 10
+
+    with_door(tmp_path, scenario)
+
+
 def test_deeply_nested_structs_are_only_as_deep_as_their_table(tmp_path: Path) -> None:
     """A record that holds a batch that holds a batch is bytes to the broker."""
 

@@ -82,7 +82,8 @@ class ConsumerFetch:
         found: Found = {}
         read_bytes: dict[Key, int] = {}
         total = 0
-        is_final = self._clock() >= self._deadline_ms
+        # Who asks for no partition waits for nothing, as Kafka: clients end their sessions so.
+        is_final = not self._asked or self._clock() >= self._deadline_ms
         max_bytes = min(self._asked_bytes, self._share_bytes())
         for key, asked in self._asked.items():
             read_bytes[key] = min(asked.max_bytes, max_bytes - total)
