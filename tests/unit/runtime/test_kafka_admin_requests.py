@@ -19,6 +19,7 @@ from tidemark_broker.wire.describe_log_dirs import DESCRIBE_LOG_DIRS_API
 from tidemark_broker.wire.elect_leaders import ELECT_LEADERS_API
 from tidemark_broker.wire.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS_API
 from tidemark_broker.wire.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS_API
+from tidemark_broker.wire.metadata import METADATA_API
 from tidemark_broker.wire.primitives import MalformedFrame, Reader
 from tidemark_broker.wire.tables import ZERO_TOPIC_ID, Api, Values
 from tidemark_protocol.error_codes import ErrorCode
@@ -189,6 +190,41 @@ def test_configs_are_described_of_what_there_is(tmp_path: Path) -> None:
         ]
         (retention,) = answer["resources"][0]["configs"]
         assert retention["documentation"] and retention["synonyms"] == ()
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("names", [None, ()])
+def test_all_configs_are_described_to_who_names_none(
+    tmp_path: Path, names: tuple[str, ...] | None
+) -> None:
+    async def scenario(link: Link, controller: Asked) -> None:
+        resources = (resource(TOPIC_TYPE, TOPIC, names=names),)
+        asked = {"resources": resources, "include_synonyms": False, "include_documentation": False}
+        (found,) = (await ask(link, DESCRIBE_CONFIGS_API, asked))["resources"]
+        told = {config["name"] for config in found["configs"]}
+        assert told >= {"retention.ms", "cleanup.policy", "min.insync.replicas"}
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("nobody", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("no topic", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("x" * 250, ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+def test_a_name_that_no_topic_can_have_is_told_apart_from_one_that_none_has(
+    tmp_path: Path, name: str, error: ErrorCode
+) -> None:
+    async def scenario(link: Link, controller: Asked) -> None:
+        topics = ({"topic": name, "topic_id": ZERO_TOPIC_ID},)
+        asked = {"topics": topics, "allow_auto_topic_creation": False}
+        asked["include_topic_authorized_operations"] = False
+        assert errors(await ask(link, METADATA_API, asked)) == [error]
 
     run(tmp_path, scenario)
 

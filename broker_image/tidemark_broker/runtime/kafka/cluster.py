@@ -18,6 +18,7 @@ from tidemark_protocol.ids import (
     TopicId,
 )
 from tidemark_protocol.partition_state import PartitionState, TopicState
+from tidemark_protocol.topic_names import topic_name_fault
 
 from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
 from tidemark_broker.runtime.kafka.addresses import (
@@ -126,7 +127,6 @@ class ClusterView:
         return name or ("" if known is None else known.topic)
 
     def _asked_topic(self, name: str | None, topic_id: TopicId, listener: str) -> Values:
-        by_id = name is None
         topic = (
             self._metadata.topics_by_id.get(topic_id)
             if name is None
@@ -135,7 +135,7 @@ class ClusterView:
         if topic is not None and topic.topic_id not in self._metadata.retained:
             return self._topic(topic, listener)
         return {
-            "error": ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "error": _absence(name),
             "topic": name,
             "topic_id": topic_id,
             "partitions": (),
@@ -192,6 +192,14 @@ class ClusterView:
     def _controller_id(self) -> int:
         live = self._live_brokers()
         return live[0].broker_id if live else NO_BROKER
+
+
+def _absence(name: str | None) -> ErrorCode:
+    if name is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if topic_name_fault(name):  # else clients would wait for it to come
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _unknown(partition: int) -> PartitionState:

@@ -71,7 +71,7 @@ class ConfigAdmin:
         configs = self._configs(resource)
         if isinstance(configs, TopicResult):
             return answer | told(configs)
-        names = None if resource["names"] is None else frozenset(resource["names"])
+        names = frozenset(resource["names"] or ())  # none: all of them, as Kafka
         return answer | {
             "configs": tuple(
                 {
@@ -82,7 +82,7 @@ class ConfigAdmin:
                     ),
                 }
                 for config in configs
-                if names is None or config["name"] in names
+                if not names or config["name"] in names
             )
         }
 
