@@ -7,9 +7,10 @@ object of fifty. The walk pauses after each element of an array, so that a large
 slice at a time. Types: Kafka protocol guide; tagged fields KIP-482; nullable structs KIP-893.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import repeat
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from tidemark_protocol.ids import TopicId
@@ -41,19 +42,29 @@ Item = TypeVar("Item")
 
 
 class Each(Generic[Item]):
-    """An array of an answer whose elements are made one by one, as they are written."""
+    """An array of an answer whose elements are made one by one, as they are written. `steps_of`:
+    how many steps one is, where some are more than one."""
 
-    __slots__ = ("_items", "_made_of")
+    __slots__ = ("_items", "_made_of", "_steps_of")
 
-    def __init__(self, items: Sequence[Item], made_of: Callable[[Item], Any]) -> None:
+    def __init__(
+        self,
+        items: Sequence[Item],
+        made_of: Callable[[Item], Any],
+        steps_of: Callable[[Item], int] | None = None,
+    ) -> None:
         self._items = items
         self._made_of = made_of
+        self._steps_of = steps_of
 
     def __len__(self) -> int:
         return len(self._items)
 
     def __iter__(self) -> Iterator[Any]:
         return map(self._made_of, self._items)
+
+    def steps(self) -> Iterable[int]:
+        return repeat(1) if self._steps_of is None else map(self._steps_of, self._items)
 
 
 class TableReader(Reader):
@@ -205,12 +216,13 @@ class ArrayOf:
         if value is None:
             return
         write, stepwise = self._kind.write, self._stepwise
-        for element in value:
+        steps_of_each = value.steps() if isinstance(value, Each) else repeat(1)
+        for element, steps in zip(value, steps_of_each, strict=False):
             if stepwise is None:
                 write(writer, element)
             else:
                 yield from stepwise.write_steps(writer, element)
-            yield 1
+            yield steps
 
 
 class _Planned(NamedTuple):
@@ -413,11 +425,16 @@ def topic_array(*partition_fields: Field) -> ArrayOf:
     return ArrayOf(Struct(Field("topic", STRING), partitions))
 
 
-def each_partition(topics: Sequence[Values], made_of: Callable[[str, Values], Values]) -> Each[Any]:
+def each_partition(
+    topics: Sequence[Values],
+    made_of: Callable[[str, Values], Values],
+    steps_of: Callable[[Values], int] | None = None,
+) -> Each[Any]:
     """The answer of the same shape, one `made_of` (topic, what is asked) at a time."""
 
     def answered(topic: Values) -> Values:
-        partitions: Each[Values] = Each(topic["partitions"], partial(made_of, topic["topic"]))
+        made_of_one = partial(made_of, topic["topic"])
+        partitions: Each[Values] = Each(topic["partitions"], made_of_one, steps_of)
         return {"topic": topic["topic"], "partitions": partitions}
 
     return Each(topics, answered)

@@ -136,22 +136,23 @@ def configs_of(*names: str) -> bytes:
     return asked(DESCRIBE_CONFIGS_API, 1, {"resources": resources, "include_synonyms": False})
 
 
-EACH_PARTITION = tuple(
-    {"partition": 0, "current_leader_epoch": -1, "timestamp": -1} for _ in range(MANY)
-)
+LATEST, SOME_TIME_MS = -1, 1_700_000_000_000
+
+
+def offsets_at(timestamp_ms: int, *partitions: int) -> bytes:
+    asked_of = {"current_leader_epoch": -1, "timestamp": timestamp_ms}
+    entries = tuple({"partition": partition} | asked_of for partition in partitions)
+    topics = ({"topic": TOPIC, "partitions": entries},)
+    values = {"replica_id": -1, "isolation_level": 0, "topics": topics}
+    return asked(LIST_OFFSETS_API, 7, values)
+
+
 NAMES = tuple(f"n{number}" for number in range(MANY))
 LARGE = {
     "metadata": metadata_of(*NAMES),
     "configs": configs_of(*NAMES[: MANY // 2]),
-    "offsets": asked(
-        LIST_OFFSETS_API,
-        7,
-        {
-            "replica_id": -1,
-            "isolation_level": 0,
-            "topics": ({"topic": TOPIC, "partitions": EACH_PARTITION},),
-        },
-    ),
+    "offsets": offsets_at(LATEST, *range(MANY)),
+    "offsets by time": offsets_at(SOME_TIME_MS, *range(STEPS_OF_A_SLICE // 2)),
     "groups": asked(DESCRIBE_GROUPS_API, 0, {"groups": NAMES}),
     "produce": produce_of_many(1000),
 }
@@ -209,6 +210,18 @@ def test_what_is_asked_many_times_is_told_once(tmp_path: Path) -> None:
         refused = await client.ask(configs_of(*[TOPIC] * 1000))
         assert int.from_bytes(refused[4:8], "big") == 1
         assert int.from_bytes(refused[8:10], "big") == INVALID_REQUEST
+
+    with_door(tmp_path, scenario)
+
+
+def test_a_partition_whose_offset_is_asked_for_twice_is_refused(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        client = await Client.connect(door)
+        answer = await client.ask(offsets_at(LATEST, 0, 0))
+        _, values = LIST_OFFSETS_API.decode_response(INT32.pack(7) + answer, 7)
+        (topic,) = values["topics"]
+        errors = [entry["error"] for entry in topic["partitions"]]
+        assert errors == [INVALID_REQUEST, INVALID_REQUEST]
 
     with_door(tmp_path, scenario)
 

@@ -1,6 +1,11 @@
-"""ListOffsets at the leader: nothing at or above the high watermark is ever told."""
+"""ListOffsets at the leader: nothing at or above the high watermark is ever told.
+
+A look-up by time reads files and opens batches: it is a turn's work. A partition that is named
+twice is refused, as in Kafka.
+"""
 
 import logging
+from collections import Counter
 from functools import partial
 
 from tidemark_protocol.error_codes import ErrorCode
@@ -19,10 +24,13 @@ from tidemark_broker.wire.list_offsets import (
     LIST_OFFSETS_API,
     MAX_TIMESTAMP,
 )
+from tidemark_broker.wire.steps import WHOLE_TURN
 from tidemark_broker.wire.tables import Values, each_partition
 
 _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5  # KIP-207
 _FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+
+Named = tuple[str, int]
 
 _log = logging.getLogger(__name__)
 
@@ -31,10 +39,18 @@ def list_offsets_handler(services: KafkaServices) -> ApiHandler:
     partitions = services.partitions
 
     def respond(request: KafkaRequest, asked: Values) -> Values:
-        return {"topics": each_partition(asked["topics"], partial(answer, request.version))}
+        named = Counter(
+            (topic["topic"], entry["partition"])
+            for topic in asked["topics"]
+            for entry in topic["partitions"]
+        )
+        made_of = partial(answer, request.version, named)
+        return {"topics": each_partition(asked["topics"], made_of, _steps_of)}
 
-    def answer(version: int, topic: str, asked: Values) -> Values:
+    def answer(version: int, named: Counter[Named], topic: str, asked: Values) -> Values:
         found: Values = {"partition": asked["partition"], "error": ErrorCode.NONE}
+        if named[topic, asked["partition"]] > 1:
+            return found | {"error": ErrorCode.INVALID_REQUEST}
         replica = partitions.find_leading(topic, asked["partition"])
         if isinstance(replica, ErrorCode):
             return found | {"error": replica}
@@ -50,6 +66,11 @@ def list_offsets_handler(services: KafkaServices) -> ApiHandler:
             return found | {"error": ErrorCode.KAFKA_STORAGE_ERROR}
 
     return services.answering.prompt_handler(LIST_OFFSETS_API, respond)
+
+
+def _steps_of(asked: Values) -> int:
+    timestamp_ms = asked["timestamp"]
+    return WHOLE_TURN if timestamp_ms >= 0 or timestamp_ms == MAX_TIMESTAMP else 1
 
 
 def look_up(replica: HostedReplica, timestamp_ms: int, version: int) -> Values:
