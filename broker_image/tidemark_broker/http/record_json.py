@@ -56,6 +56,10 @@ class FetchedRecords:
     next_offset: int
 
 
+class UnrenderableRecords(HttpProblem):
+    """Of one partition, until its reader asks otherwise or goes on behind them."""
+
+
 class RecordRenderer:
     """Renders what one fetch of one partition returned, from `offset` on."""
 
@@ -81,7 +85,7 @@ class RecordRenderer:
         self._as_lines = as_lines
 
     async def render(self, data: bytes, offset: int) -> FetchedRecords:
-        """Raises HttpProblem: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT, 406."""
+        """Raises UnrenderableRecords, and what `reserve` raises."""
         pieces: list[bytes] = []
         rendered: list[_BinaryRecord | _JsonRecord] = []
         next_offset = offset
@@ -102,9 +106,11 @@ class RecordRenderer:
                             rendered.clear()
                         await asyncio.sleep(0)
         except CorruptBatch as error:
-            raise HttpProblem(ErrorCode.CORRUPT_MESSAGE, f"{self._place}: {error}") from error
+            raise UnrenderableRecords(
+                ErrorCode.CORRUPT_MESSAGE, f"{self._place}: {error}"
+            ) from error
         except UnsupportedCompression as error:
-            raise HttpProblem(
+            raise UnrenderableRecords(
                 ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
                 f"{self._place}: {error}; read it over the Kafka protocol",
                 status=406,
@@ -171,7 +177,7 @@ class RecordRenderer:
             data.decode()  # raw JSON is not checked for UTF-8 by the decoder
             return msgspec.json.decode(data, type=Raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise HttpProblem(
+            raise UnrenderableRecords(
                 ErrorCode.INVALID_RECORD,
                 f"{self._place}, offset {offset}: the {member} is not JSON ({error}); ask with "
                 f"Accept: {EmbeddedFormat.BINARY.value.decode()}",

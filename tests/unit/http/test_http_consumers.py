@@ -265,3 +265,45 @@ def test_records_and_bytes_of_a_poll_are_bounded_for_all_partitions_together() -
         await broker.app._consumers.instances.close()
 
     asyncio.run(run())
+
+
+class OneBadPartition(TwoPartitions):
+    """Partition 0 has what is not JSON, partition 1 a record until that was handed out."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        super().__init__(settings)
+        self.is_put_last: list[int] = []
+
+    async def poll(
+        self, wait_ms: int, max_bytes: int, reserved: ReserveBytes
+    ) -> tuple[Fetched, ...]:
+        bad = build_batch([NewRecord(None, b"{", ())], timestamp_ms=1)
+        good = build_batch([NewRecord(None, b"7", ())], timestamp_ms=1)
+        found = (Fetched("orders", 0, 0, bad), Fetched("orders", 1, 0, good))
+        return found[:1] if self.handed_out else found
+
+    def put_last(self, fetched: Fetched) -> None:
+        self.is_put_last.append(fetched.partition)
+
+
+def test_a_partition_that_cannot_be_rendered_is_named_when_the_others_have_nothing() -> None:
+    made: list[OneBadPartition] = []
+
+    def new_consumer(settings: ConsumerSettings) -> GroupConsumer:
+        made.append(OneBadPartition(settings))
+        return made[-1]
+
+    async def run() -> None:
+        broker = fake_broker(new_consumer=new_consumer)
+        await broker.client.post("/consumers/g", {"name": "c", "format": "json"})
+        path = "/consumers/g/instances/c/records"
+        found = await broker.client.get(path)
+        assert [record["value"] for record in found.json()] == [7]
+        (consumer,) = made
+        assert (consumer.handed_out, consumer.is_put_last) == ([(1, 1)], [0])
+        refused = await broker.client.get(path)
+        assert (refused.status, refused.json()["error"]) == (406, "INVALID_RECORD")
+        assert "orders" in refused.json()["detail"]
+        assert consumer.handed_out == [(1, 1)]
+
+    asyncio.run(run())

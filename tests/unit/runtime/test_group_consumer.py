@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidemark_broker.groups.messages import GroupAnswer, OffsetCommit, OffsetToCommit
+from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
 from tidemark_broker.runtime.consumers.coordination import Coordination
 from tidemark_broker.runtime.consumers.group_consumer import (
     ConsumerSettings,
@@ -127,6 +129,40 @@ def test_a_seek_while_a_poll_is_rendered_is_not_overwritten_by_it(tmp_path: Path
         (again,) = await consumer.poll(1000, 1000, nullcontext)
         assert again.offset == 1
         assert consumer.hand_out(again, 3)
+
+    with_door(tmp_path, scenario)
+
+
+def test_what_a_client_cannot_take_leaves_others_their_share_until_it_is_behind_it(
+    tmp_path: Path,
+) -> None:
+    """Its batch is larger than the answer: first in it, it is alone there."""
+
+    async def scenario(door: Door) -> None:
+        door.push(has_groups=True)
+        client = await Client.connect(door)
+        for _ in range(2):
+            await client.ask(produce(a_batch("v" * 5000)))
+        groups = door.services.groups
+        await eventually(lambda: groups.list_groups(frozenset())[0] is ErrorCode.NONE)
+        answers: list[GroupAnswer] = []
+        groups.send(OffsetCommit("g", (OffsetToCommit(TOPIC, 0, 1),)), answers.append)
+        await eventually(lambda: answers)
+        other = (OFFSETS_TOPIC, 0)
+        consumer = await manual_consumer(door)
+        consumer.membership.assign((PLACE, other))
+        await consumer.seek({PLACE: 0, other: 0})
+
+        async def topics() -> list[str]:
+            found = await consumer.poll(1000, 1000, nullcontext)
+            return [each.topic for each in found]
+
+        (alone,) = await consumer.poll(1000, 1000, nullcontext)
+        assert alone.topic == TOPIC
+        consumer.put_last(alone)
+        assert await topics() == [OFFSETS_TOPIC, TOPIC]
+        await consumer.seek({PLACE: 1})
+        assert await topics() == [TOPIC]
 
     with_door(tmp_path, scenario)
 

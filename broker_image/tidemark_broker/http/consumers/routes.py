@@ -22,7 +22,11 @@ from tidemark_broker.http.formats import ANSWER_BYTES_PER_LOG_BYTE, EmbeddedForm
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, kind_of
 from tidemark_broker.http.queries import PollQuery, poll_query
-from tidemark_broker.http.record_json import RecordRenderer
+from tidemark_broker.http.record_json import (
+    FetchedRecords,
+    RecordRenderer,
+    UnrenderableRecords,
+)
 from tidemark_broker.http.requests import Request
 from tidemark_broker.runtime.consumers.group_consumer import (
     ConsumerSettings,
@@ -171,10 +175,12 @@ class ConsumerRoutes:
     async def _rendered(
         self, consumer: GroupConsumer, fetched: tuple[Fetched, ...], embedded: EmbeddedFormat
     ) -> list[bytes]:
-        """Each partition's records without the list's brackets. Raises HttpProblem."""
+        """Each partition's records without the list's brackets. What cannot be rendered of one is
+        told when the others have nothing. Raises HttpProblem."""
         most_records = max(1, self._limits.records // max(1, len(fetched)))
         held_bytes = sum(len(found.data) for found in fetched)
-        pieces = []
+        pieces: list[tuple[Fetched, FetchedRecords]] = []
+        problem: UnrenderableRecords | None = None
         with self._admission.bytes_reserved(held_bytes * ANSWER_BYTES_PER_LOG_BYTE):
             for found in fetched:
                 renderer = RecordRenderer(
@@ -185,13 +191,20 @@ class ConsumerRoutes:
                     most_opened_bytes=self._limits.opened_bytes,
                     reserve=self._admission.bytes_reserved,
                 )
-                pieces.append((found, await renderer.render(found.data, found.offset)))
+                try:
+                    pieces.append((found, await renderer.render(found.data, found.offset)))
+                except UnrenderableRecords as error:
+                    consumer.put_last(found)
+                    problem = problem or error
         # Not before all of them are there: what is refused must be read again.
-        return [
+        lists = [
             rendered.body[1:-1]
             for found, rendered in pieces
             if consumer.hand_out(found, rendered.next_offset) and len(rendered.body) > 2
         ]
+        if problem is not None and not lists:
+            raise problem
+        return lists
 
     async def _poll(
         self, request: Request, instance: Instance, query: PollQuery

@@ -12,9 +12,11 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import NO_EPOCH, BrokerId
+from tidemark_protocol.ids import NO_EPOCH, BrokerId, TopicId
 
 from tidemark_broker.groups.consumer_protocol import TopicPartition
 from tidemark_broker.runtime.consumers.coordination import Coordination, GroupRefusal
@@ -165,10 +167,16 @@ class GroupConsumer:
         place = (fetched.topic, fetched.partition)
         return self._positions.hand_out(place, fetched.offset, next_offset)
 
+    def put_last(self, fetched: Fetched) -> None:
+        """Its client cannot take this: other partitions shall have their share of an answer first,
+        until it goes on behind it."""
+        place = (fetched.topic, fetched.partition)
+        self._positions.put_last[place] = fetched.offset
+
     async def _fetch(self, wait_ms: int, max_bytes: int) -> tuple[Fetched, ...]:
         self._unreadable = None
         by_leader: dict[BrokerId, dict[TopicPartition, int]] = {}
-        for place in self.generation.partitions:
+        for place in self._positions.in_reading_order(self.generation.partitions):
             state = self._metadata.partition(*place)
             offset = self._positions.next_offsets.get(place)
             if state is not None and state.has_leader and offset is not None:
@@ -198,16 +206,21 @@ class GroupConsumer:
         self, leader: BrokerId, offsets: dict[TopicPartition, int], wait_ms: int, max_bytes: int
     ) -> list[Fetched]:
         """Nothing from one that cannot be reached."""
-        topics: dict[str, list[FetchPartition]] = {}
-        for (topic, number), offset in offsets.items():
-            entry = FetchPartition(number, NO_EPOCH, offset, NO_EPOCH, -1, max_bytes)
-            topics.setdefault(topic, []).append(entry)
-        names = {self._metadata.topics[topic].topic_id: topic for topic in topics}
+        asked: list[FetchTopic] = []  # a topic twice, where some of its partitions come last
+        names: dict[TopicId, str] = {}
+        for topic, places in groupby(offsets, key=itemgetter(0)):
+            topic_id = self._metadata.topics[topic].topic_id
+            names[topic_id] = topic
+            entries = (
+                FetchPartition(place[1], NO_EPOCH, offsets[place], NO_EPOCH, -1, max_bytes)
+                for place in places
+            )
+            asked.append(FetchTopic(topic_id, tuple(entries)))
         request = FetchRequest(
             max_wait_ms=wait_ms,
             min_bytes=self.settings.min_bytes,
             max_bytes=max_bytes,
-            topics=tuple(FetchTopic(key, tuple(topics[name])) for key, name in names.items()),
+            topics=tuple(asked),
         )
         try:
             link = await self._reading.broker(leader)

@@ -48,6 +48,7 @@ class Positions:
     generation_id: int = -1
     next_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     handed_out: dict[TopicPartition, int] = field(default_factory=dict)  # and not committed yet
+    put_last: dict[TopicPartition, int] = field(default_factory=dict)  # at these offsets
 
     def enter(self, generation: Generation) -> None:
         """Forgets what belongs to another one."""
@@ -55,6 +56,7 @@ class Positions:
             self.generation_id = generation.generation_id
             self.next_offsets.clear()
             self.handed_out.clear()
+            self.put_last.clear()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self.next_offsets[partition] = offset
@@ -66,6 +68,15 @@ class Positions:
             return False
         self.next_offsets[partition] = self.handed_out[partition] = next_offset
         return True
+
+    def in_reading_order(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those that were put last at the offset where they still are come last."""
+
+        def is_last(place: TopicPartition) -> bool:
+            offset = self.next_offsets.get(place)
+            return offset is not None and self.put_last.get(place) == offset
+
+        return sorted(partitions, key=is_last)
 
     # ---- looking up
 
