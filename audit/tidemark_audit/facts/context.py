@@ -25,6 +25,7 @@ class Intervals:
 
 
 PLANNED_RESTART_LIMIT_MS = 600_000  # docs/metrics.md: the operator calls none planned for longer
+LONGEST_SCRAPE_MS = 10_000  # Prometheus's default limit
 DIRECTLY_INTERVALS = 1.5  # two samples further apart may have had another exporter between them
 
 
@@ -32,10 +33,12 @@ DIRECTLY_INTERVALS = 1.5  # two samples further apart may have had another expor
 class PlannedRestart:
     """The operator's word stood in [start, end); what began then is planned until `until_ms`.
 
-    That is the end, unless whoever gave the word fell silent: a new controller knows nothing of
-    restarts that another one saw begin.
+    It was given after `silent_ms`, when it was last seen not to stand. `until_ms` is the end,
+    unless whoever gave the word fell silent: a new controller knows nothing of restarts that
+    another one saw begin.
     """
 
+    silent_ms: int
     start_ms: int
     end_ms: int
     until_ms: int
@@ -58,19 +61,26 @@ class Context:
 
     @property
     def excuse_slack_ms(self) -> int:
-        """By how much scrapes of brokers and operator may see one restart apart."""
+        """How much longer than the word an absence may be seen."""
         return 2 * self.intervals.cap_ms(Exporter.BROKER)
+
+    @property
+    def scrape_ms(self) -> int:
+        """A value may be so much younger than its sample's time, which is when it was asked for."""
+        return min(LONGEST_SCRAPE_MS, self.intervals.broker_ms, self.intervals.operator_ms)
 
     def excused_until_ms(self, cluster: str, broker: str, since_ms: int) -> int:
         """Until when an absence that began then is planned: its beginning, if it never was.
 
-        Only an absence's beginning makes it planned: a restart asked for later excuses no crash.
+        Only an absence's beginning makes it planned: a restart asked for later excuses no crash,
+        and it is seen to be later where the word was seen not to stand.
         """
-        slack = self.excuse_slack_ms
         found = [
-            restart.until_ms + slack
+            restart.until_ms + self.excuse_slack_ms
             for restart in self.planned.get((cluster, broker), ())
-            if restart.start_ms - slack <= since_ms < restart.end_ms + slack
+            if restart.silent_ms - self.scrape_ms
+            <= since_ms
+            < restart.end_ms + self.intervals.cap_ms(Exporter.BROKER)
         ]
         return max(found, default=since_ms)
 
@@ -142,10 +152,14 @@ def _planned_restarts(
     directly_ms = round(intervals.operator_ms * DIRECTLY_INTERVALS)
     ends = sorted(end for look in looks for end in _said_ends(look, directly_ms))
     found = []
-    for start, end in steps_of(track, intervals.cap_ms(Exporter.OPERATOR)).stretches_of(1.0):
+    cap_ms = intervals.cap_ms(Exporter.OPERATOR)
+    unsaid = track.last_ms[(track.first_value != 1.0) & ~np.isnan(track.first_value)]
+    for start, end in steps_of(track, cap_ms).stretches_of(1.0):
+        before = unsaid[unsaid < start]
+        silent = max(start - cap_ms, int(before[-1]) if len(before) else start - cap_ms)
         limit = start + PLANNED_RESTART_LIMIT_MS
         said = next((each for each in ends if start < each <= limit), limit)
-        found.append(PlannedRestart(start, end, max(end, said)))
+        found.append(PlannedRestart(silent, start, end, max(end, said)))
     return tuple(found)
 
 

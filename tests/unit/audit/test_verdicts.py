@@ -64,6 +64,24 @@ def test_a_restart_asked_for_later_makes_no_crash_planned(tmp_path: Path) -> Non
     assert judged(export, tmp_path).sli_by_partition[0].degraded_unplanned_ms == 70_000
 
 
+@pytest.mark.parametrize(("crashed_s", "is_planned"), [(0, False), (110, False), (250, True)])
+def test_a_crash_before_the_operator_spoke_is_not_planned(
+    crashed_s: int, is_planned: bool, tmp_path: Path
+) -> None:
+    """All is scraped once a minute; the word stands from four minutes after the hour to ten."""
+    hour = 3_600_000
+    export = Export(length_ms=2 * hour, step_ms=60_000)
+    partition(
+        export,
+        in_sync=lambda t: {1, 2} if hour + 1000 * crashed_s <= t < hour + 600_000 else {1, 2, 3},
+    )
+    brokers(export, planned=lambda b, t: b == 3 and hour + 240_000 <= t < hour + 600_000)
+    row = judged(export, tmp_path).sli_by_partition[0]
+    assert (row.degraded_planned_ms > 0, row.degraded_unplanned_ms > 0) == (
+        is_planned, not is_planned
+    )  # fmt: skip
+
+
 def test_a_leader_that_dies_leaves_its_partition_offline_until_the_next(tmp_path: Path) -> None:
     export = Export()
     partition(
