@@ -40,6 +40,7 @@ class PartitionFacts:
     loss_evidence: tuple[LossEvidence, ...]
     oddities: tuple[Oddity, ...]
     witnesses: tuple[Witness, ...]
+    life_ms: tuple[int, int]  # the part of the window in which the partition was there
     lag_max_seconds: float | None  # replica.lag.time.max.ms of the topic
     largest_append_records: float | None
 
@@ -110,6 +111,7 @@ def _facts(series: Series) -> PartitionFacts:
         loss_evidence=tuple(loss_of(series)),
         oddities=tuple(oddities_of(series)),
         witnesses=tuple(witnesses_of(series, view)),
+        life_ms=(series.context.window_start_ms, series.context.window_end_ms),
         lag_max_seconds=_lag_max_seconds(series),
         largest_append_records=_largest(series, "partition_largest_append_records"),
     )

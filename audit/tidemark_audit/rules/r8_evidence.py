@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+from tidemark_audit.facts.partition import PartitionFacts
 from tidemark_audit.families import PREFIX
 from tidemark_audit.results import Finding, Outcome, RuleResult, Severity
 from tidemark_audit.rules.judgement import (
+    About,
     AuditFacts,
     Judgement,
     finding,
@@ -42,9 +44,8 @@ def evaluate(facts: AuditFacts) -> Judgement:
         for share in covered
         if not share.is_kept
     ]
-    told += [
-        *_silent(facts), *_clocks(facts), *_bad_samples(facts), *_crc_failures(facts)
-    ]  # fmt: skip
+    for search in (_never_seen, _ended_at_once, _silent, _clocks, _bad_samples, _crc_failures):
+        told += search(facts)
     observed = sum(share.good_ms for share in covered)
     total = sum(share.observed_ms for share in covered)
     missing = facts.missing(NEEDS)
@@ -67,6 +68,49 @@ def evaluate(facts: AuditFacts) -> Judgement:
         ),
         tuple(told),
     )
+
+
+def _never_seen(facts: AuditFacts) -> Iterator[Finding]:
+    """A partition without any view of it is not made up for by others of its topic."""
+    for partition in facts.partitions:
+        if partition.sli.observed_ms == 0 and partition.sli.total_ms > facts.slack_ms:
+            where = partition.coverage.partition
+            yield finding(
+                RULE,
+                Severity.MAJOR,
+                facts.about(f"{where} unobserved"),
+                "nobody who led it was ever seen",
+                cause="no broker that leads it is scraped, or none leads it",
+                remedy="see `tidemark status`, and which brokers Prometheus scrapes",
+            )
+
+
+def _ended_at_once(facts: AuditFacts) -> Iterator[Finding]:
+    """What looks like the deletion of all partitions, or of several topics with most of them, is
+    rather an export without the rest of their series."""
+    clusters: dict[str, list[PartitionFacts]] = {}
+    for partition in facts.partitions:
+        clusters.setdefault(partition.cluster, []).append(partition)
+    for cluster, all_of_it in sorted(clusters.items()):
+        ends = sorted(end for _, end in (each.life_ms for each in all_of_it))
+        for last in dict.fromkeys(end for end in ends if end < facts.window_end_ms):
+            living = [each for each in all_of_it if each.life_ms[0] < last <= each.life_ms[1]]
+            ended = [each for each in living if each.life_ms[1] <= last + facts.slack_ms]
+            after = [each for each in all_of_it if each.life_ms[1] > last + facts.slack_ms]
+            topics = {each.sli.topic_id for each in ended}
+            if after and (len(topics) == 1 or 2 * len(ended) <= len(living)):
+                continue
+            yield finding(
+                RULE,
+                Severity.MAJOR,
+                About(f"{cluster}: series end" if cluster else "series end", last, last),
+                f"{plural(len(ended), 'partition')} of {len(living)} end at one time, and their"
+                " brokers are seen on",
+                cause="the export holds a part of the families for the rest of the window, or many"
+                " topics were deleted at once",
+                remedy="export the whole window again; if they were deleted, audit until then",
+            )
+            break
 
 
 def _silent(facts: AuditFacts) -> Iterator[Finding]:

@@ -90,3 +90,46 @@ def test_without_the_first_offsets_of_epochs_durability_is_open(tmp_path: Path) 
     )
     result = judged(export, tmp_path)
     assert {each.rule: each.outcome for each in result.rules}["R6"] is Outcome.NOT_EVALUATED
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        lambda labels: "topic" in labels,
+        lambda labels: labels.get("topic") in ("clicks", "views"),
+    ],
+    ids=["all", "most, of two topics"],
+)
+def test_a_half_export_is_no_mass_of_deleted_topics(
+    ends: Callable[[dict[str, str]], bool], tmp_path: Path
+) -> None:
+    export = Export(length_ms=LENGTH_MS, step_ms=5000)
+    for topic in ("orders", "clicks", "views"):
+        partition(export, topic=topic, topic_id=f"id-{topic}")
+    brokers(export)
+    result = judged(without(export, lambda labels, t: ends(labels) and t > 900_000), tmp_path)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert [each.subject for each in result.findings] == ["series end"]
+
+
+def test_one_topic_that_is_deleted_is_no_half_export(tmp_path: Path) -> None:
+    export = cluster()
+    partition(export, topic="gone", topic_id="id-gone")
+    without(export, lambda labels, t: labels.get("topic") == "gone" and t > 900_000)
+    assert judged(export, tmp_path).verdict is Verdict.PASS
+
+
+def test_a_partition_that_nobody_ever_saw_is_not_made_up_for_by_ninety_nine(tmp_path: Path) -> None:
+    export = Export(length_ms=300_000, step_ms=15_000)
+    for number in range(100):
+        partition(export, number=number)
+    brokers(export)
+    without(
+        export,
+        lambda labels, t: (
+            labels.get("partition") == "7" and "partition_in_sync" in labels["__name__"]
+        ),
+    )
+    result = judged(export, tmp_path)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert [each.subject for each in result.findings] == ["orders-7 unobserved"]
