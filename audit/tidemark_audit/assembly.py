@@ -106,7 +106,7 @@ def verdict_of(facts: AuditFacts, judgements: Sequence[Judgement]) -> tuple[Verd
         return Verdict.INCONCLUSIVE, f"{_named(unknown)} could not be evaluated"
     return (
         Verdict.PASS,
-        f"{plural(len(facts.partitions), 'partition')} kept every promise; {results[EVIDENCE].measured}",
+        f"{plural(len(facts.partitions), 'partition')} kept every promise; {evidence.measured}",
     )
 
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 RESULT_FORMAT = 1
+ANY_EPOCH = 2**31 - 1
 
 
 class Verdict(StrEnum):
@@ -204,11 +205,22 @@ class LossEvidence:
     kind: LossKind
     after_ms: int
     at_ms: int
-    leader_epoch: int  # evidence of one epoch is of one loss: its records are not added up
+    leader_epoch: int  # evidence of epochs that overlap may be of one loss: it is not added up
     records: int | None  # a lower bound; None where the evidence holds no number
     confidence: Confidence
     sentence: str
     samples: tuple[Sample, ...] = ()
+    # The records were there in this epoch, and lost in a later one up to `leader_epoch`; None: in
+    # the one before.
+    since_epoch: int | None = None
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """First and last epoch that may have lost them; where none is known, any."""
+        if self.leader_epoch < 0:
+            return 0, ANY_EPOCH
+        since = self.leader_epoch - 1 if self.since_epoch is None else self.since_epoch
+        return min(since + 1, self.leader_epoch), self.leader_epoch
 
 
 @dataclass(frozen=True, slots=True)

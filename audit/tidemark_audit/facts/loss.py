@@ -62,7 +62,24 @@ def _committed_truncations(series: Series) -> Iterator[LossEvidence]:
                 f"broker {track.key.broker} cut {int(step.by)} records that it knew to be"
                 " committed, to follow a leader without them",
                 (Sample(text, step.after_ms, step.before), Sample(text, step.at_ms, step.value)),
+                since_epoch=_epoch_in_sync(series, track.key.broker, step.at_ms),
             )
+
+
+def _epoch_in_sync(series: Series, broker: str, until_ms: int) -> int:
+    """The last epoch in which the broker was seen to lead or to be in sync; -1 if it never was.
+
+    What it cuts later was lost since then, maybe by an election that other evidence tells of too.
+    """
+    held = [
+        (int(time), track.key.broker)
+        for family in ("follower_in_sync", "replica_is_leader")
+        for track in series.all_of(family)
+        if (track.key.follower or track.key.broker) == broker
+        for time in track.last_ms[(track.first_value == 1.0) & (track.last_ms < until_ms)][-1:]
+    ]
+    at_ms, leader = max(held, default=(0, ""))
+    return _epoch_at(series, leader, at_ms) if leader else -1
 
 
 def _election_gaps(series: Series) -> Iterator[LossEvidence]:
@@ -195,13 +212,13 @@ def _leaders_below_high_watermark(series: Series) -> Iterator[LossEvidence]:
     for epoch, sample in starts:
         # Earlier by its epoch and by the clock: an epoch that goes back is another finding's.
         earlier = [
-            (mark.value, mark)
+            (mark.value, mark, known)
             for known, mark in watermarks
             if known < epoch and mark.at_ms <= sample.at_ms
         ]
         if not earlier:
             continue
-        highest, mark = max(earlier, key=lambda each: (each[0], -each[1].at_ms))
+        highest, mark, known_in = max(earlier, key=lambda each: (each[0], -each[1].at_ms))
         if sample.value < highest:
             records = int(highest - sample.value)
             yield LossEvidence(
@@ -215,6 +232,7 @@ def _leaders_below_high_watermark(series: Series) -> Iterator[LossEvidence]:
                 f"leader epoch {epoch} starts {records} records below a high watermark that was"
                 " known before",
                 (mark, sample),
+                since_epoch=known_in,
             )
             # What is lost once is missing in every later epoch: tell it once.
             watermarks = [each for each in watermarks if each[1].value <= sample.value]

@@ -85,15 +85,34 @@ def evaluate(facts: AuditFacts) -> Judgement:
 
 
 def losses(evidence: Sequence[LossEvidence]) -> list[list[LossEvidence]]:
-    """Evidence by the loss that it is of."""
-    by_epoch: dict[tuple[TopicPartition, int], list[LossEvidence]] = {}
-    for each in evidence:
-        by_epoch.setdefault((each.partition, each.leader_epoch), []).append(each)
-    return list(by_epoch.values())
+    """Evidence by the loss that it may be of: of one partition, in epochs that overlap."""
+    found: list[list[LossEvidence]] = []
+    last: tuple[TopicPartition, int] | None = None
+    for each in sorted(
+        evidence, key=lambda each: (str(each.partition), each.partition.topic_id, each.epochs)
+    ):
+        first, end = each.epochs
+        if last is None or last[0] != each.partition or first > last[1]:
+            found.append([])
+            last = (each.partition, end)
+        found[-1].append(each)
+        last = (each.partition, max(last[1], end))
+    return found
 
 
 def lost_records(evidence: Sequence[LossEvidence]) -> int:
-    return sum(max(each.records or 0 for each in loss) for loss in losses(evidence))
+    """At least so many, whatever evidence is of the same records: the most that any choice of it
+    whose epochs do not overlap shows."""
+    return sum(_most_apart(loss) for loss in losses(evidence))
+
+
+def _most_apart(loss: Sequence[LossEvidence]) -> int:
+    best: list[tuple[int, int]] = [(-1, 0)]  # up to this epoch, at most so many records
+    for each in sorted(loss, key=lambda each: each.epochs[1]):
+        first, last = each.epochs
+        before = max(records for until, records in best if until < first)
+        best.append((last, max(best[-1][1], before + (each.records or 0))))
+    return best[-1][1]
 
 
 def _findings(partition: PartitionFacts) -> Iterator[Finding]:
