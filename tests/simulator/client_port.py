@@ -107,6 +107,10 @@ _DOUBTFUL = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_E
 class Judge(Protocol):
     """Hears what a broker says to clients, as it says it."""
 
+    def on_asked(self, broker: Any, request: Produce) -> Callable[[], None]:
+        """Before anything is done about it; what is returned is called right after."""
+        ...
+
     def on_acknowledged(self, broker: Any, request: Produce, base_offset: int) -> None: ...
     def on_shown(self, broker: Any, request: Fetch, result: FetchResult) -> None: ...
     def on_out_of_order(self, broker: Any, request: Produce) -> None: ...
@@ -278,6 +282,7 @@ class _Connection(asyncio.Protocol):
                 answer = ProduceAnswer(int(result.error), result.base_offset, is_refused, topic_id)
                 self._reply(number, answer)
 
+        taken = self._judge.on_asked(self._broker, question)
         self._partitions.produce(
             question.topic,
             question.partition,
@@ -287,6 +292,7 @@ class _Connection(asyncio.Protocol):
             done=done,
         )
         has_returned = True
+        taken()
 
     def _fetch(self, number: int, question: Fetch) -> None:
         topic_id = self._topic_id(question)

@@ -17,6 +17,8 @@ from tests.simulator.violations import FLIPPED_EPOCH
 WAIVED_AFTER_FLIPS = ("L1", "L3", "G4")
 ACKNOWLEDGED = {0: "acknowledged, acks=0", 1: "acknowledged, acks=1", -1: "acknowledged, acks=all"}
 
+REFUSED_BELOW_MIN_ISR = "acks=all refused below min ISR"
+
 
 def kept(promise: str) -> str:
     return f"{promise} kept"
@@ -51,6 +53,7 @@ def _clients() -> Iterable[str]:
 
 def _brokers() -> Iterable[str]:
     yield from ACKNOWLEDGED.values()
+    yield REFUSED_BELOW_MIN_ISR
     yield from ("read from leader", "read from follower")
     yield from ("duplicates found", "refused: out of order", "truncations", "records truncated")
     yield from ELECTIONS

@@ -6,6 +6,7 @@ the client ports at the instant it is said. It also counts what happened, for th
 """
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from tidemark_broker.replication.leader import PartitionLeader
@@ -21,11 +22,13 @@ from tidemark_protocol.partition_state import Member, PartitionState
 from tests.simulator.client_port import Fetch, Produce
 from tests.simulator.clients import history_name
 from tests.simulator.committed_log import CommittedLog
-from tests.simulator.coverage_rows import ACKNOWLEDGED
+from tests.simulator.coverage_rows import ACKNOWLEDGED, REFUSED_BELOW_MIN_ISR
 from tests.simulator.loss_checks import LossJudge
 from tests.simulator.operation_checks import (
     REGISTERED_FOR_US,
     Erasures,
+    check_led_at_rest,
+    check_locks,
     crowded_racks,
     unnamed_leaderless,
 )
@@ -52,7 +55,7 @@ class Invariants:
         self._watermarks: dict[HostedReplica, tuple[PartitionState, int]] = {}
         self._epochs: dict[int, tuple[int, int]] = {}  # of controller and broker, by process
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
-        self._judge = SliceJudge(world.is_lost, world.was_lost)
+        self._judge = SliceJudge(world.is_lost, world.was_lost, world.known_broker)
         self._slices: dict[str, PartitionSlice] = {}
         self._states: dict[TopicPartition, PartitionState] = {}
         self._names: dict[TopicPartition, str] = {}
@@ -66,6 +69,25 @@ class Invariants:
         self._placed: dict[TopicPartition, None] = {}
 
     # ---- told by client ports, within an event: the process may not outlive it
+
+    def on_asked(self, broker: Any, request: Produce) -> Callable[[], None]:
+        """I9: below min ISR acks=all is refused before the append, whatever the commit rule."""
+        replica = _replica_of(broker, request.topic, request.partition)
+        leader = None if replica is None else replica.leader
+        if replica is None or leader is None or request.acks != -1 or has_enough(leader.state):
+            return lambda: None
+        state, end_offset = leader.state, replica.log.log_end_offset
+
+        def taken() -> None:
+            if replica.log.log_end_offset > end_offset:
+                text = (
+                    f"broker {broker.settings.broker_id} appended acks=all below min ISR: {state}"
+                )
+                self._said_wrongly = self._said_wrongly or Violation("I9", text)
+            else:
+                self.coverage[REFUSED_BELOW_MIN_ISR] += 1
+
+        return taken
 
     def on_acknowledged(self, broker: Any, request: Produce, base_offset: int) -> None:
         replica = _replica_of(broker, request.topic, request.partition)
@@ -88,12 +110,11 @@ class Invariants:
     def _check_enough_in_sync(
         self, broker: Any, replica: HostedReplica, leader: PartitionLeader
     ) -> None:
-        in_sync, needed = leader.state.in_sync_replicas, leader.state.min_insync_replicas
-        if len(in_sync) < needed and not leader.settings.commits_by_isr_alone:
+        if not has_enough(leader.state) and not leader.settings.commits_by_isr_alone:
             raise Violation(
                 "I9",
                 f"broker {broker.settings.broker_id} acknowledged in {replica.topic}-"
-                f"{replica.partition} with ISR {in_sync}, min ISR {needed}",
+                f"{replica.partition} under {leader.state}",
             )
 
     def on_shown(self, broker: Any, request: Fetch, result: FetchResult) -> None:
@@ -152,8 +173,9 @@ class Invariants:
         for broker in live:
             self._look_at_broker(broker)
         self._check_entries(live)
-        self._check_locks(live)
+        check_locks(self._world, live)
         self._check_conditions()
+        check_led_at_rest(self._world)
 
     def _check_conditions(self) -> None:
         if all(state.has_leader for state in self._states.values()):
@@ -358,8 +380,7 @@ class Invariants:
         self._watermarks[replica] = (state, high_watermark)
         if before is None or before[0] != state or before[1] >= high_watermark:
             return
-        is_enough = len(state.in_sync_replicas) >= state.min_insync_replicas
-        if not is_enough and not leader.settings.commits_by_isr_alone:
+        if not has_enough(state) and not leader.settings.commits_by_isr_alone:
             raise Violation(
                 "I9",
                 f"{replica.topic}-{replica.partition}: high watermark {before[1]} became"
@@ -414,7 +435,7 @@ class Invariants:
                 " leader",
             )
 
-    # ---- entries (I6) and locks (I17)
+    # ---- entries (I6)
 
     def _check_entries(self, live: tuple[LiveBroker, ...]) -> None:
         """Every valid ISR or eligible entry whose broker lives has all that was acknowledged."""
@@ -444,24 +465,16 @@ class Invariants:
             return
         audit.check_holds_acknowledged(f"{kind} as {member.broker_id}@{member.broker_epoch}")
 
-    def _check_locks(self, live: tuple[LiveBroker, ...]) -> None:
-        open_in: dict[str, int] = {}
-        for broker in live:
-            volume = self._world.open_volume(broker)
-            if volume is None:
-                continue
-            other = open_in.setdefault(volume, broker.process)
-            if other != broker.process:
-                raise Violation(
-                    "I17", f"{volume} is open in processes {other} and {broker.process}"
-                )
-
     def _committed_of(self, key: TopicPartition) -> CommittedLog:
         committed = self._committed.get(key)
         if committed is None:
             committed = CommittedLog(self._names.get(key, f"{key[0]}-{key[1]}"))
             self._committed[key] = committed
         return committed
+
+
+def has_enough(state: PartitionState) -> bool:
+    return len(state.in_sync_replicas) >= state.min_insync_replicas
 
 
 def _replica_of(broker: Any, topic: str, partition: int) -> HostedReplica | None:

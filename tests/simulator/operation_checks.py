@@ -1,4 +1,4 @@
-"""I18 to I21, L2 and L6: promises about placement, moves, deletions, idleness, answers, conditions.
+"""I12, I17 to I21, L6: leaders, locks, placement, moves, deletions, idleness, conditions.
 
 Pure: each function says what is wrong with what the run saw, "" if nothing is.
 """
@@ -55,6 +55,28 @@ def unnamed_leaderless(view: TopicView) -> str:
         if not state.has_leader and not any(text.startswith(begins) for text in view.notices):
             return f"{view.topic.topic}: {begins}, and no condition says so"
     return ""
+
+
+def check_led_at_rest(world: WatchedWorld) -> None:
+    """I12: a fenced broker leads nothing, once its controller has nothing left to write."""
+    for record, value, state in world.led_at_rest():
+        is_present = record is not None and record.broker_epoch == state.leader_broker_epoch
+        if record is None or not is_present or not record.is_live or record.is_stopping:
+            raise Violation(
+                "I12", f"{value.name}: {state}, all is written, and its leader {record}"
+            )
+
+
+def check_locks(world: WatchedWorld, live: Iterable[LiveBroker]) -> None:
+    """I17."""
+    open_in: dict[str, int] = {}
+    for broker in live:
+        volume = world.open_volume(broker)
+        if volume is None:
+            continue
+        other = open_in.setdefault(volume, broker.process)
+        if other != broker.process:
+            raise Violation("I17", f"{volume} is open in processes {other} and {broker.process}")
 
 
 class Erasures:

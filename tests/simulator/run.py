@@ -76,6 +76,10 @@ class _Ears:
 
     invariants: Invariants | None = None
 
+    def on_asked(self, broker: Any, request: Produce) -> Callable[[], None]:
+        assert self.invariants is not None
+        return self.invariants.on_asked(broker, request)
+
     def on_acknowledged(self, broker: Any, request: Produce, base_offset: int) -> None:
         assert self.invariants is not None
         self.invariants.on_acknowledged(broker, request, base_offset)

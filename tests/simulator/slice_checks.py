@@ -8,7 +8,7 @@ for the invariants that an election of the longest log or an unclean one suspend
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tidemark_operator.controller.broker_record import BrokerRecord
+from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.partition_change import COMMIT_RULE_ISR
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
@@ -52,8 +52,9 @@ class SliceEvent:
 
 @dataclass(frozen=True, slots=True)
 class DroppedEntry:
-    """An entry that left every set while the ISR was below min ISR: right only if it was void,
-    which its broker's registration may say durably a moment later."""
+    """An entry that left every set while the ISR was below min ISR, or, with commit rule Isr, the
+    last ones in it (I13): right only if it was void, which its broker's registration may say
+    durably a moment later."""
 
     topic_id: TopicId
     partition: int
@@ -64,15 +65,19 @@ class DroppedEntry:
 class SliceJudge:
     """`is_lost(topic id, partition, entry, controller epoch)`: this controller was told that the
     broker's replica is gone or failed (S9); only it knows, nothing durable says so. `was_lost`: any
-    controller, at any time so far."""
+    controller, at any time so far. `known(broker, controller epoch)`: how that controller sees the
+    broker now; None if it knows no such broker or is no more."""
 
     def __init__(
         self,
         is_lost: Callable[[TopicId, int, Member, ControllerEpoch], bool],
         was_lost: Callable[[TopicId, int, Member], bool],
+        known: Callable[[BrokerId, ControllerEpoch], BrokerRecord | None],
     ) -> None:
         self._is_lost = is_lost
         self._was_lost = was_lost
+        self._known = known
+        self._unfenced: dict[Member, None] = {}  # lives that were stored as active
         self.dropped: list[DroppedEntry] = []
         # Put back from a backup by hand, and nobody was elected since (S17).
         self.restored: dict[tuple[TopicId, int], None] = {}
@@ -101,6 +106,8 @@ class SliceJudge:
 
     def on_broker(self, before: BrokerRecord | None, after: BrokerRecord) -> None:
         """I14, S2: broker epochs rise with every life, and what is void stays void."""
+        if after.state is BrokerLifeState.ACTIVE:
+            self._unfenced[Member(after.broker_id, after.broker_epoch)] = None
         if before is None:
             return
         is_other_life = before.incarnation != after.incarnation
@@ -166,13 +173,31 @@ class SliceJudge:
             kind = self._kind_of_election(value, old, new, brokers)
             is_by_void_entry = kind in WITHOUT_PROOF
             kinds.append(kind)
+            self._check_granted(value, new, where)
             if kind == LONGEST_LOG:
                 self._check_last_resort(value, old, brokers, where)
             if kind == UNCLEAN:
                 self._check_unclean(value, old, brokers, where)
         if not is_by_void_entry and value.topic.commit_rule != COMMIT_RULE_ISR:
             self._check_eligible(value, old, new, where)
+        if value.topic.commit_rule == COMMIT_RULE_ISR and not new.in_sync_replicas:
+            self._note_dropped(value, new, old.in_sync_replicas, f"{where}: nobody stayed in sync")
         return kinds
+
+    def _check_granted(self, value: PartitionSlice, new: PartitionState, where: str) -> None:
+        """I12: to a life that was unfenced durably first, by a controller to which it still is, and
+        by an entry of that very life."""
+        leader = Member(new.leader, new.leader_broker_epoch)
+        if leader not in new.in_sync_replicas:
+            raise Violation("I12", f"{where}: led by {leader}, which the ISR does not name")
+        if leader not in self._unfenced:
+            raise Violation("I12", f"{where}: led by {leader}, which was never unfenced")
+        known = self._known(new.leader, value.controller_epoch)
+        if known is None:
+            return
+        is_present = known.broker_epoch == new.leader_broker_epoch
+        if not is_present or not known.is_live or known.is_stopping:
+            raise Violation("I12", f"{where}: led by {leader}, its controller knows {known}")
 
     def _is_void(
         self, value: PartitionSlice, number: int, member: Member, brokers: Brokers
@@ -185,11 +210,9 @@ class SliceJudge:
     def _kind_of_election(
         self, value: PartitionSlice, old: PartitionState, new: PartitionState, brokers: Brokers
     ) -> str:
-        if new.leader == old.leader:
-            return SAME_LEADER
         entry = _entry_of(old.in_sync_replicas, new.leader)
         if entry is not None and not self._is_void(value, old.partition, entry, brokers):
-            return IN_SYNC
+            return SAME_LEADER if new.leader == old.leader else IN_SYNC
         entry = _entry_of(old.eligible_leaders, new.leader)
         if entry is not None and not self._is_void(value, old.partition, entry, brokers):
             return ELIGIBLE
@@ -229,11 +252,16 @@ class SliceJudge:
         eligible = {member.broker_id for member in new.eligible_leaders}
         if not eligible <= may_be.keys():
             raise Violation("I13", f"{where}: eligible leaders out of nowhere")
-        for broker_id in sorted(may_be.keys() - eligible):
-            if not self._was_lost(value.topic.topic_id, new.partition, may_be[broker_id]):
-                text = f"{where}: {may_be[broker_id]} is no longer eligible"
+        dropped = [may_be[broker_id] for broker_id in sorted(may_be.keys() - eligible)]
+        self._note_dropped(value, new, dropped, f"{where}: no longer eligible")
+
+    def _note_dropped(
+        self, value: PartitionSlice, new: PartitionState, members: Iterable[Member], text: str
+    ) -> None:
+        for member in members:
+            if not self._was_lost(value.topic.topic_id, new.partition, member):
                 self.dropped.append(
-                    DroppedEntry(value.topic.topic_id, new.partition, may_be[broker_id], text)
+                    DroppedEntry(value.topic.topic_id, new.partition, member, f"{text}: {member}")
                 )
 
 

@@ -172,6 +172,32 @@ class WatchedWorld:
             if member.broker_id in state.notes and known_to in (None, state.controller_epoch)
         )
 
+    def known_broker(self, broker_id: BrokerId, to: ControllerEpoch) -> BrokerRecord | None:
+        """As the controller of that epoch knows it now."""
+        states = (state for state in self._pool_states() if state.controller_epoch == to)
+        return next(
+            (state.brokers[broker_id] for state in states if broker_id in state.brokers), None
+        )
+
+    def led_at_rest(
+        self,
+    ) -> Iterator[tuple[BrokerRecord | None, PartitionSlice, PartitionState]]:
+        """Served partitions with a leader, and how that broker stands to the leading controller;
+        only of slices about which it has nothing left to decide."""
+        slot = self.world.leading_controller
+        if slot is None or slot.service is None:
+            return
+        for pool in slot.service._pools.values():
+            decisions = pool.decisions
+            if decisions.lock.locked() or decisions.is_dirty:
+                continue
+            for value in decisions.state.slices.values():
+                if value != self._values.get(value.name):
+                    continue
+                for state in value.partitions:
+                    if state.has_leader and not value.is_retained:
+                        yield decisions.state.brokers.get(state.leader), value, state
+
     def was_lost(self, topic_id: TopicId, partition: int, member: Member) -> bool:
         """At any time: what a heartbeat reported may have been mended since."""
         self._remember_lost()

@@ -105,7 +105,33 @@ def _loses_eligible(original: Any) -> Any:
     return lambda *arguments, **named: ()
 
 
+def _although_fenced(original: Any) -> Any:
+    def is_active(self: Any, broker_id: Any, replica: Any) -> bool:
+        standing = self.of(broker_id)
+        return standing is not None and replica not in standing.failed_replicas
+
+    return is_active
+
+
+def _whoever_is_active(original: Any) -> Any:
+    def remaining(topic: Any, partition: Any, standings: Any) -> Any:
+        replica = (topic.topic_id, partition.partition)
+        members = original(topic, partition, standings)
+        return tuple(m for m in members if standings.is_active(m.broker_id, replica))
+
+    return remaining
+
+
 MUTANTS = (
+    Mutant("a fenced broker leads", "I12",
+           (patch(CONTROLLER + "standing:Standings.is_active", _although_fenced),),
+           "tests/unit/controller/test_control_elections.py::"
+           "test_a_dead_leader_is_replaced_and_leaves_the_isr_in_the_same_write", "leaders die"),
+    Mutant("the last member leaves an ISR that commits alone", "I13",
+           (patch(CONTROLLER + "elections:_remaining_in_sync", _whoever_is_active),),
+           "tests/unit/controller/test_control_elections.py::"
+           "test_with_commit_rule_isr_the_last_member_stays_without_a_leader",
+           "the last one leaves"),
     Mutant("the last writer wins", "compare-and-set on the slice", (
                patch(SLICES + "_replace", _without_compare),
                patch("tests.simulator.store:SimulatedStore._compare", _does_nothing)),

@@ -189,6 +189,11 @@ MUTANTS = (
            (patch(LEADER + "has_enough_in_sync_replicas", always_property(True)),),
            "tests/unit/runtime/test_idempotent_produce.py::"
            "test_below_min_insync_a_duplicate_is_refused_like_any_produce", "leaders die"),
+    Mutant("acks=all appended below min ISR",
+           "acks=all refused below min ISR before the append",
+           (patch("runtime.produce_path:_refusal", always(None)),),
+           "tests/unit/runtime/test_idempotent_produce.py::"
+           "test_below_min_insync_a_duplicate_is_refused_like_any_produce", "leaders die"),
     Mutant("progress kept over a missed epoch", "S27",
            (patch(LEADER + "_is_next_epoch_of", always(True)),),
            "tests/scenarios/test_s27_skipped_epoch.py::"

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_operator.controller.views import TopicView
-from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
 from tests.simulator.operation_checks import (
@@ -18,6 +19,7 @@ from tests.simulator.operation_checks import (
 )
 from tests.simulator.slice_checks import SliceJudge
 from tests.simulator.violations import Violation
+from tests.small_world.beginning import a_record
 from tests.unit.controller.control_values import partition, topic
 
 RACKS = {BrokerId(i): rack for i, rack in enumerate("aabc")}
@@ -95,13 +97,55 @@ def a_slice(state: PartitionState) -> PartitionSlice:
     )
 
 
+def active(broker_id: int, broker_epoch: int) -> BrokerRecord:
+    return replace(a_record(BrokerId(broker_id)), broker_epoch=BrokerEpoch(broker_epoch))
+
+
+def test_leadership_is_granted_to_an_unfenced_life_by_an_entry_of_its_own() -> None:
+    """I12: the same broker in a later life is somebody else."""
+    known: dict[BrokerId, BrokerRecord] = {}
+    judge = SliceJudge(lambda *_: False, lambda *_: False, lambda i, _: known.get(i))
+    old = a_slice(partition("0@1 1@1", leader="0@1"))
+    again = a_slice(partition("0@2 1@1", leader="0@2", leader_epoch=6, partition_epoch=10))
+    with pytest.raises(Violation, match=r"I12.*never unfenced"):
+        judge.on_slice(old, again, {})
+    judge.on_broker(None, active(0, 2))
+    assert [e.kind for e in judge.on_slice(old, again, {})] == ["election: same leader, new epoch"]
+    for fenced in (replace(active(0, 2), state=BrokerLifeState.FENCED), active(0, 3)):
+        known[BrokerId(0)] = fenced
+        with pytest.raises(Violation, match=r"I12.*its controller knows"):
+            judge.on_slice(old, again, {})
+    by_former_entry = a_slice(
+        partition("0@1 1@1", leader="0@2", leader_epoch=6, partition_epoch=10)
+    )
+    with pytest.raises(Violation, match=r"I12.*does not name"):
+        judge.on_slice(old, by_former_entry, {})
+    unclean = replace(active(0, 2), clean_since=BrokerEpoch(2))
+    known.clear()
+    with pytest.raises(Violation, match=r"I12.*is valid"):
+        judge.on_slice(old, again, {BrokerId(0): unclean})
+
+
+def test_the_last_member_of_an_isr_that_commits_alone_stays() -> None:
+    """I13, unless what it held is known to be lost."""
+    judge = SliceJudge(lambda *_: False, lambda *_: False, lambda *_: None)
+    old = a_slice(partition("0@1", leader="0@1"))
+    old = replace(old, topic=topic(commit_rule="Isr"))
+    emptied = partition("", leader_epoch=6, partition_epoch=10)
+    judge.on_slice(old, replace(old, partitions=(emptied,)), {})
+    judge.conclude({BrokerId(0): replace(active(0, 2), clean_since=BrokerEpoch(2))})
+    with pytest.raises(Violation, match=r"I13.*nobody stayed in sync"):
+        judge.conclude({BrokerId(0): active(0, 2)})
+
+
 def test_only_a_slice_that_was_put_back_jumps_over_epochs_without_its_entries() -> None:
     """S17: rebuilt above all that anybody holds; after the election that follows all counts."""
-    judge = SliceJudge(lambda *_: False, lambda *_: False)
+    judge = SliceJudge(lambda *_: False, lambda *_: False, lambda *_: None)
     old = a_slice(partition("0@1 1@1", leader="0@1"))
     rebuilt = a_slice(partition("", leader_epoch=9, partition_epoch=20))
     with pytest.raises(Violation, match="I14"):
         judge.on_slice(old, rebuilt, {})
+    judge.on_broker(None, active(2, 1))
     judge.restored[old.topic.topic_id, 0] = None
     assert [event.kind for event in judge.on_slice(old, rebuilt, {})] == ["rebuilt"]
     led = a_slice(partition("2@1", leader="2@1", leader_epoch=10, partition_epoch=21))
