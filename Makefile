@@ -58,7 +58,7 @@ sim-exhaustive: setup ## every interleaving of a small world, as large as 10 min
 e2e-long: setup ## long rounds of kills, freezes, cuts, clients and hostile bytes with figures (about 110 min, more with kind)
 	@hack/e2e-long
 
-bench: setup ## beside Apache Kafka on this machine, in turns: ROUNDS=n, else 3 (about 5 min each)
+bench: setup ## beside Apache Kafka on this machine, in turns: ROUNDS=n, else 3 (some 8 min each)
 	@$(PYTHON) -m bench --rounds $(or $(ROUNDS),3)
 
 bench-scale: setup ## 3,000 partitions, 1,000 connections and 200 consumers: memory, processor, a kill
