@@ -2,18 +2,18 @@
 
 python -m tests.clients.capabilities
 
-A cell stands for tests of that name with that client, which `make test` runs; a test of the tidy
-folder keeps the page as this makes it. What a client lacks is its own lack, with the reason.
+A cell says yes where the test of that name is parametrised over the client, so that `make test`
+runs it; a test of the tidy folder keeps the page as this makes it. What a client lacks is its own
+lack, with the reason, and a test that shows it.
 """
 
-import ast
+import importlib
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from tests.clients.client_programs import CLIENTS, CODECS, LACKS, ROOT
 
 PAGE = ROOT / "docs" / "clients.md"
-HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,29 @@ class Capability:
     test: str
     means: str
 
-    def cell(self, client: str) -> str:
-        lack = LACKS.get(self.title, {}).get(client)
-        return f"no: {lack}" if lack else "yes"
+    def tested_clients(self) -> tuple[str, ...]:
+        for mark in getattr(the_test(self.test), "pytestmark", ()):
+            if mark.name == "parametrize" and mark.args[0] == "client":
+                return tuple(mark.args[1])
+        return ()
 
+    def cell(self, client: str) -> str:
+        """Of one that is neither tested nor known to lack it there is none: KeyError."""
+        if client in self.tested_clients():
+            return "yes"
+        return f"no: {LACKS[self.title][client]}"
+
+
+def the_test(name: str) -> Any:
+    """Raises ImportError, AttributeError."""
+    file, _, function = name.partition("::")
+    return getattr(importlib.import_module(f"tests.clients.{file.removesuffix('.py')}"), function)
+
+
+LACKING = {
+    ("administrates", "kcat"): "test_lacks.py::test_kcat_has_no_admin_requests",
+    ("idempotent", "kafka-go"): "test_lacks.py::test_kafka_go_has_no_idempotent_producer",
+}
 
 CAPABILITIES = (
     Capability(
@@ -85,7 +104,8 @@ def page() -> str:
         "# Clients",
         "",
         "Real clients, unmodified, against real brokers. Made by",
-        "`python -m tests.clients.capabilities`; each cell is a test in `tests/clients`.",
+        "`python -m tests.clients.capabilities` from the tests in `tests/clients`: yes is a test",
+        "that runs with that client, no one in `test_lacks.py` that shows what it lacks.",
         "",
         f"| client | {' | '.join(titles)} |",
         f"|---|{'---|' * len(titles)}",
@@ -114,16 +134,6 @@ OTHERS = (
     "`tests.clients.kill_rounds` (in `make e2e-long`): all clients at once, with groups that read,",
     "while a broker is killed every 10 s for 5 min: nothing lost, nothing twice, groups go on.",
 )
-
-
-def missing_tests() -> list[str]:
-    """Tests that the table names and that are not there."""
-    found = set()
-    for path in HERE.glob("test_*.py"):
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.FunctionDef):
-                found.add(f"{path.name}::{node.name}")
-    return sorted({capability.test for capability in CAPABILITIES} - found)
 
 
 if __name__ == "__main__":

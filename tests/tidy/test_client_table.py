@@ -1,10 +1,15 @@
 """docs/clients.md is what the tests of the clients say, and they are there."""
 
-from tests.clients.capabilities import PAGE, missing_tests, page
+from tests.clients.capabilities import CAPABILITIES, LACKING, PAGE, page, the_test
+from tests.clients.client_programs import CLIENTS
 
 
 def test_every_cell_has_its_test() -> None:
-    assert missing_tests() == []
+    for capability in CAPABILITIES:
+        lacking = {client for title, client in LACKING if title == capability.title}
+        assert set(capability.tested_clients()) == set(CLIENTS) - lacking
+    for test in LACKING.values():
+        assert callable(the_test(test))
 
 
 def test_the_page_is_as_it_is_made() -> None:
