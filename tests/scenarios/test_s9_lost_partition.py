@@ -8,14 +8,18 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from tidemark_broker.runtime.checkpointing import Checkpointing
+from tidemark_broker.runtime.results import FetchResult
+from tidemark_broker.storage.partition_log import LogSettings
 from tidemark_operator.stores.object_store import BROKER
+from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset
 
 from tests.scenarios.broker_on_disk import B, Machine, Process
 from tests.unit.controller.control_rig import ORDERS, FakeBroker, Rig, settle
 from tests.unit.controller.control_values import shown
-from tests.waiting import run
+from tests.waiting import eventually, run
 
 
 async def two_partitions(path: Path) -> tuple[Rig, Machine, Process]:
@@ -141,6 +145,50 @@ def test_a_replica_that_a_running_broker_reports_failed_is_void_there_and_not_le
         assert rig.partition(0).leader == BrokerId(1)
         assert not rig.partition(1).has_leader
         assert not is_listed(rig, 1)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("in_order", [False, True], ids=["killed", "stopped in order"])
+def test_a_corrupt_batch_that_a_leader_met_is_not_forgotten_by_its_restart(
+    tmp_path: Path, in_order: bool
+) -> None:
+    """It ends before the controller hears of it. The batch lies below the recovery point, so the
+    start does not look at it, and the proof of the broker holds."""
+
+    async def scenario() -> None:
+        rig, machine, former = await two_partitions(tmp_path)
+        former.log(1).settings = LogSettings(segment_bytes=61)
+        former.append(b"in another segment", partition=1)
+        former.directory.checkpoint_high_watermarks(
+            {key: Offset(2) for key in former.directory.logs}
+        )
+        former.directory.checkpoint_recovery_points()
+        former.kill()
+        process = await machine.start()
+        polling = asyncio.create_task(process.session.run())
+        process.session.serve()
+        await eventually(lambda: process.partitions.metadata.has_come)
+        data = bytearray(machine.log_file(1).read_bytes())
+        data[-1] ^= 1
+        machine.log_file(1).write_bytes(data)
+        read: list[FetchResult] = []
+        process.partitions.fetch(
+            "orders", 1, 1, max_bytes=1000, min_bytes=1, max_wait_ms=0, done=read.append
+        )
+        assert read[0].error is ErrorCode.CORRUPT_MESSAGE
+        polling.cancel()
+        if in_order:
+            process.stop_cleanly()
+        process.kill()
+        again = machine.open()
+        assert again.log(1).log_end_offset == 3
+        assert (await again.register()).is_clean
+        await again.serve()
+        assert rig.partition(0).leader == B
+        assert not rig.partition(1).has_leader
+        assert not is_listed(rig, 1)
+        assert list(again.partitions.failed_replicas) == [(ORDERS, 1)]
 
     run(scenario)
 

@@ -171,6 +171,11 @@ MUTANTS = (
            "tests/unit/runtime/test_replica_damage.py::"
            "test_a_leader_does_not_serve_it_and_reports_itself",
            why_no_seed="runs with flipped bits are judged less strictly"),
+    Mutant("a restart forgets a corrupt batch", "S9, I10",
+           (patch("storage.damage_mark:DamageMark.set", _does_nothing),),
+           "tests/scenarios/test_s9_lost_partition.py::"
+           "test_a_corrupt_batch_that_a_leader_met_is_not_forgotten_by_its_restart[killed]",
+           why_no_seed="runs with flipped bits are judged less strictly"),
     Mutant("a replica that others count on is rebuilt", "I6, B9",
            (patch("runtime.hosted_replica:proves_nothing", always(True)),),
            "tests/unit/runtime/test_replica_damage.py::"

@@ -1,6 +1,9 @@
 """Which replicas here have a corrupt batch, what the controller is told, when they are rebuilt.
 
-The rules are in `replica_damage`; this keeps the count, the report and the log line of each.
+The rules are in `replica_damage`; this keeps the count, the report, the log line of each, and the
+mark in its log's directory: whoever was reported failed is so after a restart too (decision 0066).
+The mark is durable before the report, and stays until the cut is: a lost kernel gives back what was
+cut (S29).
 """
 
 import logging
@@ -11,6 +14,8 @@ from tidemark_protocol.ids import BrokerId, Offset, TopicId
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.metrics import CrcFailures
 from tidemark_broker.runtime.replica_damage import Damage, is_alone
+from tidemark_broker.storage.damage_mark import KnownDamage
+from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
 from tidemark_broker.storage.errors import CorruptBatch
 
 _log = logging.getLogger(__name__)
@@ -23,12 +28,14 @@ class DamagedReplicas:
         *,
         failed_replicas: dict[tuple[TopicId, int], str],
         recreate: Callable[[HostedReplica, Damage], None],
+        fail_storage: Callable[[Exception], None],
     ) -> None:
         """`failed_replicas`: what heartbeats report; `recreate` cuts the log and begins anew."""
         self.crc_failures = CrcFailures()
         self._broker_id = broker_id
         self._failed_replicas = failed_replicas
         self._recreate = recreate
+        self._fail_storage = fail_storage
 
     def note(self, replica: HostedReplica, offset: Offset, error: CorruptBatch, where: str) -> None:
         """A read met a corrupt batch; `where`: as `CrcFailures` counts."""
@@ -48,16 +55,51 @@ class DamagedReplicas:
         replica.damage.offset = min(replica.damage.offset, offset)
         self.settle(replica)
 
+    def remember(self, replica: HostedReplica) -> None:
+        """What a former life knew, as its log was opened. Recovery may have cut the damage off
+        since, or retention deleted it: the replica is rebuilt from there all the same."""
+        known = replica.log.damage_mark.damage
+        if known is None:
+            return
+        offset = max(known.offset, replica.log.segments[0].base_offset)
+        replica.damage = Damage(self._broker_id, offset, known.reason)
+        if known.is_reported:
+            self._failed_replicas[replica.topic_id, replica.partition] = known.reason
+
     def settle(self, replica: HostedReplica) -> None:
         """Reported while somebody else can lead; rebuilt when it may be; over once it is sound."""
         damage, key = replica.damage, (replica.topic_id, replica.partition)
         if damage is None:
-            return
-        if replica.may_be_rebuilt:
+            self._take_off_mark(replica)
+        elif replica.may_be_rebuilt:
             damage.sound_from, damage.cut_in_epoch = replica.high_watermark, replica.leader_epoch
             self._recreate(replica, damage)
         elif damage.is_over(replica.log.log_end_offset, replica.leader_epoch):
             replica.damage = None
             self._failed_replicas.pop(key, None)
-        elif not is_alone(replica.state, self._broker_id):
-            self._failed_replicas[key] = damage.reason
+            self._take_off_mark(replica)
+        else:
+            is_reported = key in self._failed_replicas
+            is_reported = is_reported or not is_alone(replica.state, self._broker_id)
+            self._mark(replica, KnownDamage(damage.offset, damage.reason, is_reported))
+            if is_reported:
+                self._failed_replicas[key] = damage.reason
+
+    def _mark(self, replica: HostedReplica, damage: KnownDamage) -> None:
+        """One of a log that takes no more writes, or is gone, is nobody's to keep."""
+        if replica.log.failure:
+            return
+        try:
+            replica.log.damage_mark.set(damage)
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRORS:  # else tried again, with every tick
+                self._fail_storage(error)
+
+    def _take_off_mark(self, replica: HostedReplica) -> None:
+        mark = replica.log.damage_mark
+        if mark.damage is None or replica.log.failure or replica.log.owes_truncation:
+            return
+        try:
+            mark.take_off()
+        except OSError as error:
+            self._fail_storage(error)

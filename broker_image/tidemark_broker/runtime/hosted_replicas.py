@@ -1,12 +1,15 @@
 """The replicas that this broker hosts, by both names, and whose logs are still to be made."""
 
+import logging
 from dataclasses import dataclass, field
 
 from tidemark_protocol.controller_messages import MetadataPush
 from tidemark_protocol.ids import BrokerId, TopicId
-from tidemark_protocol.partition_state import TopicState
+from tidemark_protocol.partition_state import PartitionState, TopicState
 
 from tidemark_broker.runtime.hosted_replica import HostedReplica
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -38,3 +41,20 @@ class HostedReplicas:
             for state in entry.partitions
             if broker_id in state.replicas and self.may_make(entry.topic, state.partition)
         )
+
+
+def log_role(replica: HostedReplica, state: PartitionState) -> None:
+    _log.info(
+        "partition state applied",
+        extra={
+            "topic": replica.topic,
+            "partition": replica.partition,
+            "role": replica.role,
+            "leader": state.leader,
+            "leader_epoch": state.leader_epoch,
+            "partition_epoch": state.partition_epoch,
+            "in_sync": [member.broker_id for member in state.in_sync_replicas],
+            "high_watermark": replica.high_watermark,
+            "log_end_offset": replica.log.log_end_offset,
+        },
+    )

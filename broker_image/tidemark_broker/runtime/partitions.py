@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from tidemark_protocol.controller_messages import InSyncAnswer, InSyncProposal, MetadataPush
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, Offset, TopicId
-from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
 from tidemark_broker.replication.join_throttle import JoinThrottle
@@ -27,7 +26,7 @@ from tidemark_broker.runtime.hosted_replica import (
     HostedReplica,
     ReplicaEvents,
 )
-from tidemark_broker.runtime.hosted_replicas import HostedReplicas
+from tidemark_broker.runtime.hosted_replicas import HostedReplicas, log_role
 from tidemark_broker.runtime.log_starts import DeleteRecordsResult, delete_records
 from tidemark_broker.runtime.metadata import MetadataCache, MetadataChanges, TopicPartition
 from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot
@@ -104,7 +103,10 @@ class Partitions:
         self.is_stopped = False
         self.failed_replicas: dict[TopicPartition, str] = {}  # roles not taken, damaged logs
         self.damaged = DamagedReplicas(
-            broker_id, failed_replicas=self.failed_replicas, recreate=self._recreate
+            broker_id,
+            failed_replicas=self.failed_replicas,
+            recreate=self._recreate,
+            fail_storage=self.fail_storage,
         )
         self.untaken = UntakenRoles(
             self.failed_replicas,
@@ -281,7 +283,9 @@ class Partitions:
         self._directory = directory
         for (topic_id, partition), log in directory.logs.items():
             watermark = directory.high_watermarks.get((topic_id, partition), Offset(0))
-            self._hosted.add(HostedReplica(log, high_watermark=watermark, events=self._events()))
+            replica = HostedReplica(log, high_watermark=watermark, events=self._events())
+            self._hosted.add(replica)
+            self.damaged.remember(replica)
 
     def start_life(self, broker_epoch: BrokerEpoch) -> None:
         """Registered: from now on grants that name this epoch are ours (S2)."""
@@ -442,7 +446,7 @@ class Partitions:
         if replica.damage is None and key not in self.untaken:
             self.failed_replicas.pop(key, None)
         self.damaged.settle(replica)
-        self._log_role(replica, state)
+        log_role(replica, state)
 
     def _create(self, key: TopicPartition, topic: str) -> HostedReplica:
         assert self._directory is not None, "metadata applied before logs are open"
@@ -463,6 +467,7 @@ class Partitions:
         if self._hosted.by_name.get(named) is replica:
             del self._hosted.by_name[named]
         replica.become_idle(reason)
+        self.failed_replicas.pop(key, None)
         _log.info(
             "replica removed",
             extra={"topic": replica.topic, "partition": replica.partition, "reason": reason},
@@ -472,22 +477,6 @@ class Partitions:
             self._directory.remove_log(*key)
         except (StorageError, OSError) as error:
             self.fail_storage(error)
-
-    def _log_role(self, replica: HostedReplica, state: PartitionState) -> None:
-        _log.info(
-            "partition state applied",
-            extra={
-                "topic": replica.topic,
-                "partition": replica.partition,
-                "role": replica.role,
-                "leader": state.leader,
-                "leader_epoch": state.leader_epoch,
-                "partition_epoch": state.partition_epoch,
-                "in_sync": [member.broker_id for member in state.in_sync_replicas],
-                "high_watermark": replica.high_watermark,
-                "log_end_offset": replica.log.log_end_offset,
-            },
-        )
 
     def fail_storage(self, error: Exception) -> None:
         """S8: nothing more is written; the broker says so and ends."""

@@ -10,6 +10,7 @@ from tidemark_protocol.ids import Offset
 
 from tidemark_broker.runtime.settings import BrokerSettings
 from tidemark_broker.storage.log_directory import LogDirectory
+from tidemark_broker.storage.partition_log import PartitionLog
 
 
 def registration_request(
@@ -35,6 +36,12 @@ def registration_request(
     )
 
 
+def is_marked_failed(log: PartitionLog) -> bool:
+    """It was reported failed for a corrupt batch, maybe in a former life, and that is not over."""
+    known = log.damage_mark.damage
+    return known is not None and known.is_reported
+
+
 def replica_reports(directory: LogDirectory) -> tuple[ReplicaReport, ...]:
     """What is on disk (S9, S14), with each replica's own checkpointed high watermark."""
     return tuple(
@@ -44,7 +51,7 @@ def replica_reports(directory: LogDirectory) -> tuple[ReplicaReport, ...]:
             last_epoch=log.latest_epoch,
             log_end_offset=log.log_end_offset,
             high_watermark=directory.high_watermarks.get((topic_id, partition), Offset(0)),
-            failed=bool(log.failure),
+            failed=bool(log.failure) or is_marked_failed(log),
         )
         for (topic_id, partition), log in tuple(directory.logs.items())
     )

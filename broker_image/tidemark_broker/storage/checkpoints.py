@@ -19,11 +19,12 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 CLEANED_TO = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
+DAMAGE_MARK = "tidemark-damage.json"  # ours, beside Kafka's
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_STOP = ".kafka_cleanshutdown"
 LOCK = ".lock"
-HIGHEST_EPOCHS = "tidemark-epochs.json"  # ours, beside Kafka's
+HIGHEST_EPOCHS = "tidemark-epochs.json"  # ours too
 
 TopicPartition = tuple[str, int]
 

@@ -20,14 +20,11 @@ from tidemark_broker.storage.appending import (
     within_reach,
 )
 from tidemark_broker.storage.compaction import Rewritten
+from tidemark_broker.storage.damage_mark import DamageMark
 from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.durability import Durability
 from tidemark_broker.storage.epoch_checkpoint import EpochCheckpoint
-from tidemark_broker.storage.errors import (
-    DiskFull,
-    OffsetOutOfRange,
-    StorageFailed,
-)
+from tidemark_broker.storage.errors import DiskFull, OffsetOutOfRange, StorageFailed
 from tidemark_broker.storage.failing import LogFailure
 from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
 from tidemark_broker.storage.log_producers import LogProducers
@@ -80,6 +77,7 @@ class PartitionLog:
         self.swaps = Swaps(disk, directory)
         self.cleaned_to = _FIRST_OFFSET  # below it every record was compacted once
         try:
+            self.damage_mark = DamageMark(disk, directory)
             self._load(recovery_point, log_start_offset)
         except OSError as error:
             raise self._failing.failed_by(error, "open") from error

@@ -1,0 +1,76 @@
+"""What one log's directory says of a corrupt batch that was met in it: a restart must not forget.
+
+A start verifies only what lies past the recovery point, and nothing after a clean stop, so it would
+take the log for whole and the replica back into the ISR (S9). The mark is in the log's directory:
+it goes where that goes, and a log made anew has none. When it is set and taken off is the runtime's
+to decide (`runtime.damaged_replicas`).
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.storage.checkpoints import DAMAGE_MARK
+from tidemark_broker.storage.disk import Disk
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDamage:
+    offset: Offset  # a batch that holds it, or one before it, is corrupt
+    reason: str
+    is_reported: bool  # the replica was reported failed: it may be in no set any more
+
+
+class DamageMark:
+    """Raises OSError as it comes."""
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self._disk = disk
+        self._path = directory / DAMAGE_MARK
+        self.damage = self._read()
+
+    def _read(self) -> KnownDamage | None:
+        try:
+            return decode_damage(self._disk.read(self._path))
+        except FileNotFoundError:
+            return None
+
+    def set(self, damage: KnownDamage) -> None:
+        """Durable before it returns."""
+        if damage != self.damage:
+            self._disk.write_atomically(self._path, encode_damage(damage), durable=True)
+            self.damage = damage
+
+    def take_off(self) -> None:
+        if self.damage is not None:
+            self._disk.remove(self._path)
+            self._disk.sync_directory(self._path.parent)
+            self.damage = None
+
+
+def encode_damage(damage: KnownDamage) -> bytes:
+    content = {
+        "version": 0,
+        "offset": damage.offset,
+        "reason": damage.reason,
+        "isReported": damage.is_reported,
+    }
+    return json.dumps(content).encode()
+
+
+def decode_damage(data: bytes) -> KnownDamage:
+    """What cannot be read says that there is damage, not where: then all of the log is in doubt."""
+    try:
+        match json.loads(data):
+            case {
+                "version": 0,
+                "offset": int(offset),
+                "reason": str(reason),
+                "isReported": bool(is_reported),
+            } if offset >= 0:
+                return KnownDamage(Offset(offset), reason, is_reported)
+    except ValueError:
+        pass
+    return KnownDamage(Offset(0), f"an unreadable mark of damage: {data[:64]!r}", True)
