@@ -251,8 +251,7 @@ class Running:
         while process.waiting and process.waiting[0].end_offset <= leader.high_watermark:
             entry, *rest = process.waiting
             process.waiting = tuple(rest)
-            tell = self._acknowledged if leader.may_acknowledge_all else self._refused
-            tell(self.broker, entry)
+            self._acknowledged(self.broker, entry)
 
     # ---- as follower
 

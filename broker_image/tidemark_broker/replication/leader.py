@@ -145,11 +145,6 @@ class PartitionLeader:
         return len(self.state.in_sync_replicas) >= self.state.min_insync_replicas
 
     @property
-    def may_acknowledge_all(self) -> bool:
-        """Completion of acks=all once the high watermark is past it (I9)."""
-        return self.settings.commits_by_isr_alone or self.has_enough_in_sync_replicas
-
-    @property
     def hides_latest_offset(self) -> bool:
         """KIP-207: below the start of its epoch the high watermark may be behind the last
         leader's, and a client would see the latest offset go back."""
@@ -470,7 +465,8 @@ class PartitionLeader:
         return (HighWatermarkAdvanced(slowest),)
 
     def _may_commit(self) -> bool:
-        """KIP-966: else a lone survivor commits what nobody else has."""
+        """KIP-966: else a lone survivor commits what nobody else has. So acks=all, which waits for
+        the watermark, is not acknowledged below min ISR either (I9)."""
         return self.settings.commits_by_isr_alone or self.has_enough_in_sync_replicas
 
     def _waited_for(self) -> tuple[Member, ...]:

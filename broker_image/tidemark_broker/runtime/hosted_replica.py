@@ -315,14 +315,7 @@ class HostedReplica:
                 self._events.propose(effect.proposal)
 
     def _on_high_watermark(self, high_watermark: Offset) -> None:
-        leader = self.leader
-        if leader is not None and len(self.produces):
-            error = (
-                ErrorCode.NONE
-                if leader.may_acknowledge_all
-                else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            )
-            self.produces.complete(high_watermark, error=error)  # I9
+        self.produces.complete(high_watermark)  # I9: below min ISR it does not move
         self._events.watermark_moved(self)
         self._wake_readers()
 

@@ -56,14 +56,18 @@ class ProducePurgatory:
             at -= 1
         waiting.insert(at, _Waiting(end_offset, deadline_ms, result, done))
 
-    def complete(self, high_watermark: Offset, *, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Answer all that the watermark has passed; `error` when the ISR is too small for it."""
+    def complete(self, high_watermark: Offset) -> None:
+        """Acknowledge all that the watermark has passed.
+
+        While the ISR is below min ISR the watermark stands, so they wait for it or for their
+        timeout, as in Kafka since KIP-966: never NOT_ENOUGH_REPLICAS_AFTER_APPEND. To be answered
+        so at once would have a client without a producer id append what may yet commit again.
+        """
         waiting = self._waiting
         while waiting and waiting[0].end_offset <= high_watermark:
             entry = waiting.popleft()
             if entry.done is not None:
-                result = entry.result if error is ErrorCode.NONE else ProduceResult(error)
-                answer(entry.done, result)
+                answer(entry.done, entry.result)
 
     def fail_all(self, error: ErrorCode, message: str) -> None:
         """The records stay in the log and may yet commit; nobody can say so any more."""

@@ -58,7 +58,6 @@ def test_a_commit_that_takes_too_long_is_refused_and_may_count_later() -> None:
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "COORDINATOR_NOT_AVAILABLE"),
         (ErrorCode.REQUEST_TIMED_OUT, "COORDINATOR_NOT_AVAILABLE"),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, "NOT_COORDINATOR"),
         (ErrorCode.MESSAGE_TOO_LARGE, "INVALID_COMMIT_OFFSET_SIZE"),

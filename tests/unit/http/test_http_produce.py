@@ -221,7 +221,6 @@ def test_one_failed_partition_of_several_is_told_by_record() -> None:
     ("error", "status", "outcome", "has_retry_after"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, 503, "not_written", True),
-        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 500, "unknown", False),
         (ErrorCode.REQUEST_TIMED_OUT, 504, "unknown", False),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, 503, "not_written", True),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 404, "not_written", False),
