@@ -47,10 +47,12 @@ class Durability:
         with self._state:
             self._owes_epochs = True
 
-    def note_truncating(self) -> None:
-        """Before files are cut: a sync under way must not move the recovery point."""
+    def note_truncating(self, end_offset: Offset) -> None:
+        """Before files are cut: a sync under way must not move the recovery point, and a checkpoint
+        under way must not write what it was."""
         with self._state:
             self._truncations += 1
+            self.recovery_point = min(self.recovery_point, end_offset)
 
     def note_truncated(self, end_offset: Offset) -> None:
         """After it: nor must one that began in between."""

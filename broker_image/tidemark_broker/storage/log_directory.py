@@ -38,6 +38,7 @@ from tidemark_broker.storage.errors import (
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
 from tidemark_broker.storage.recovery import RecoveryReport
+from tidemark_broker.storage.recovery_points import RecoveryPoints
 from tidemark_broker.storage.rewriting import write_again
 from tidemark_broker.storage.start_proofs import StartProofs
 
@@ -77,6 +78,7 @@ class LogDirectory:
         self._new_uuid = new_uuid
         self._proofs = StartProofs(path, disk)
         self._files_lock = threading.RLock()
+        self._recovery_points = RecoveryPoints(disk, path, self._files_lock)
 
     @classmethod
     def open(
@@ -227,7 +229,7 @@ class LogDirectory:
     # Opening the logs
 
     def _load_logs(self) -> None:
-        recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
+        recovery_points = self._recovery_points.read()
         high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         log_starts = self._read_offsets(checkpoints.LOG_STARTS)
         cleaned_to = self._read_offsets(checkpoints.CLEANED_TO)
@@ -258,7 +260,8 @@ class LogDirectory:
                 log_start_offset=log_starts.get(at, Offset(0)),
             )
             log.cleaned_to = min(cleaned_to.get(at, Offset(0)), log.log_end_offset)
-            self.logs[topic_id, partition] = log
+            self._recovery_points.lower(at, log.recovery_point)  # recovery may have cut it
+            self._add(log)
             high_watermark = max(high_watermarks.get(at, Offset(0)), log.log_start_offset)
             self.high_watermarks[topic_id, partition] = high_watermark
 
@@ -339,17 +342,18 @@ class LogDirectory:
             settings=settings,
             recovery_point=Offset(0),
         )
-        self.logs[topic_id, partition] = log
+        self._add(log)
         self.high_watermarks[topic_id, partition] = Offset(0)
         return log
 
+    def _add(self, log: PartitionLog) -> None:
+        at = (log.topic, log.partition)
+        log.before_cut = lambda offset: self._recovery_points.lower(at, offset)
+        self.logs[log.topic_id, log.partition] = log
+
     def _drop_checkpoints(self, topic: str, partition: int) -> None:
-        for name in (
-            checkpoints.HIGH_WATERMARKS,
-            checkpoints.RECOVERY_POINTS,
-            checkpoints.LOG_STARTS,
-            checkpoints.CLEANED_TO,
-        ):
+        self._recovery_points.drop((topic, partition))
+        for name in (checkpoints.HIGH_WATERMARKS, checkpoints.LOG_STARTS, checkpoints.CLEANED_TO):
             offsets = self._read_offsets(name)
             if offsets.pop((topic, partition), None) is not None:
                 self._write(name, checkpoints.encode_offsets(offsets))
@@ -436,12 +440,9 @@ class LogDirectory:
             cleaned_to = {(log.topic, log.partition): log.cleaned_to for log in logs}
 
             def write() -> None:
-                for name, offsets in (
-                    (checkpoints.RECOVERY_POINTS, recovery_points),
-                    (checkpoints.LOG_STARTS, log_starts),
-                    (checkpoints.CLEANED_TO, cleaned_to),
-                ):
-                    self._write(name, checkpoints.encode_offsets(offsets))
+                self._recovery_points.write(recovery_points)
+                self._write(checkpoints.LOG_STARTS, checkpoints.encode_offsets(log_starts))
+                self._write(checkpoints.CLEANED_TO, checkpoints.encode_offsets(cleaned_to))
 
             self._guarded("checkpoint recovery points", write)
 

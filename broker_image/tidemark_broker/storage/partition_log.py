@@ -7,7 +7,7 @@ write. It knows no high watermark: the caller says up to where to read (I1 is th
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,6 +76,7 @@ class PartitionLog:
         self._reader = LogReader()
         self.swaps = Swaps(disk, directory)
         self.cleaned_to = _FIRST_OFFSET  # below it every record was compacted once
+        self.before_cut: Callable[[Offset], None] = lambda offset: None  # may raise OSError
         try:
             self.damage_mark = DamageMark(disk, directory)
             self._load(recovery_point, log_start_offset)
@@ -443,7 +444,8 @@ class PartitionLog:
 
     def _forget_from(self, offset: Offset) -> None:
         """Before anything is cut. Raises OSError."""
-        self._durability.note_truncating()
+        self._durability.note_truncating(offset)
+        self.before_cut(offset)
         self.swaps.void()
         self._reader.forget_places()
         self.cleaned_to = min(self.cleaned_to, offset)
