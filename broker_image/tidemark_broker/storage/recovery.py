@@ -12,7 +12,6 @@ a batch that names another epoch is corrupt: the field is outside the CRC and no
 it. Where the file is missing, empty or unreadable, epochs are derived from the batches of the log.
 """
 
-import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,10 +21,9 @@ from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.errors import CorruptBatch, CutBatch
 from tidemark_broker.storage.leader_epochs import LeaderEpochs
 from tidemark_broker.storage.record_batch import BatchHeader
-from tidemark_broker.storage.segment import CLEANED_SUFFIX, Segment, log_path
+from tidemark_broker.storage.segment import CLEANED_SUFFIX, Segment, base_offsets_of, log_path
 from tidemark_broker.storage.swapping import finish_swaps, remove_segment_files
 
-_SEGMENT_NAME = re.compile(r"^(\d{20})\.log$")
 _LEFTOVER_SUFFIXES = (".deleted", ".tmp", CLEANED_SUFFIX)
 
 
@@ -125,17 +123,14 @@ def _sort_out_files(disk: Disk, directory: Path) -> list[Offset]:
         if name.endswith(_LEFTOVER_SUFFIXES):
             disk.remove(directory / name)
     finish_swaps(disk, directory, names)
-    base_offsets: list[Offset] = []
     names = disk.list_names(directory)
-    for name in names:
-        if match := _SEGMENT_NAME.match(name):
-            base_offsets.append(Offset(int(match[1])))
+    base_offsets = base_offsets_of(names)
     stems = {f"{base_offset:020d}" for base_offset in base_offsets}
     for name in names:
         stem, _, suffix = name.partition(".")
         if suffix in ("index", "timeindex") and stem not in stems:
             disk.remove(directory / name)
-    return sorted(base_offsets)
+    return base_offsets
 
 
 def _first_suspect(base_offsets: list[Offset], recovery_point: Offset | None) -> int:

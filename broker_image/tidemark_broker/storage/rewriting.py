@@ -8,33 +8,70 @@ may have stayed. So every start without one writes all past the recovery point a
 reads it, and the first sync of its life covers it (decision 0065).
 """
 
-import re
 from itertools import pairwise
 from pathlib import Path
 
 from tidemark_protocol.ids import Offset
 
 from tidemark_broker.storage.disk import Disk, DiskFile
-from tidemark_broker.storage.segment import SCAN_BYTES, log_path
+from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
+from tidemark_broker.storage.errors import CorruptBatch, DiskFull
+from tidemark_broker.storage.segment import (
+    SCAN_BYTES,
+    WALK_BYTES,
+    base_offsets_of,
+    log_path,
+    scan_batches,
+    write_all,
+)
 
-_SEGMENT_NAME = re.compile(r"^(\d{20})\.log$")
 _END_OF_OFFSETS = Offset(2**63)
 
 
 def write_again(disk: Disk, directory: Path, recovery_point: Offset) -> None:
-    """Every segment that may hold something at or past the recovery point. Raises OSError."""
-    bases = sorted(
-        Offset(int(match[1]))
-        for name in disk.list_names(directory)
-        if (match := _SEGMENT_NAME.match(name))
-    )
+    """All that is not certainly below the recovery point. Raises DiskFull, OSError."""
+    bases = base_offsets_of(disk.list_names(directory))
     for base_offset, next_base in pairwise([*bases, _END_OF_OFFSETS]):
-        if next_base > recovery_point:
-            _write_file_again(disk.open(log_path(directory, base_offset)))
+        if next_base <= recovery_point:
+            continue
+        path = log_path(directory, base_offset)
+        file = disk.open(path)
+        try:
+            _write_from(file, _end_of_what_is_synced(file, base_offset, recovery_point))
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRORS:
+                raise
+            raise DiskFull(  # not where files are written in place: on ext4, XFS
+                f"cannot write {path} once more, as a start without a clean stop must: {error}; "
+                "free some space on the volume and start again"
+            ) from error
 
 
-def _write_file_again(file: DiskFile) -> None:
-    """In place and the same bytes, so that a kill in between changes nothing."""
+def _end_of_what_is_synced(file: DiskFile, base_offset: Offset, recovery_point: Offset) -> int:
+    """Position after the last batch below the recovery point. By headers from the segment's start,
+    not by an index, which nobody synced; where headers end, nothing after them is known."""
     position = 0
+    if base_offset >= recovery_point:
+        return position
+    try:
+        for placed in scan_batches(
+            file,
+            start=0,
+            end=file.size_bytes(),
+            expected_offset=base_offset,
+            verify_crc=False,
+            chunk_bytes=WALK_BYTES,
+        ):
+            if placed.header.last_offset >= recovery_point:
+                break
+            position = placed.position + placed.header.size_bytes
+    except CorruptBatch:
+        pass
+    return position
+
+
+def _write_from(file: DiskFile, position: int) -> None:
+    """In place and the same bytes, so that a kill in between changes nothing."""
     while data := file.read_at(position, SCAN_BYTES):
-        position += file.write_at(position, [data])
+        write_all(file, position, data)
+        position += len(data)

@@ -5,7 +5,8 @@ magic, lengths, and that offsets continue without holes; the CRC only where aske
 read of everything. Indexes are hints: a batch found through one is compared with its entry.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ SCAN_BYTES = 1024 * 1024
 WALK_BYTES = 16 * 1024  # a walk over headers starts near its goal: see index_interval_bytes
 NO_TIMESTAMP = -1
 CLEANED_SUFFIX = ".cleaned"  # written by compaction, not valid before it is renamed
+_SEGMENT_NAME = re.compile(r"^(\d{20})\.log$")
 
 
 class PlacedBatch(NamedTuple):
@@ -364,18 +366,9 @@ class Segment:
             due = sum(map(len, group)) if len(buffers) > MAX_BUFFERS_PER_WRITE else size_bytes
             done = self.file.write_at(position + written, group)
             if done != due:
-                self._write_rest(position + written, group, done, due)
+                write_all(self.file, position + written + done, b"".join(group)[done:])
             written += due
         return position
-
-    def _write_rest(self, position: int, group: Sequence[Buffer], done: int, due: int) -> None:
-        """A short write is often the first half of "no space": going on brings out the reason."""
-        rest = memoryview(b"".join(group))
-        while done < due:
-            count = self.file.write_at(position + done, [rest[done:]])
-            if count == 0:
-                raise OSError(f"wrote {done} of {due} bytes to {self.path} and no more")
-            done += count
 
     def truncate(self, position: int, next_offset: Offset) -> None:
         """Cuts the file at a batch boundary and forgets what lay behind. Raises OSError."""
@@ -411,5 +404,21 @@ class Segment:
         self._disk.rename(self.path, self.path.with_name(self.path.name + ".deleted"))
 
 
+def write_all(file: DiskFile, position: int, data: Buffer) -> None:
+    """A short write is often the first half of "no space": going on brings out the reason. Raises
+    OSError."""
+    rest = memoryview(data)
+    while rest:
+        count = file.write_at(position, [rest])
+        if count == 0:
+            raise OSError(f"wrote nothing of {len(rest)} bytes at byte {position}")
+        position, rest = position + count, rest[count:]
+
+
 def log_path(directory: Path, base_offset: Offset) -> Path:
     return directory / f"{base_offset:020d}.log"
+
+
+def base_offsets_of(names: Iterable[str]) -> list[Offset]:
+    """Of the segments among the files of a log, rising."""
+    return sorted(Offset(int(match[1])) for name in names if (match := _SEGMENT_NAME.match(name)))
