@@ -85,7 +85,7 @@ MUTANTS = (
            "test_damage_is_not_what_a_kill_leaves[last batch]",
            why_no_seed="the sync before the claim hears of what the disk lost"),
     Mutant("a damaged length is taken for a torn tail", "S8, I10",
-           (patch("storage.segment:_is_whole", always(False)),),
+           (patch("storage.recovery:_is_whole", always(False)),),
            "tests/unit/storage/test_storage_recovery.py::"
            "test_a_flipped_bit_in_a_length_is_damage_although_it_looks_like_a_torn_tail[1-24]",
            why_no_seed="a flipped length and a kill before it is read meet once in 3,000 seeds"),

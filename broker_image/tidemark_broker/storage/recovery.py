@@ -12,16 +12,29 @@ a batch that names another epoch is corrupt: the field is outside the CRC and no
 it. Where the file is missing, empty or unreadable, epochs are derived from the batches of the log.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from crc32c import crc32c
 from tidemark_protocol.ids import Offset
 
-from tidemark_broker.storage.disk import Disk
+from tidemark_broker.storage.disk import Disk, DiskFile
 from tidemark_broker.storage.errors import CorruptBatch, CutBatch
 from tidemark_broker.storage.leader_epochs import LeaderEpochs
-from tidemark_broker.storage.record_batch import BatchHeader
-from tidemark_broker.storage.segment import CLEANED_SUFFIX, Segment, base_offsets_of, log_path
+from tidemark_broker.storage.record_batch import (
+    CRC_START,
+    HEADER_BYTES,
+    BatchHeader,
+    read_header,
+)
+from tidemark_broker.storage.segment import (
+    CLEANED_SUFFIX,
+    SCAN_BYTES,
+    Segment,
+    base_offsets_of,
+    log_path,
+)
 from tidemark_broker.storage.swapping import finish_swaps, remove_segment_files
 
 _LEFTOVER_SUFFIXES = (".deleted", ".tmp", CLEANED_SUFFIX)
@@ -199,7 +212,11 @@ def _cut(
     segment = loaded.segments[-1]
     size_bytes = segment.size_bytes
     # Torn: the write stopped before the batch's own end. All else is damage, not a kill.
-    torn = index == len(base_offsets) - 1 and isinstance(cut, CutBatch)
+    torn = (
+        index == len(base_offsets) - 1
+        and isinstance(cut, CutBatch)
+        and not _is_whole(segment.file, cut.position, size_bytes)
+    )
     _remove_from(disk, directory, base_offsets, index + 1, loaded, f"{segment.path.name}: {cut}")
     segment.truncate(cut.position, segment.next_offset)
     loaded.report = replace(
@@ -207,6 +224,47 @@ def _cut(
         cut_bytes=loaded.report.cut_bytes + size_bytes - cut.position,
         only_a_torn_tail=torn,
     )
+
+
+def _is_whole(file: DiskFile, position: int, end: int) -> bool:
+    """Of a batch whose length points past `end`: whether its checksum agrees with what is there, up
+    to the next batch or to `end`. Then no write stopped short: the length itself is damaged, and no
+    checksum covers that. Reads up to the end: not for the loop."""
+    head = file.read_at(position, min(HEADER_BYTES, end - position))
+    if len(head) < HEADER_BYTES:
+        return False
+    header = read_header(head)
+    successor = header.next_offset.to_bytes(8, "big")
+    at = position + CRC_START
+    checksum = 0
+    while at < end:
+        data = file.read_at(at, min(SCAN_BYTES + len(successor) - 1, end - at))
+        if not data:
+            return False
+        is_last = at + len(data) == end
+        size_bytes = len(data) if is_last else SCAN_BYTES
+        hashed, view = 0, memoryview(data)
+        for boundary in _boundaries(data, successor, is_last=is_last):
+            checksum = crc32c(view[hashed:boundary], checksum)
+            if checksum == header.crc:
+                return True
+            hashed = boundary
+        checksum = crc32c(view[hashed:size_bytes], checksum)
+        at += size_bytes
+    return False
+
+
+def _boundaries(data: bytes, successor: bytes, *, is_last: bool) -> Iterator[int]:
+    """Where the next batch may begin, rising: at its base offset, or where the data end at what
+    there is of that, if anything."""
+    found = data.find(successor)
+    while found >= 0:
+        yield found
+        found = data.find(successor, found + 1)
+    if is_last:
+        for size in range(min(len(successor) - 1, len(data)), -1, -1):
+            if data.endswith(successor[:size]):
+                yield len(data) - size
 
 
 def _remove_from(

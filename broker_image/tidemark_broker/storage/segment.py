@@ -63,37 +63,12 @@ def scan_batches(
                 position, f"base offset {expected_offset}", f"base offset {header.base_offset}"
             )
         if header.size_bytes > end - position:
-            kind = CorruptBatch if _is_whole(file, position, header, end) else CutBatch
-            raise kind(position, f"{header.size_bytes} bytes", f"only {end - position}")
+            raise CutBatch(position, f"{header.size_bytes} bytes", f"only {end - position}")
         if verify_crc:
             _check_crc(file, position, header, chunk, chunk_start)
         yield PlacedBatch(position, header)
         position += header.size_bytes
         expected_offset = header.next_offset
-
-
-def _is_whole(file: DiskFile, position: int, header: BatchHeader, end: int) -> bool:
-    """Of a batch whose length points past `end`: whether its checksum agrees with what is there, up
-    to the next batch or to `end`. Then no write stopped short: the length itself is damaged, and no
-    checksum covers that."""
-    successor = header.next_offset.to_bytes(8, "big")
-    at = position + CRC_START
-    checksum = 0
-    while at < end:
-        piece = memoryview(file.read_at(at, min(SCAN_BYTES + len(successor) - 1, end - at)))
-        if not piece:
-            return False
-        data, hashed = bytes(piece), 0
-        while (found := data.find(successor, hashed)) >= 0 and found < SCAN_BYTES:
-            checksum = crc32c(piece[hashed:found], checksum)
-            if checksum == header.crc:
-                return True
-            checksum = crc32c(piece[found : found + 1], checksum)
-            hashed = found + 1
-        last = min(SCAN_BYTES, len(piece))
-        checksum = crc32c(piece[hashed:last], checksum)
-        at += last
-    return checksum == header.crc
 
 
 def _check_crc(

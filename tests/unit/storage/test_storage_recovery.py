@@ -6,11 +6,13 @@ import textwrap
 
 import pytest
 from tidemark_broker.storage.disk import OsDisk, OsFile
+from tidemark_broker.storage.errors import CorruptBatch
 from tidemark_broker.storage.partition_log import LogSettings
 from tidemark_broker.storage.recovery import RecoveryReport
 from tidemark_broker.storage.segment import SCAN_BYTES
 
-from tests.unit.storage.small_logs import append, batch_of, open_log, read_all, values_of
+from tests.unit.storage.faulty_disk import FaultyDisk
+from tests.unit.storage.small_logs import FIRST, append, batch_of, open_log, read_all, values_of
 
 BATCH_BYTES = len(batch_of(b"a").data)
 TWO_A_SEGMENT = LogSettings(segment_bytes=BATCH_BYTES * 2)
@@ -79,6 +81,35 @@ def test_a_flipped_bit_in_a_length_is_damage_although_it_looks_like_a_torn_tail(
     reopened = open_log(log.directory)
     assert reopened.log_end_offset == 0
     assert not reopened.recovery.only_a_torn_tail
+
+
+@pytest.mark.parametrize("torn_bytes", [*range(1, 10), 60, 61, 65])
+def test_a_damaged_length_before_a_torn_tail_is_damage(tmp_path, torn_bytes):
+    """A write under way at the kill does not hide it, however short it was cut."""
+    log = open_log(tmp_path / "log")
+    append(log, b"damaged", epoch=0)
+    kept_bytes = log.size_bytes
+    append(log, b"torn", epoch=0)
+    path = segment(log, 0)
+    path.write_bytes(path.read_bytes()[: kept_bytes + torn_bytes])
+    flip(path, 8, 0x40)
+    reopened = open_log(log.directory)
+    assert reopened.log_end_offset == 0
+    assert not reopened.recovery.only_a_torn_tail
+
+
+def test_a_reader_of_a_damaged_length_does_not_read_what_lies_behind(tmp_path):
+    """It runs on the loop; whether a tail was torn only recovery asks."""
+    disk = FaultyDisk()
+    log = open_log(tmp_path / "log", disk)
+    append(log, b"damaged", epoch=0)
+    for _ in range(8):
+        append(log, bytes(SCAN_BYTES), epoch=0)
+    flip(segment(log, 0), 8, 0x40)
+    disk.done.clear()
+    with pytest.raises(CorruptBatch):
+        log.read(FIRST, max_bytes=1000, end_offset=log.log_end_offset)
+    assert len(disk.done) <= 3
 
 
 def test_a_large_torn_batch_that_holds_what_looks_like_batches_is_torn(tmp_path):
