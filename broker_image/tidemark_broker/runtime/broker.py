@@ -197,7 +197,7 @@ class Broker:
         self._fetchers = ReplicaFetchers(
             partitions,
             suspect=self._on_suspect,
-            connected=self.departures.on_connected,
+            answered=self.departures.on_answer,
             tasks=self._tasks,
         )
         self._flusher = GroupFlusher(partitions, on_flushed=self._fetchers.kick)
@@ -245,8 +245,8 @@ class Broker:
 
     def _on_suspect(self, broker_id: BrokerId) -> None:
         assert self.session is not None
+        self.session.suspect(broker_id)  # first: who waits for the verdict waits for this
         self.departures.suspect(broker_id)
-        self.session.suspect(broker_id)
 
     def _on_metadata(self) -> None:
         assert self._fetchers is not None

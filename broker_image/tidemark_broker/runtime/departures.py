@@ -35,6 +35,7 @@ class Departures:
         self._suspects: dict[BrokerId, tuple[BrokerEpoch, Timer]] = {}
         self._waited_for: dict[BrokerId, BrokerEpoch] = {}  # in this life of theirs
         self._doubtful: frozenset[str] = frozenset()  # topics of which suspects lead something
+        self._is_stopped = False
         self._changed = asyncio.Event()  # set when the topics in doubt are others, and replaced
 
     async def verdicts(self, topics: Collection[str] | None) -> None:
@@ -52,17 +53,21 @@ class Departures:
     def suspect(self, broker_id: BrokerId) -> None:
         """Its connection broke. Waited for once in a life, as it may be refused for long."""
         broker = self._metadata.brokers.get(broker_id)
-        if broker is None or broker.is_fenced:
+        if self._is_stopped or broker is None or broker.is_fenced:
             return
         if self._waited_for.get(broker_id) == broker.broker_epoch:
             return
         self._waited_for[broker_id] = broker.broker_epoch
+        former = self._suspects.pop(broker_id, None)  # of a life before this one
+        if former is not None:
+            former[1].cancel()
         timer = self._scheduler.call_later(VERDICT_SECONDS, lambda: self._clear(broker_id))
         self._suspects[broker_id] = (broker.broker_epoch, timer)
         self._look()
 
-    def on_connected(self, broker_id: BrokerId) -> None:
-        """It is there: only a connection was lost."""
+    def on_answer(self, broker_id: BrokerId) -> None:
+        """It is there: only a connection was lost. That it accepted another one would not say so:
+        its kernel does that for a process that stands still."""
         self._waited_for.pop(broker_id, None)
         self._clear(broker_id)
 
@@ -91,6 +96,8 @@ class Departures:
         ]
 
     def stop(self) -> None:
+        """For good: followers here may go on for a while."""
+        self._is_stopped = True
         for broker_id in tuple(self._suspects):
             self._clear(broker_id)
 

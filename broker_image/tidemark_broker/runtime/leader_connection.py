@@ -70,6 +70,7 @@ class LeaderConnection(asyncio.Protocol):
 
     def __init__(self, leader_id: BrokerId, partitions: Partitions) -> None:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._leader_id = leader_id
         self._partitions = partitions
         self._transport: asyncio.Transport | None = None
@@ -230,6 +231,8 @@ class LeaderConnection(asyncio.Protocol):
         self._expect_answer()
         if response.error is not ErrorCode.NONE:
             raise MalformedFrame(f"the whole fetch was refused: {response.error.name}")
+        if not self.answered.done():
+            self.answered.set_result(None)
         now_ms = monotonic_ms()
         for topic in response.topics:
             for answer in topic.partitions:

@@ -26,12 +26,12 @@ class LeaderFetcher:
     """Keeps a connection to one leader for as long as there is something to follow there."""
 
     def __init__(
-        self, leader_id: BrokerId, partitions: Partitions, *, suspect: Tell, connected: Tell
+        self, leader_id: BrokerId, partitions: Partitions, *, suspect: Tell, answered: Tell
     ) -> None:
         self.leader_id = leader_id
         self._partitions = partitions
         self._suspect = suspect
-        self._connected = connected
+        self._answered = answered
         self._replicas: list[HostedReplica] = []
         self._connection: LeaderConnection | None = None
         self._endpoints: Endpoints | None = None
@@ -94,7 +94,7 @@ class LeaderFetcher:
             self._report(endpoints)
             return False
         self._connection = connection
-        self._connected(self.leader_id)
+        connection.answered.add_done_callback(lambda _: self._answered(self.leader_id))
         connection.follow(self._replicas)
         try:
             await connection.lost
@@ -118,12 +118,12 @@ class ReplicaFetchers:
         partitions: Partitions,
         *,
         suspect: Tell,
-        connected: Tell,
+        answered: Tell,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._partitions = partitions
         self._suspect = suspect
-        self._connected = connected
+        self._answered = answered
         self._tasks = tasks
         self._fetchers: dict[BrokerId, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
 
@@ -144,7 +144,7 @@ class ReplicaFetchers:
                     leader_id,
                     self._partitions,
                     suspect=self._suspect,
-                    connected=self._connected,
+                    answered=self._answered,
                 )
                 task = self._tasks.create_task(fetcher.run(), name=f"follow-{leader_id}")
                 self._fetchers[leader_id] = (fetcher, task)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from tidemark_broker.runtime.departures import TOLD_MS, VERDICT_SECONDS, Departures
@@ -17,7 +18,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
-from tests.waiting import run
+from tests.unit.runtime.jumping_loop import run_without_waiting
 
 DYING, NEXT = BrokerId(0), BrokerId(1)
 ENDPOINTS = Endpoints("127.0.0.1", 9092, 8080, "http://b")
@@ -65,7 +66,7 @@ class Watched:
     async def is_answered(self, *topics: str) -> bool:
         """Whether somebody who asks now hears before a verdict's time is over."""
         try:
-            async with asyncio.timeout(0.15):
+            async with asyncio.timeout(VERDICT_SECONDS / 2):
                 await self.departures.verdicts(topics or None)
         except TimeoutError:
             return False
@@ -79,7 +80,7 @@ def checked(scenario: Callable[[Watched], Coroutine[Any, Any, None]]) -> None:
     async def begin() -> None:
         await scenario(Watched())
 
-    run(begin)
+    run_without_waiting(begin)
 
 
 def test_who_asks_hears_of_the_new_leader_once_there_is_one() -> None:
@@ -112,7 +113,7 @@ def test_however_many_are_suspects_nobody_waits_longer_than_for_one_verdict() ->
         while asyncio.get_running_loop().time() < ends and not asking.done():
             watched.departures.suspect(DYING)
             await asyncio.sleep(VERDICT_SECONDS / 10)
-            watched.departures.on_connected(DYING)
+            watched.departures.on_answer(DYING)
         assert asking.done()
 
     checked(scenario)
@@ -125,17 +126,50 @@ def test_without_a_verdict_one_is_answered_all_the_same_and_waits_once_in_a_life
         await watched.departures.verdicts(None)
         watched.departures.suspect(DYING)  # refused again, as for as long as it is not there
         assert await watched.is_answered()
-        watched.departures.on_connected(DYING)
+        watched.departures.on_answer(DYING)
         watched.departures.suspect(DYING)
         assert not await watched.is_answered()
 
     checked(scenario)
 
 
-def test_a_connection_that_is_there_again_is_a_verdict() -> None:
+def test_an_answer_of_the_suspect_is_a_verdict() -> None:
     async def scenario(watched: Watched) -> None:
         watched.departures.suspect(DYING)
-        watched.departures.on_connected(DYING)
+        watched.departures.on_answer(DYING)
+        assert await watched.is_answered()
+
+    checked(scenario)
+
+
+def test_a_suspect_of_another_life_is_waited_for_as_long_as_the_first() -> None:
+    """The former life's time is over in the middle of the new one's."""
+
+    async def scenario(watched: Watched) -> None:
+        watched.departures.suspect(DYING)
+        await asyncio.sleep(VERDICT_SECONDS * 0.6)
+        reborn = replace(watched.metadata.brokers[DYING], broker_epoch=BrokerEpoch(20))
+        watched.metadata.brokers = {**watched.metadata.brokers, DYING: reborn}
+        watched.departures.suspect(DYING)
+        await asyncio.sleep(VERDICT_SECONDS * 0.45)
+        assert not await watched.is_answered()
+        assert await watched.is_answered()
+
+    checked(scenario)
+
+
+def test_after_its_end_nobody_is_waited_for() -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.departures.suspect(DYING)
+        watched.departures.stop()
+        assert await watched.is_answered()
+        watched.push(leader=DYING)
+        watched.departures.suspect(DYING)
+        watched.departures.suspect(NEXT)
+        assert await watched.is_answered()
+        reborn = replace(watched.metadata.brokers[DYING], broker_epoch=BrokerEpoch(20))
+        watched.metadata.brokers = {**watched.metadata.brokers, DYING: reborn}
+        watched.departures.suspect(DYING)
         assert await watched.is_answered()
 
     checked(scenario)

@@ -52,7 +52,7 @@ class Link:
     def __init__(self, path: Path, tasks: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
         self.suspects: list[BrokerId] = []
-        self.connected: list[BrokerId] = []
+        self.answered: list[BrokerId] = []
         self.directories = {}
         self.partitions: dict[int, Partitions] = {}
         for number in (1, 2):
@@ -85,7 +85,7 @@ class Link:
         self.fetchers = ReplicaFetchers(
             self.partitions[2],
             suspect=self.suspects.append,
-            connected=self.connected.append,
+            answered=self.answered.append,
             tasks=tasks,
         )
         self.partitions[2].listeners.metadata_applied = self.fetchers.refresh
@@ -274,7 +274,7 @@ def test_a_cancelled_fetcher_ends_even_when_its_address_changed_just_then(
             BrokerId(1),
             link.partitions[2],
             suspect=link.suspects.append,
-            connected=link.connected.append,
+            answered=link.answered.append,
         )
         fetcher.follow([], endpoints)
         task = asyncio.ensure_future(fetcher.run())
