@@ -84,6 +84,7 @@ class Door:
         has_groups: bool = False,
         config: dict[str, str] | None = None,
         partition_count: int = 1,  # of which the first one is told
+        broker_epoch: int = 11,
     ) -> None:
         self._version += 1
         member = Member(ONLY, BrokerEpoch(11))
@@ -98,9 +99,8 @@ class Door:
             PartitionEpoch(1),
             1,
         )
-        broker = BrokerState(
-            ONLY, BrokerEpoch(11), False, False, Endpoints("127.0.0.1", self.port, 1, "http://b")
-        )
+        endpoints = Endpoints("127.0.0.1", self.port, 1, "http://b")
+        broker = BrokerState(ONLY, BrokerEpoch(broker_epoch), False, False, endpoints)
         topic = TopicState(TOPIC, TOPIC_ID, partition_count, 1, config=config or {})
         topics = [TopicPush(topic, (state,))]
         if has_groups:
