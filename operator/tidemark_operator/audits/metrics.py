@@ -20,6 +20,11 @@ class AuditCollector(Collector):
         verdict = GaugeMetricFamily(
             "tidemark_audit_verdict", "1 for the last verdict", labels=[*_LABELS, "verdict"]
         )
+        loss = GaugeMetricFamily(
+            "tidemark_audit_loss_detected",
+            "1 from a verdict LOSS until another run looked and found none",
+            labels=_LABELS,
+        )
         lost = GaugeMetricFamily(
             "tidemark_audit_lost_records", "At least so many committed records", labels=_LABELS
         )
@@ -46,6 +51,9 @@ class AuditCollector(Collector):
             labels = [key.namespace, key.name]
             if "verdict" in status:
                 verdict.add_metric([*labels, status["verdict"]], 1)
+            for condition in status.get("conditions", ()):
+                if condition["type"] == "LossDetected":
+                    loss.add_metric(labels, int(condition["status"] == "True"))
             if "lostRecords" in status:
                 lost.add_metric(labels, status["lostRecords"])
             if "coverage" in status:
@@ -61,4 +69,4 @@ class AuditCollector(Collector):
             for text in filter(None, status.get("findings", "").replace("none", "").split(", ")):
                 count, _, severity = text.partition(" ")
                 findings.add_metric([*labels, severity], int(count))
-        yield from (verdict, lost, coverage, success, value, budget, findings)
+        yield from (verdict, loss, lost, coverage, success, value, budget, findings)

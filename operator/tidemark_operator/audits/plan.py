@@ -8,7 +8,12 @@ from tidemark_protocol.audit_summary import AuditSummary, Incident
 
 from tidemark_operator.audits.jobs import cron_job_manifest, job_manifest
 from tidemark_operator.audits.pods import KEPT_RUNS, audit_name_of, single_run_name
-from tidemark_operator.audits.runs import MAX_REPORTED_INCIDENTS, Run, status_fields
+from tidemark_operator.audits.runs import (
+    MAX_REPORTED_INCIDENTS,
+    Run,
+    is_without_source,
+    status_fields,
+)
 from tidemark_operator.audits.spark_applications import (
     scheduled_spark_application_manifest,
     spark_application_manifest,
@@ -229,8 +234,14 @@ def _conditions(observed: ObservedAudit, fields: Mapping[str, Any]) -> tuple[Con
     newest = (fields.get("history") or [None])[0]
     if last is None or newest is None or newest["run"] != last.name:
         return (*here, *_kept(observed.status, besides=("Ready", SPARK_CONDITION)))
-    if last.summary is None:
-        completed = Condition("Completed", False, "NoVerdict", last.trouble)
+    if last.summary is None or is_without_source(last.summary):
+        # Nothing was judged: a loss that was found stays found.
+        reason, said = (
+            ("NoVerdict", last.trouble)
+            if last.summary is None
+            else ("NoSource", f"{last.name}: {last.summary.sentence}")
+        )
+        completed = Condition("Completed", False, reason, said)
         besides = ("Ready", SPARK_CONDITION, "Completed")
         return (*here, completed, *_kept(observed.status, besides=besides))
     return (*here, *_verdict_conditions(last.name, last.summary))
@@ -259,15 +270,14 @@ def _ready(observed: ObservedAudit) -> Condition:
 
 def _verdict_conditions(run: str, summary: AuditSummary) -> tuple[Condition, ...]:
     reason = "".join(word.capitalize() for word in summary.verdict.lower().split("-"))
-    is_read = summary.verdict != "NO-SOURCE"
     kept = [rule for rule in summary.rules if rule.outcome == "kept"]
     broken = [rule.rule for rule in summary.rules if rule.outcome == "violated"]
     unknown = [rule.rule for rule in summary.rules if rule.outcome not in ("kept", "violated")]
     met = summary.verdict == "PASS"
     loss = summary.verdict == "LOSS"
-    sufficient = is_read and summary.verdict != "INCONCLUSIVE" and not unknown
+    sufficient = summary.verdict != "INCONCLUSIVE" and not unknown
     return (
-        Condition("Completed", is_read, reason, f"{run}: {summary.sentence}"),
+        Condition("Completed", True, reason, f"{run}: {summary.sentence}"),
         Condition(
             "SLOMet",
             met,

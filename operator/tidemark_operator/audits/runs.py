@@ -12,6 +12,7 @@ from tidemark_operator.audits.spark_applications import APPLICATION_LABEL, DRIVE
 from tidemark_operator.stores.object_store import Object
 
 NO_VERDICT = "NO-VERDICT"
+NO_SOURCE = "NO-SOURCE"
 MAX_REPORTED_INCIDENTS = 200
 MAX_SENTENCE_CHARACTERS = 1000
 
@@ -80,22 +81,49 @@ def _end_of_application(application: Object) -> End | None:
 
 def _run(item: Object, end: End, pods: Iterable[Object]) -> Run:
     name, (finished_time, reason) = item["metadata"]["name"], end
-    last_words = [words for pod in pods if (words := _termination(pod)) is not None]
+    last_words = sorted(
+        (words for pod in pods if (words := _termination(pod)) is not None),
+        key=lambda words: words.ended_time,
+        reverse=True,
+    )
+    # A retry's verdict counts more than the word of a pod before it, or after it, that saw nothing.
+    summaries = [words.summary for words in last_words if words.summary is not None]
+    for summary in sorted(summaries, key=is_without_source):
+        return Run(name, finished_time, summary)
     trouble = reason or "its pod is gone, and with it what it said"
-    for message, exit_code in last_words:
-        try:
-            return Run(name, finished_time, decode_summary(message.encode()))
-        except MalformedSummary:
-            said = " ".join(message.split())[-600:] or "nothing"
-            trouble = f"exit code {exit_code}; it said {said}; {reason}".rstrip("; ")
+    if last_words:
+        said = " ".join(last_words[0].message.split())[-600:] or "nothing"
+        trouble = f"exit code {last_words[0].exit_code}; it said {said}; {reason}".rstrip("; ")
     return Run(name, finished_time, None, trouble[:MAX_SENTENCE_CHARACTERS])
 
 
-def _termination(pod: Object) -> tuple[str, int] | None:
+def is_without_source(summary: AuditSummary) -> bool:
+    """It read nothing: that is no verdict on what it was asked to judge."""
+    return summary.verdict == NO_SOURCE
+
+
+@dataclass(frozen=True, slots=True)
+class _LastWords:
+    """What the container of one pod left as it ended."""
+
+    message: str
+    exit_code: int
+    ended_time: str  # RFC 3339
+
+    @property
+    def summary(self) -> AuditSummary | None:
+        try:
+            return decode_summary(self.message.encode())
+        except MalformedSummary:
+            return None
+
+
+def _termination(pod: Object) -> _LastWords | None:
     for container in (pod.get("status") or {}).get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated")
         if container.get("name") in (CONTAINER, DRIVER_CONTAINER) and ended is not None:
-            return ended.get("message", ""), int(ended.get("exitCode", -1))
+            exit_code = int(ended.get("exitCode", -1))
+            return _LastWords(ended.get("message", ""), exit_code, ended.get("finishedAt") or "")
     return None
 
 
@@ -108,7 +136,7 @@ def status_fields(
     entries = [*known.values(), *map(_history_entry, new)]
     entries.sort(key=lambda entry: (entry["finishedTime"], entry["run"]), reverse=True)
     fields: dict[str, Any] = {"history": entries[:history_limit]}
-    judged = [run for run in new if run.summary is not None]
+    judged = [run for run in new if run.summary is not None and not is_without_source(run.summary)]
     if new:
         fields |= _of_last(entries[0])
     if judged:

@@ -61,9 +61,15 @@ def ended_job(name: str, *, at: str = "2026-11-21T06:01:00Z", failed: str = "") 
     }
 
 
-def ended_pod(job: str, message: str | AuditSummary, exit_code: int = 0) -> dict[str, Any]:
+def ended_pod(
+    job: str,
+    message: str | AuditSummary,
+    exit_code: int = 0,
+    *,
+    at: str = "2026-11-21T06:00:50Z",
+) -> dict[str, Any]:
     said = message if isinstance(message, str) else encode_summary(message).decode()
-    ended = {"terminated": {"exitCode": exit_code, "message": said}}
+    ended = {"terminated": {"exitCode": exit_code, "message": said, "finishedAt": at}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

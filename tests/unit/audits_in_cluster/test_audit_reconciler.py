@@ -5,11 +5,18 @@ from typing import Any
 
 import pytest
 from tidemark_operator.audits.jobs import job_manifest
+from tidemark_operator.audits.runs import finished_runs
 from tidemark_operator.audits.spec import audit_spec
 from tidemark_operator.manifests.schemas import apply_defaults, validate
 from tidemark_operator.stores.object_store import CRON_JOB, EVENT, JOB
 
-from tests.unit.audits_in_cluster.audit_objects import audit_object, incident, summary
+from tests.unit.audits_in_cluster.audit_objects import (
+    audit_object,
+    ended_job,
+    ended_pod,
+    incident,
+    summary,
+)
 from tests.unit.audits_in_cluster.audit_world import AuditWorld, in_world
 
 
@@ -103,6 +110,43 @@ def test_a_run_without_a_verdict_says_why_and_keeps_what_is_known(tmp_path: Path
         assert conditions["LossDetected"] == ("True", "Loss")
 
     in_world(tmp_path, scenario)
+
+
+def test_a_run_that_read_nothing_clears_no_loss_and_is_no_success(tmp_path: Path) -> None:
+    async def scenario(world: AuditWorld) -> None:
+        await world.apply(audit_object(schedule="0 6 * * *"))
+        await world.run_ends("daily-1", summary())
+        blind = summary(verdict="NO-SOURCE", sentence="no such host", lost_records=0, rules=())
+        await world.run_ends("daily-2", blind, at="2026-11-22T06:01:00Z")
+        status, conditions = await world.status(), await world.conditions()
+        assert (status["verdict"], status["sentence"]) == ("NO-SOURCE", "no such host")
+        assert status["lastSuccessTime"] == "2026-11-21T06:01:00Z"
+        assert [rule["rule"] for rule in status["rules"]] == ["R1", "R6"]
+        assert conditions["Completed"] == ("False", "NoSource")
+        assert conditions["LossDetected"] == ("True", "Loss")
+
+    in_world(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("first, second", [(0, 1), (1, 0)])
+def test_of_a_run_with_a_retry_the_verdict_counts(first: int, second: int) -> None:
+    """In whatever order its pods are listed."""
+    blind = ended_pod("daily-1", summary(verdict="NO-SOURCE"), 4, at="2026-11-21T06:00:10Z")
+    judged = ended_pod("daily-1", summary(), at="2026-11-21T06:00:50Z")
+    pods = (blind, judged)
+    (run,) = finished_runs([ended_job("daily-1")], [], [pods[first], pods[second]])
+    assert run.summary is not None
+    assert run.summary.verdict == "LOSS"
+
+
+@pytest.mark.parametrize("first, second", [(0, 1), (1, 0)])
+def test_of_pods_without_a_verdict_the_newest_says_why(first: int, second: int) -> None:
+    pods = (
+        ended_pod("daily-1", "no room", 1, at="2026-11-21T06:00:10Z"),
+        ended_pod("daily-1", "no memory", 137, at="2026-11-21T06:00:50Z"),
+    )
+    (run,) = finished_runs([ended_job("daily-1")], [], [pods[first], pods[second]])
+    assert run.trouble == "exit code 137; it said no memory"
 
 
 def test_an_incident_has_one_event_however_many_runs_see_it(tmp_path: Path) -> None:
