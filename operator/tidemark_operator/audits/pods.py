@@ -75,7 +75,7 @@ def schedule_manifest(spec: AuditSpec, kind: ResourceKind, schedule: dict[str, A
     schedule = {
         "schedule": spec.schedule,
         "suspend": spec.is_suspended,
-        # A run that is still on is let be: a window longer than the schedule covers what it left out.
+        # A run that is still on is let be: a window longer than the period covers what it left.
         "concurrencyPolicy": "Forbid",
         **schedule,
     }
