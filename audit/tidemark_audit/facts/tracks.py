@@ -115,9 +115,11 @@ _NOTHING_KNOWN: _Known = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int6
 
 
 def _union(known: _Known, look: Sequence[Track], cap_ms: int) -> _Known:
-    """When the target was seen, by what was known and by this look."""
-    starts = np.concatenate([known[0], *(track.first_ms for track in look)])
-    ends = np.concatenate([known[1], *(_ends(track, cap_ms) for track in look)])
+    """When the target was seen, by what was known and by this look: not where its series ended."""
+    there = [~np.isnan(track.first_value) for track in look]
+    looks = list(zip(look, there, strict=True))
+    starts = np.concatenate([known[0], *(track.first_ms[seen] for track, seen in looks)])
+    ends = np.concatenate([known[1], *(_ends(track, cap_ms)[seen] for track, seen in looks)])
     order = np.argsort(starts, kind="stable")
     starts, ends = starts[order], np.maximum.accumulate(ends[order])
     begins = np.concatenate((np.ones(min(1, len(starts)), dtype=bool), starts[1:] > ends[:-1]))
@@ -161,23 +163,30 @@ def _filled(base: Track, other: Track, known: _Known) -> Track:
 
     A run that reaches into such a stretch is cut there; one of RISING keeps only the end that lies
     outside, for its values in between are not known. A histogram cannot be cut: that of a look
-    which overlaps what is known is left out.
+    most of which overlaps what is known is left out, another one is taken whole.
     """
     known_start, known_end = known
     if not len(known_start):
         return other if base.is_empty else base
     pieces = [_columns(base)]
     rises = FAMILIES[PREFIX + other.key.family].shape is Shape.RISING
-    overlaps = False
+    overlapping = 0.0  # of its samples, as if they were spread evenly
     for first, last, samples, value, last_value in zip(*_columns(other), strict=True):
         place = int(np.searchsorted(known_start, first, side="right"))
         free_from = max(int(first), int(known_end[place - 1])) if place else int(first)
         free_to = int(known_start[place]) - 1 if place < len(known_start) else int(last)
         start, end = free_from, min(int(last), free_to)
-        overlaps |= (start, end) != (int(first), int(last))
-        if start > end or (rises and start != first):
+        inside = int(last) - int(first) - max(0, end - start)
+        overlapping += (
+            samples * inside / (last - first) if last > first else samples * (start > end)
+        )
+        if start > end:
             continue
-        if rises and end != last:
+        if rises and start != first:
+            if end != last:
+                continue
+            start, value, samples = end, last_value, 1
+        elif rises and end != last:
             end, last_value = start, value
         pieces.append(_one_run(start, end, samples, value, last_value))
     first, last, samples, value, last_value = (
@@ -185,12 +194,13 @@ def _filled(base: Track, other: Track, known: _Known) -> Track:
     )
     order = np.argsort(first, kind="stable")
     bins, counts = base.bins, base.bin_counts
-    if not overlaps:
+    is_taken = 2 * overlapping <= other.samples
+    if is_taken:
         bins, counts = added(bins, counts, other.bins, other.bin_counts)
     return Track(
         base.key,
-        base.samples + (0 if overlaps else other.samples),
-        base.maximum if overlaps else max(base.maximum, other.maximum),
+        base.samples + (other.samples if is_taken else 0),
+        max(base.maximum, other.maximum) if is_taken else base.maximum,
         first[order],
         last[order],
         samples[order],
