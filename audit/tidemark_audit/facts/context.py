@@ -29,6 +29,9 @@ LONGEST_SCRAPE_MS = 10_000  # Prometheus's default limit
 DIRECTLY_INTERVALS = 1.5  # two samples further apart may have had another exporter between them
 
 
+BrokerPlace = tuple[str, str, str]  # cluster, pool, broker: ids are unique within a pool
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedRestart:
     """The operator's word stood in [start, end); what began then is planned until `until_ms`.
@@ -49,14 +52,14 @@ class Context:
     window_start_ms: int
     window_end_ms: int
     intervals: Intervals
-    # Of each (cluster, broker), in order of time.
-    planned: Mapping[tuple[str, str], tuple[PlannedRestart, ...]]
+    # In order of time.
+    planned: Mapping[BrokerPlace, tuple[PlannedRestart, ...]]
     # When each was seen first and last; operators by cluster, where any was scraped.
-    broker_seen_ms: Mapping[tuple[str, str], tuple[int, int]]
+    broker_seen_ms: Mapping[BrokerPlace, tuple[int, int]]
     operator_seen_ms: Mapping[str, tuple[int, int]]
     cluster_since_ms: Mapping[str, int]  # the first sight of anything of it
     # Of each broker, when each of its processes was seen first and last.
-    broker_lives_ms: Mapping[tuple[str, str], tuple[tuple[int, int], ...]]
+    broker_lives_ms: Mapping[BrokerPlace, tuple[tuple[int, int], ...]]
     what_if: WhatIf | None = None
 
     @property
@@ -69,7 +72,7 @@ class Context:
         """A value may be so much younger than its sample's time, which is when it was asked for."""
         return min(LONGEST_SCRAPE_MS, self.intervals.broker_ms, self.intervals.operator_ms)
 
-    def excused_until_ms(self, cluster: str, broker: str, since_ms: int) -> int:
+    def excused_until_ms(self, broker: BrokerPlace, since_ms: int) -> int:
         """Until when an absence that began then is planned: its beginning, if it never was.
 
         Only an absence's beginning makes it planned: a restart asked for later excuses no crash,
@@ -77,23 +80,28 @@ class Context:
         """
         found = [
             restart.until_ms + self.excuse_slack_ms
-            for restart in self.planned.get((cluster, broker), ())
+            for restart in self.planned.get(broker, ())
             if restart.silent_ms - self.scrape_ms
             <= since_ms
             < restart.end_ms + self.intervals.cap_ms(Exporter.BROKER)
         ]
         return max(found, default=since_ms)
 
-    def ends_of_excuses_ms(self, cluster: str) -> list[int]:
+    def ends_of_excuses_ms(self, cluster: str, pool: str) -> list[int]:
         return [
             restart.until_ms + self.excuse_slack_ms
-            for (where, _), restarts in self.planned.items()
-            if where == cluster
+            for (*where, _), restarts in self.planned.items()
+            if where == [cluster, pool]
             for restart in restarts
         ]
 
-    def broker_since_ms(self, cluster: str, broker: str) -> int | None:
-        seen = self.broker_seen_ms.get((cluster, broker))
+    def pool_of(self, cluster: str, named: str) -> str:
+        """Of a partition, by the operator's word, else the cluster's only one."""
+        pools = {pool for where, pool, _ in self.broker_seen_ms if where == cluster}
+        return named or (pools.pop() if len(pools) == 1 else "")
+
+    def broker_since_ms(self, broker: BrokerPlace) -> int | None:
+        seen = self.broker_seen_ms.get(broker)
         return None if seen is None else seen[0]
 
     def operator_since_ms(self, cluster: str) -> int | None:
@@ -105,18 +113,18 @@ def context_of(
     tracks: list[Track], *, window_start_ms: int, window_end_ms: int, intervals: Intervals
 ) -> Context:
     """`tracks`: those without a topic."""
-    planned: dict[tuple[str, str], tuple[PlannedRestart, ...]] = {}
-    brokers: dict[tuple[str, str], tuple[int, int]] = {}
+    planned: dict[BrokerPlace, tuple[PlannedRestart, ...]] = {}
+    brokers: dict[BrokerPlace, tuple[int, int]] = {}
     operators: dict[str, tuple[int, int]] = {}
     clusters: dict[str, int] = {}
-    lives: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
+    lives: dict[BrokerPlace, tuple[tuple[int, int], ...]] = {}
     operator_cap = intervals.cap_ms(Exporter.OPERATOR)
     for track in fold_scrapes(tracks, operator_cap):
         if track.is_empty:
             continue
         key, seen = track.key, (int(track.first_ms[0]), int(track.last_ms[-1]))
         clusters[key.cluster] = min(seen[0], clusters.get(key.cluster, seen[0]))
-        broker = (key.cluster, key.broker)
+        broker = (key.cluster, key.pool, key.broker)
         if key.family == "broker_planned_restart":
             looks = [each for each in tracks if each.key._replace(scrape="") == key]
             planned[broker] = _planned_restarts(track, looks, intervals)

@@ -27,7 +27,7 @@ def first_rise(series: Series, track: Track) -> Rose:
     exporter = FAMILIES[PREFIX + track.key.family].exporter
     cap_ms = context.intervals.cap_ms(exporter)
     since = (
-        context.broker_since_ms(series.cluster, track.key.broker)
+        context.broker_since_ms(series.place_of(track.key.broker))
         if exporter is Exporter.BROKER
         else context.operator_since_ms(series.cluster)
     )

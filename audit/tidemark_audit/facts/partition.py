@@ -31,6 +31,7 @@ from tidemark_audit.results import (
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
     cluster: str
+    pool: str
     sli: SliRow
     coverage: Coverage
     intervals: tuple[Interval, ...]
@@ -55,9 +56,11 @@ def facts_of(merged: pa.Table, context: Context) -> Iterator[PartitionFacts]:
             partitions.setdefault(place, []).append(track)
     for (cluster, topic, topic_id, partition), tracks in sorted(partitions.items()):
         folded = fold_scrapes(tracks, context.intervals.cap_ms(_exporter(tracks)))
-        # Operator families name the pool too; within a partition it tells nothing apart.
+        # Brokers do not name their pool in these families; the operator does.
+        named = max((track.key.pool for track in tracks), default="")
+        pool = context.pool_of(cluster, named)
         by_key = {track.key._replace(pool=""): track for track in folded}
-        series = Series(cluster, topic, topic_id, partition, by_key, context)
+        series = Series(cluster, pool, topic, topic_id, partition, by_key, context)
         life = life_of(series)
         if life.window_start_ms < life.window_end_ms:  # else deleted before the window
             yield _facts(replace(series, context=life))
@@ -75,7 +78,7 @@ def life_of(series: Series) -> Context:
     first = min(int(track.first_ms[0]) for track in tracks)
     last = max(int(track.last_ms[-1]) for track in tracks)
     cap = max(context.intervals.cap_ms(exporter) for exporter in Exporter)
-    seen = [context.broker_seen_ms.get((series.cluster, name)) for name in series.brokers()]
+    seen = [context.broker_seen_ms.get(series.place_of(name)) for name in series.brokers()]
     if any(track.key.family == "partition_leader_id" for track in tracks):
         seen = [context.operator_seen_ms.get(series.cluster)]
     known = [each for each in seen if each is not None]
@@ -97,6 +100,7 @@ def _facts(series: Series) -> PartitionFacts:
     sli = sli_of(series, view, planned)
     return PartitionFacts(
         cluster=series.cluster,
+        pool=series.pool,
         sli=sli,
         coverage=Coverage(
             partition_of(series),

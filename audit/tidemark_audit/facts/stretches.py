@@ -33,7 +33,7 @@ def planned_segments(series: Series, view: View) -> Flags:
         excused_until = {
             name: excused_until[name]
             if name in excused_until
-            else series.context.excused_until_ms(series.cluster, name, start)
+            else series.context.excused_until_ms(series.place_of(name), start)
             for name in missing
         }
         if not bad[segment]:

@@ -80,11 +80,11 @@ def fold_scrapes(tracks: Sequence[Track], cap_ms: int) -> list[Track]:
     all end here. Looks are chosen for all series of a target together, so that what was one
     consistent cut stays one; two clocks mixed could make a counter step back.
     """
-    by_target: dict[tuple[str, Exporter, str], dict[str, list[Track]]] = {}
+    by_target: dict[tuple[str, str, Exporter, str], dict[str, list[Track]]] = {}
     for track in tracks:
         exporter = FAMILIES[PREFIX + track.key.family].exporter
         broker = track.key.broker if exporter is Exporter.BROKER else ""
-        target = (track.key.cluster, exporter, broker)
+        target = (track.key.cluster, track.key.pool, exporter, broker)
         by_target.setdefault(target, {}).setdefault(track.key.scrape, []).append(track)
     return [
         _renamed(track, key)

@@ -39,6 +39,7 @@ class Series:
     """The tracks of one partition, by what they are about."""
 
     cluster: str
+    pool: str
     topic: str
     topic_id: str
     partition: int
@@ -61,6 +62,9 @@ class Series:
     def brokers(self) -> tuple[str, ...]:
         named = {key.broker for key in self.tracks if key.broker}
         return tuple(sorted(named, key=lambda name: (len(name), name)))
+
+    def place_of(self, broker: str) -> tuple[str, str, str]:
+        return self.cluster, self.pool, broker
 
     def cap_ms(self, family: str) -> int:
         return self.context.intervals.cap_ms(FAMILIES[PREFIX + family].exporter)
@@ -211,7 +215,9 @@ def _borders(
     borders = [function.borders() for function in functions]
     # A leader's last real sample: from there on the operator's word may be newer.
     borders += [claim.in_sync.last_sample_ms + 1 for claim in speakers if isinstance(claim, _Claim)]
-    fixed = np.array([start, end, *context.ends_of_excuses_ms(series.cluster)], dtype=np.int64)
+    fixed = np.array(
+        [start, end, *context.ends_of_excuses_ms(series.cluster, series.pool)], dtype=np.int64
+    )
     inside = np.unique(np.concatenate([fixed, *borders]))
     return inside[(inside >= start) & (inside <= end)]
 

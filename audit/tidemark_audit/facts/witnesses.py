@@ -67,7 +67,7 @@ def _heard(series: Series, broker: str) -> list[tuple[int, int]]:
     cap_ms = series.context.intervals.cap_ms(Exporter.BROKER)
     known = ~np.isnan(track.first_value)
     first_ms, last_ms = track.first_ms[known], track.last_ms[known]
-    lives = series.context.broker_lives_ms.get((series.cluster, broker), ())
+    lives = series.context.broker_lives_ms.get(series.place_of(broker), ())
     found = []
     for begin, end in lives or tuple(zip(first_ms.tolist(), last_ms.tolist(), strict=True)):
         inside = (last_ms >= begin) & (first_ms <= end)

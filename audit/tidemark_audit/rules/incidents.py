@@ -11,7 +11,7 @@ BAD = (IntervalKind.UNDER_REPLICATED, IntervalKind.UNDER_MIN_ISR, IntervalKind.O
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    cluster: str
+    where: str  # cluster, and pool if there are several; mostly empty
     brokers: tuple[str, ...]
     intervals: tuple[Interval, ...]
     planned: bool
@@ -34,7 +34,7 @@ class Incident:
             names = f"broker{'s' if len(self.brokers) > 1 else ''} {', '.join(self.brokers)}"
         else:
             names = ", ".join(str(partition) for partition in self.partitions[:3])
-        return f"{self.cluster}: {names}" if self.cluster else names
+        return f"{self.where}: {names}" if self.where else names
 
     def about(self) -> About:
         return About(
@@ -50,10 +50,10 @@ def incidents(facts: AuditFacts, kinds: Iterable[IntervalKind] = BAD) -> list[In
     """In order of time. Two intervals are of one incident if they share a broker and touch, some
     scrapes more or less; without a known broker, if they are of one partition.
     """
-    wanted = set(kinds)
+    wanted, places = set(kinds), facts.places()
     lanes: dict[tuple[str, bool, str], list[tuple[Interval, int]]] = {}
     found: list[tuple[str, Interval]] = [
-        (partition.cluster, interval)
+        (places[partition.cluster, partition.pool], interval)
         for partition in facts.partitions
         for interval in partition.intervals
         if interval.kind in wanted
@@ -66,9 +66,9 @@ def incidents(facts: AuditFacts, kinds: Iterable[IntervalKind] = BAD) -> list[In
             number = group[number]
         return number
 
-    for number, (cluster, interval) in enumerate(found):
+    for number, (where, interval) in enumerate(found):
         for name in interval.brokers or (f"partition {interval.partition}",):
-            lanes.setdefault((cluster, interval.planned, name), []).append((interval, number))
+            lanes.setdefault((where, interval.planned, name), []).append((interval, number))
     for lane in lanes.values():
         lane.sort(key=lambda each: (each[0].start_ms, each[1]))
         reach, number = lane[0][0].end_ms, lane[0][1]

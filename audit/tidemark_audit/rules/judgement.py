@@ -1,6 +1,7 @@
 """What rules take and give, and what several of them need."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -69,26 +70,40 @@ class AuditFacts:
         standing = STAND_FOR.get(family)
         return family in self.families or (standing is not None and standing <= self.families)
 
+    def places(self) -> Mapping[tuple[str, str], str]:
+        """What to call each cluster and pool: as little as tells them apart."""
+        pools = {(partition.cluster, partition.pool) for partition in self.partitions}
+        count = Counter(cluster for cluster, _ in pools)
+        return {
+            (cluster, pool): ": ".join(
+                name for name in (cluster, pool if count[cluster] > 1 else "") if name
+            )
+            for cluster, pool in pools
+        }
+
     def unwitnessed(self) -> list[tuple[str, str]]:
         """Exporters that were not heard for long enough to tell of every loss, and how long.
 
         One replica that was never heard is enough, however many others its broker has.
         """
+        places = self.places()
         due: dict[tuple[str, str], list[Witness]] = {}
         for partition in self.partitions:
             for witness in partition.witnesses:
                 family = OPERATORS if witness.exporter == OPERATOR else COUNTER
                 if family in self.families and witness.due_ms > 0:
-                    due.setdefault((partition.cluster, witness.exporter), []).append(witness)
+                    due.setdefault(
+                        (places[partition.cluster, partition.pool], witness.exporter), []
+                    ).append(witness)
         found = []
-        for (cluster, exporter), all_of_it in sorted(due.items()):
+        for (where, exporter), all_of_it in sorted(due.items()):
             share = sum(w.heard_ms for w in all_of_it) / sum(w.due_ms for w in all_of_it)
             silent = sum(not w.heard_ms and w.due_ms > self.slack_ms for w in all_of_it)
             if share < self.slo.objectives.coverage or silent:
                 said = f"its own metrics tell of {percent(share)} of the time"
                 if silent:
                     said += f", and nothing of {plural(silent, 'partition')}"
-                found.append((f"{cluster}: {exporter}" if cluster else exporter, said))
+                found.append((f"{where}: {exporter}" if where else exporter, said))
         return found
 
     def by_topic(self) -> Mapping[str, tuple[PartitionFacts, ...]]:
