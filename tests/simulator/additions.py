@@ -5,13 +5,23 @@ these. They are no kinds of every seed's swarm: that would change what each seed
 """
 
 from collections.abc import Callable
+from random import Random
 
 from tidemark_operator.controller.reassignment import is_moving
 
 from tests.simulator.ambushes import keep_down, leading
 from tests.simulator.broker_process import BrokerSlot
-from tests.simulator.fault_plan import Arguments
-from tests.simulator.faults import block_link, configure_topic, fault, freeze, isolate
+from tests.simulator.fault_plan import Arguments, Draw
+from tests.simulator.faults import (
+    Argument,
+    block_link,
+    broker_of,
+    configure_topic,
+    fault,
+    freeze,
+    isolate,
+    let_up,
+)
 from tests.simulator.topic_wishes import TopicWish
 from tests.simulator.world import World
 
@@ -21,6 +31,16 @@ SPARE_BROKERS = "brokers to spare"
 UNCLEAN_ELECTIONS = "unclean elections"
 UNCLEAN_LATER = "unclean elections now and then"
 SMALL_SEGMENTS = "small segments"
+FLIPS_AT_REST = "bits flip at rest"
+# Of a broker's files, beside its segments. Not those that say whose it is: `meta.properties`, which
+# only a human mends, and `partition.metadata`: of a topic that never was judges know nothing.
+FILES = {
+    "indexes": (".index", ".timeindex"),
+    "producers": (".snapshot", ".producers"),
+    "offsets": ("-offset-checkpoint",),
+    "epochs": ("leader-epoch-checkpoint",),
+    "proofs": ("tidemark-boot-stamp.json", ".kafka_cleanshutdown"),
+}
 
 
 @fault
@@ -116,9 +136,48 @@ BLOWS: dict[str, Callable[[World, BrokerSlot, int], None]] = {
     "down": _keep_down,
 }
 
+
+@fault
+def flip_bit_at_rest(world: World, number: int, kind: str, end: str) -> None:
+    """In a file that the next start reads: between two lives of the broker, of which the first was
+    killed, or stopped in order."""
+    slot = broker_of(world, number)
+    if slot.process is None or slot.is_held_down:
+        return
+    slot.is_held_down = True
+    if end == "stop":
+        slot.process.terminate()
+    else:
+        slot.process.kill()
+
+    def flip() -> None:
+        if world.is_healed:
+            return
+        if slot.process is not None:
+            world.timeline.after(LOOK_EVERY_US, flip)
+            return
+        found = slot.machine.volume.flip_bit(lambda path: path.endswith(FILES[kind]))
+        world.coverage[f"flipped at rest: {kind if found else 'nothing'}"] += 1
+        world.note(slot.machine.name, f"bit flipped after a {end}: {found or 'nowhere'}")
+        let_up(slot)
+
+    flip()
+
+
+def _end_before_flip(kind: str, chance: Random) -> str:
+    """After a clean stop nothing vouches for the epochs' file (0067)."""
+    return "kill" if kind == "epochs" else chance.choice(("kill", "stop"))
+
+
+def _flip_at_rest(draw: Draw) -> tuple[Argument, ...]:
+    kind = draw.chance.choice(tuple(FILES))
+    return (draw.broker, kind, _end_before_flip(kind, draw.chance))
+
+
 ADDED: dict[str, Arguments] = {
     "cancel_moves": lambda d: (d.topic, d.us(500, 5_000)),
     "allow_unclean": lambda d: (d.topic, d.chance.choice(("true", "true", "false"))),
+    "flip_bit_at_rest": _flip_at_rest,
     "strand_leader": lambda d: (
         d.chance.randrange(4),
         d.chance.choice(("freeze", "freeze", "isolate", "isolate", "down")),
@@ -140,5 +199,6 @@ ADDITIONS: dict[str, dict[str, int]] = {
     UNCLEAN_ELECTIONS: {"strand_leader": 3, "slow_followers": 2},
     # Followers that are away for longer than records are kept; crashes around a roll.
     SMALL_SEGMENTS: {"keep_down": 2, "kill_broker_in_call": 2, "lose_power_in_call": 2},
+    FLIPS_AT_REST: {"flip_bit_at_rest": 6},
     UNCLEAN_LATER: {"allow_unclean": 4, "strand_leader": 3},
 }

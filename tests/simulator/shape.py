@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tests.simulator.additions import (
+    FLIPS_AT_REST,
     SMALL_SEGMENTS,
     SPARE_BROKERS,
     UNCLEAN_ELECTIONS,
@@ -119,11 +120,13 @@ def _with_small_segments(shape: Shape, seed: int) -> Shape:
     config = [("segment.bytes", "16384"), ("index.interval.bytes", chance.choice(("0", "4096")))]
     if chance.random() < 0.5:
         config.append(("retention.bytes", chance.choice(("16384", "49152"))))
+    record_bytes = chance.choice((150, 400))
+    flips = (FLIPS_AT_REST,) if chance.random() < 0.5 else ()
     return replace(
         shape,
         config=(*shape.config, *config),
-        record_bytes=chance.choice((150, 400)),
-        additions=(*shape.additions, SMALL_SEGMENTS),
+        record_bytes=record_bytes,
+        additions=(*shape.additions, SMALL_SEGMENTS, *flips),
     )
 
 

@@ -1,8 +1,10 @@
 """Kafka's small text and JSON files, to bytes and back. Pure: the disk is somebody else's.
 
 Offset checkpoints: line 1 version `0`, line 2 the number of entries, then `topic partition offset`;
-an empty file has no entries. Anything else raises MalformedFile: callers fall back to what is safe
-(offset 0, epochs from the batches), or refuse the directory; they never use half a file.
+an empty file has no entries. The last entry of ours is a checksum of the file before it, under a
+name that no topic can have: Kafka reads past it, and a flipped digit is no other offset (0067).
+Anything else raises MalformedFile: callers fall back to what is safe (offset 0, epochs from the
+batches), or refuse the directory; they never use half a file.
 """
 
 import base64
@@ -12,6 +14,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
+from crc32c import crc32c
 from tidemark_protocol.ids import BrokerEpoch, LeaderEpoch, Offset, TopicId
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -27,6 +30,7 @@ LOCK = ".lock"
 HIGHEST_EPOCHS = "tidemark-epochs.json"  # ours too
 
 TopicPartition = tuple[str, int]
+_CHECKSUM = ("~crc32c", 0)  # in the place of a topic and its partition
 
 
 class MalformedFile(ValueError):
@@ -34,15 +38,24 @@ class MalformedFile(ValueError):
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
-    return _encode(
-        f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()
+    data = _encode(
+        (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()),
+        entries_after=1,
     )
+    topic, partition = _CHECKSUM
+    return data + f"{topic} {partition} {crc32c(data)}\n".encode()
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, Offset]:
+    """A file without a checksum is Kafka's, or of an earlier version."""
     offsets: dict[TopicPartition, Offset] = {}
     for topic, partition, offset in _decode(data, 3):
         offsets[topic, _natural(partition)] = Offset(_natural(offset))
+    checksum = offsets.pop(_CHECKSUM, None)
+    if checksum is not None:
+        checked = data[: data.rindex(b"\n", 0, -1) + 1]
+        if crc32c(checked) != checksum:
+            raise MalformedFile(f"expected checksum {checksum}, found {crc32c(checked)}")
     return offsets
 
 
@@ -136,9 +149,10 @@ def _json_numbers(data: bytes, *names: str) -> dict[str, int]:
     return numbers
 
 
-def _encode(entries: Iterable[str]) -> bytes:
+def _encode(entries: Iterable[str], entries_after: int = 0) -> bytes:
     lines = list(entries)
-    return "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode()
+    count = len(lines) + entries_after
+    return "".join(f"{line}\n" for line in ("0", str(count), *lines)).encode()
 
 
 def _decode(data: bytes, field_count: int) -> list[list[str]]:

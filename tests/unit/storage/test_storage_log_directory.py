@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from tidemark_broker.storage import checkpoints
 from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.errors import (
     DirectoryLocked,
@@ -39,6 +40,10 @@ def restarted(directory, disk=None):
     """As after a kill: the lock goes with the process, nothing else happens."""
     directory.close()
     return opened(directory.path, disk)
+
+
+def offsets_in(path):
+    return checkpoints.decode_offsets(path.read_bytes())
 
 
 def stopped_cleanly(path, *values):
@@ -222,9 +227,9 @@ def test_checkpoints_come_back(path):
     directory.checkpoint_recovery_points()
     directory.note_epochs(4, 11)
     directory.note_epochs(3, 12)
-    assert (path / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 2\n"
-    assert (path / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 3\n"
-    assert (path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 0\n"
+    assert offsets_in(path / "replication-offset-checkpoint") == {("orders", 0): 2}
+    assert offsets_in(path / "recovery-point-offset-checkpoint") == {("orders", 0): 3}
+    assert offsets_in(path / "log-start-offset-checkpoint") == {("orders", 0): 0}
     again = restarted(directory)
     assert again.high_watermarks == {(TOPIC_ID, 0): 2}
     assert again.logs[TOPIC_ID, 0].recovery_point == 3
@@ -245,6 +250,17 @@ def test_an_unreadable_checkpoint_counts_from_the_start(path, name, recovery_poi
     assert again.logs[TOPIC_ID, 0].recovery_point == recovery_point
     assert again.high_watermarks[TOPIC_ID, 0] == high_watermark
     assert again.logs[TOPIC_ID, 0].log_end_offset == 1
+
+
+def test_a_log_start_with_another_digit_takes_no_record(path):  # 0067
+    directory = opened(path)
+    log = directory.create_log("orders", TOPIC_ID, 0)
+    for value in (b"a", b"b", b"c"):
+        append(log, value)
+    directory.checkpoint_recovery_points()
+    file = path / "log-start-offset-checkpoint"
+    file.write_bytes(file.read_bytes().replace(b"orders 0 0", b"orders 0 2"))
+    assert restarted(directory).logs[TOPIC_ID, 0].log_start_offset == 0
 
 
 # Logs come and go
@@ -277,7 +293,7 @@ def test_a_recreated_topic_starts_without_the_old_ones_checkpoints(path):  # S23
     old = directory.logs[TOPIC_ID, 0]
     new = directory.create_log("orders", OTHER_TOPIC_ID, 0)
     for name in ("replication", "recovery-point", "log-start"):
-        assert (path / f"{name}-offset-checkpoint").read_text() == "0\n0\n"
+        assert offsets_in(path / f"{name}-offset-checkpoint") == {}
     assert (new.log_end_offset, directory.high_watermarks) == (0, {(OTHER_TOPIC_ID, 0): 0})
     assert set(directory.logs) == {(OTHER_TOPIC_ID, 0)}
     (stray,) = directory.strays
