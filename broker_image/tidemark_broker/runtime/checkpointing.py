@@ -33,8 +33,8 @@ class Checkpointing:
         self._has_truncated = asyncio.Event()
 
     def note_truncated(self) -> None:
-        """A recovery point above a truncation would leave what follows it unverified after a
-        kernel's death: written anew at once."""
+        """The recovery point of that log was lowered before the cut, but not synced: after a
+        kernel's death what follows the cut would be unverified. Written anew at once."""
         self._has_truncated.set()
 
     @property

@@ -61,7 +61,7 @@ class ReplicaEvents:
     watermark_moved: Callable[["HostedReplica"], None]
     role_changed: Callable[["HostedReplica"], None]
     flush_needed: Callable[["HostedReplica"], None]
-    truncated: Callable[["HostedReplica"], None]  # its checkpointed recovery point is too high
+    truncated: Callable[["HostedReplica"], None]  # its checkpoint was lowered, not synced
     committed_cut: Callable[[CommittedCut], None]
 
 

@@ -264,6 +264,29 @@ def test_who_leads_itself_follows_nobody_and_suspects_nobody(tmp_path: Path) -> 
     run(tmp_path, scenario)
 
 
+def test_only_an_answer_says_that_a_leader_is_there_not_that_it_was_connected_to(
+    tmp_path: Path,
+) -> None:
+    """The kernel accepts connections for a process that stands still."""
+
+    async def scenario(link: Link) -> None:
+        asked = asyncio.Event()
+
+        async def stand_still(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            asked.set()
+
+        server = await asyncio.start_server(stand_still, "127.0.0.1", 0)
+        link.push(port=server.sockets[0].getsockname()[1])
+        await asked.wait()
+        assert link.answered == []
+        link.push()
+        await eventually(lambda: link.answered == [1])
+        server.close()
+
+    run(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 20, 100])
 def test_a_cancelled_fetcher_ends_even_when_its_address_changed_just_then(
     tmp_path: Path, turns: int
