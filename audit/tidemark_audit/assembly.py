@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidemark_audit.engines.engine import Observed
+from tidemark_audit.facts.partition import PartitionFacts
 from tidemark_audit.results import (
     AuditResult,
     Burn,
@@ -16,10 +17,11 @@ from tidemark_audit.results import (
 )
 from tidemark_audit.rules import judge
 from tidemark_audit.rules.judgement import AuditFacts, Judgement, plural
-from tidemark_audit.slo import Slo
+from tidemark_audit.slo import Objectives, Slo
 
 HOUR_MS = 3_600_000
 BURN_LIMITS = ((HOUR_MS, 14.4), (6 * HOUR_MS, 6.0))  # Google's SRE workbook, chapter 5
+BEYOND_ALL_LIMITS = 1e6  # a promise of all the time has no budget to burn
 DURABILITY = "R6"
 EVIDENCE = "R8"
 
@@ -133,13 +135,12 @@ def _added(one: SliRow, other: SliRow) -> SliRow:
 
 
 def burns(facts: AuditFacts) -> tuple[Burn, ...]:
-    """How fast R1's and R2's budgets went over the last hours, where the window has them."""
+    """How fast R1's and R2's budgets went over the last hours, where the window has them: of the
+    topic that burnt the most, of what was observed of it."""
     kinds = {
         "R1": (IntervalKind.UNDER_REPLICATED, IntervalKind.UNDER_MIN_ISR, IntervalKind.OFFLINE),
         "R2": (IntervalKind.UNDER_MIN_ISR, IntervalKind.OFFLINE),
     }
-    goal = facts.slo.objectives
-    budget = {"R1": 1 - goal.fully_replicated, "R2": 1 - goal.writable}
     end = facts.window_end_ms
     found = []
     for length, limit in BURN_LIMITS:
@@ -147,17 +148,41 @@ def burns(facts: AuditFacts) -> tuple[Burn, ...]:
         if start < facts.window_start_ms or not facts.partitions:
             continue
         for rule, wanted in kinds.items():
-            bad = sum(
-                max(0, min(each.end_ms, end) - max(each.start_ms, start))
-                for partition in facts.partitions
-                for each in partition.intervals
-                if each.kind in wanted and not (rule == "R1" and each.planned)
-            )
-            share = bad / (length * len(facts.partitions))
-            found.append(
-                Burn(rule, length, share / budget[rule] if budget[rule] else float(bad > 0), limit)
-            )
+            rates = [
+                _burnt(partitions, rule, wanted, (start, end), _budget(facts.slo.of(topic), rule))
+                for topic, partitions in facts.by_topic().items()
+            ]
+            found.append(Burn(rule, length, max(rates), limit))
     return tuple(found)
+
+
+def _budget(goal: Objectives, rule: str) -> float:
+    return 1 - (goal.fully_replicated if rule == "R1" else goal.writable)
+
+
+def _burnt(
+    partitions: Sequence[PartitionFacts],
+    rule: str,
+    wanted: Sequence[IntervalKind],
+    hours: tuple[int, int],
+    budget: float,
+) -> float:
+    """Of one topic, as a multiple of its budget for what was observed."""
+    bad = observed = 0
+    for partition in partitions:
+        observed += _common(partition.life_ms, hours)
+        for each in partition.intervals:
+            spent = _common((each.start_ms, each.end_ms), hours)
+            is_excused = rule == "R1" and each.planned and each.kind in wanted
+            observed -= spent if each.kind is IntervalKind.UNOBSERVED or is_excused else 0
+            bad += spent if each.kind in wanted and not is_excused else 0
+    if not bad:
+        return 0.0
+    return bad / observed / budget if budget else BEYOND_ALL_LIMITS
+
+
+def _common(one: tuple[int, int], other: tuple[int, int]) -> int:
+    return max(0, min(one[1], other[1]) - max(one[0], other[0]))
 
 
 def notes(observed: Observed) -> tuple[str, ...]:
