@@ -59,9 +59,12 @@ class AuditFacts:
     def days(self) -> float:
         return (self.window_end_ms - self.window_start_ms) / DAY_MS
 
-    def about(self, subject: str) -> "About":
+    def about(
+        self, subject: str, partitions: Sequence[TopicPartition] = (), cluster: str = ""
+    ) -> "About":
         """The whole window."""
-        return About(subject, self.window_start_ms, self.window_end_ms)
+        start, end = self.window_start_ms, self.window_end_ms
+        return About(subject, start, end, partitions, cluster=cluster, is_lasting=True)
 
     def missing(self, needed: Iterable[str]) -> tuple[str, ...]:
         return tuple(PREFIX + name for name in needed if not self._has(name))
@@ -130,13 +133,19 @@ class About:
     samples: Sequence[Sample] = ()
     planned: bool = False
     confidence: Confidence = Confidence.PROVED
+    cluster: str = ""
+    is_lasting: bool = False  # of the window as a whole: the next one may tell it again
 
 
 def finding(
     rule: str, severity: Severity, about: About, sentence: str, *, cause: str, remedy: str
 ) -> Finding:
-    """The id depends on rule, subject and start alone, so that the next run finds the same."""
-    words = f"{rule}|{about.subject}|{about.start_ms}"
+    """The id depends on rule, subject and start alone, so that the next run finds the same; what
+    lasts has no start, for that of the window is another one in each run.
+    """
+    start = "" if about.is_lasting else about.start_ms
+    topic = about.partitions[0].topic_id if len(about.partitions) == 1 else ""
+    words = f"{rule}|{about.cluster}|{topic}|{about.subject}|{start}"
     return Finding(
         id=hashlib.sha256(words.encode()).hexdigest()[:12],
         rule=rule,

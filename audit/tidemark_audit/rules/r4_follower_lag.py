@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tidemark_audit.facts.partition import PartitionFacts
 from tidemark_audit.results import FollowerLag, Outcome, RuleResult, Severity
-from tidemark_audit.rules.judgement import About, AuditFacts, Judgement, finding, not_evaluated
+from tidemark_audit.rules.judgement import AuditFacts, Judgement, finding, not_evaluated
 
 RULE = "R4"
 TITLE = "follower lag"
@@ -24,11 +24,8 @@ def evaluate(facts: AuditFacts) -> Judgement:
         finding(
             RULE,
             Severity.MINOR,
-            About(
-                f"{lag.partition} follower {lag.follower}",
-                facts.window_start_ms,
-                facts.window_end_ms,
-                (lag.partition,),
+            facts.about(
+                f"{lag.partition} follower {lag.follower}", (lag.partition,), partition.cluster
             ),
             sentence,
             cause=f"broker {lag.follower} is slow, was away, or its link is",

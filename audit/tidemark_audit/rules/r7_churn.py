@@ -5,7 +5,6 @@ import itertools
 from tidemark_audit.facts.partition import PartitionFacts
 from tidemark_audit.results import Interval, IntervalKind, Outcome, RuleResult, Severity
 from tidemark_audit.rules.judgement import (
-    About,
     AuditFacts,
     Judgement,
     duration,
@@ -45,7 +44,7 @@ def evaluate(facts: AuditFacts) -> Judgement:
                 finding(
                     RULE,
                     Severity.MINOR,
-                    About(str(where), facts.window_start_ms, facts.window_end_ms, (where,)),
+                    facts.about(str(where), (where,), partition.cluster),
                     f"{' and '.join(said)} in {window}",
                     cause="a follower at the edge of replica.lag.time.max.ms, or a broker that"
                     " keeps losing its session",

@@ -78,7 +78,7 @@ def _never_seen(facts: AuditFacts) -> Iterator[Finding]:
             yield finding(
                 RULE,
                 Severity.MAJOR,
-                facts.about(f"{where} unobserved"),
+                facts.about(f"{where} unobserved", (where,), partition.cluster),
                 "nobody who led it was ever seen",
                 cause="no broker that leads it is scraped, or none leads it",
                 remedy="see `tidemark status`, and which brokers Prometheus scrapes",
@@ -132,7 +132,7 @@ def _clocks(facts: AuditFacts) -> Iterator[Finding]:
             yield finding(
                 RULE,
                 Severity.MAJOR,
-                facts.about(f"broker {skew.broker}"),
+                facts.about(f"broker {skew.broker}", cluster=skew.cluster),
                 f"its clock is {skew.p99_seconds:.3g} s off",
                 cause="no time synchronisation on its node",
                 remedy="start chrony or ntpd there; times of records and retention depend on it",
