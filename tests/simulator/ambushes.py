@@ -199,6 +199,19 @@ def _kill_and_tell(world: World, number: int) -> None:
         world.tell_of_trouble(slot)
 
 
+# ---- a controller that hears nobody, while every broker lives
+
+
+@fault
+def deafen_controller(world: World, for_us: int) -> None:
+    """The leading one reaches the API server and no broker (S18)."""
+    slot = world.leading_controller
+    if slot is not None:
+        for broker in world.brokers.values():
+            block_link(world, broker.machine.name, slot.machine.name, for_us)
+            block_link(world, slot.machine.name, broker.machine.name, for_us)
+
+
 # ---- brokers that stay away
 
 
@@ -236,6 +249,7 @@ AMBUSHES: dict[str, Arguments] = {
     "strike_who_cut": lambda d: (d.us(150, 1_500), 8_000_000),
     "freeze_writing_controller": lambda d: (d.us(5_000, 9_000),),
     "split_controllers": lambda d: (d.us(100, 900),),
+    "deafen_controller": lambda d: (d.us(4_000, 7_000),),
     "keep_down": lambda d: (d.broker, d.us(500, 4_000)),
     "last_one_leaves": lambda d: (d.broker, d.us(300, 2_500), d.us(1_000, 2_500)),
 }
@@ -255,6 +269,8 @@ AMBUSHED: dict[str, dict[str, int]] = {
     "slices go": {"lose_slice": 4, "kill_controller": 5},
     "leases go": {"delete_lease": 6, "kill_controller": 1, "kill_leader": 5, "slow_store": 2},
     "controllers part": {"split_controllers": 4},
+    "controllers die": {"kill_controller": 3, "freeze_controller": 2},
+    "controllers go deaf": {"deafen_controller": 1},
     "tails are cut": {"cut_off_leader": 3, "strike_who_cut": 3},
     "slices change": {"back_up_slices": 3, "restore_slices": 2, "lose_slice": 2, "kill_leader": 3},
     "bits flip": {"flip_bit": 8, "kill_leader": 2},

@@ -34,6 +34,7 @@ from tests.simulator.operation_checks import (
 )
 from tests.simulator.read_checks import check_shown
 from tests.simulator.replica_audit import ReplicaAudit
+from tests.simulator.session_checks import check_not_in_vain
 from tests.simulator.slice_checks import WITHOUT_PROOF, SliceEvent, SliceJudge
 from tests.simulator.violations import Violation
 from tests.simulator.watched_world import LiveBroker, WatchedWorld
@@ -209,6 +210,7 @@ class Invariants:
         self._world.look_at_store()
         for before, after in self._world.changed_brokers():
             self._judge.on_broker(before, after)
+            check_not_in_vain(before, after, self._world.world.coverage)
             self._registered_us.setdefault(after.broker_id, self._world.now_us)
         changes = self._world.changed_slices()
         if not changes:

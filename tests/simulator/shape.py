@@ -73,6 +73,8 @@ class Shape:
 def _stormy(shape: Shape, weather: str) -> Shape:
     if weather in NEEDS_ALL_IN_SYNC:
         shape = replace(shape, min_insync=3, commit_rule="MinInsync", flush="Os")
+    if weather == UNCLEAN_ELECTIONS:
+        shape = _allowing_unclean_elections(shape)
     return replace(
         shape,
         acks=(*shape.acks, 1, 1),
@@ -100,16 +102,21 @@ def _with_spare_brokers(shape: Shape, seed: int) -> Shape:
 
 
 def _with_unclean_elections(shape: Shape, seed: int) -> Shape:
-    """From the start, or switched on and off. Of the entries that a min ISR of 3 leaves one is
-    always safe."""
+    """From the start, or switched on and off."""
     chance = Random(f"unclean elections of {seed}")
     if chance.random() >= SHARE_WITH_UNCLEAN_ELECTIONS:
         return shape
-    shape = replace(shape, min_insync=min(2, shape.min_insync))
     if chance.random() < 0.5:
+        shape = replace(shape, min_insync=min(2, shape.min_insync))
         return replace(shape, additions=(*shape.additions, UNCLEAN_LATER))
-    additions = (*shape.additions, UNCLEAN_ELECTIONS)
-    return replace(shape, additions=additions, config=(*shape.config, UNCLEAN))
+    shape = _allowing_unclean_elections(shape)
+    return replace(shape, additions=(*shape.additions, UNCLEAN_ELECTIONS))
+
+
+def _allowing_unclean_elections(shape: Shape) -> Shape:
+    """Of the entries that a min ISR of 3 leaves one is always safe."""
+    min_insync = min(2, shape.min_insync)
+    return replace(shape, min_insync=min_insync, config=(*shape.config, UNCLEAN))
 
 
 def _with_small_segments(shape: Shape, seed: int) -> Shape:

@@ -223,12 +223,18 @@ MUTANTS = (
            (patch(SESSIONS + "extend", _does_nothing),),
            "tests/unit/controller/test_control_sessions.py::"
            "test_the_controllers_own_stall_is_nobodys_silence",
-           why_no_seed="a broker fenced in vain comes back: nothing is lost"),
+           why_no_seed="a broker fenced in vain comes back, and mass expiry (S18) stands before"),
     Mutant("a take-over grants no session", "new controller grants one full session",
            (patch(SESSIONS + "grant_all", _grants_no_session),),
            "tests/unit/controller/test_control_sessions.py::"
            "test_silence_fences_at_the_session_timeout_and_not_before",
-           why_no_seed="a broker fenced in vain comes back: nothing is lost"),
+           pair="neither grant nor mass expiry keeps a new controller from fencing (a pair)"),
+    Mutant("neither grant nor mass expiry keeps a new controller from fencing (a pair)",
+           "new controller grants one full session, S18", (
+               patch(SESSIONS + "grant_all", _grants_no_session),
+               patch(SESSIONS + "_is_mass_expiry", always(False))),
+           "tests/unit/controller/test_control_sessions.py::"
+           "test_silence_fences_at_the_session_timeout_and_not_before", "controllers die"),
     Mutant("brokers that expire together are fenced one by one", "both die in one event",
            (patch(SESSIONS + "expire", _expires_one_by_one),),
            "tests/unit/controller/test_control_sessions.py::"
@@ -237,8 +243,7 @@ MUTANTS = (
     Mutant("half a pool silent at once is believed", "S18",
            (patch(SESSIONS + "_is_mass_expiry", always(False)),),
            "tests/scenarios/test_s18_deaf_controller.py::"
-           "test_a_deaf_controller_gives_way_and_nobody_is_fenced",
-           why_no_seed="a promise of availability while a controller is cut off"),
+           "test_a_deaf_controller_gives_way_and_nobody_is_fenced", "controllers go deaf"),
     Mutant("who gave way takes the Lease back at once", "S18",
            (patch(SERVICE_LEASE + "_sits_out", always(False)),),
            "tests/scenarios/test_s18_deaf_controller.py::"

@@ -4,10 +4,11 @@ from random import Random
 
 import pytest
 
-from tests.simulator.additions import ADDED, ADDITIONS
+from tests.simulator.additions import ADDED, ADDITIONS, UNCLEAN_ELECTIONS
 from tests.simulator.ambushes import AMBUSHED, AMBUSHES
 from tests.simulator.fault_plan import KINDS, MISTAKES, Draw, PlanShape, draw_plan
 from tests.simulator.faults import ACTS, Fault, heal, schedule
+from tests.simulator.shape import UNCLEAN, Shape
 from tests.simulator.storms import AIMED, WEATHERS, plan_of, weather_of
 from tests.simulator.world import World, WorldOptions
 from tests.unit.simulator.test_simulated_world import ends, produce, started
@@ -22,6 +23,12 @@ def test_a_plan_is_a_function_of_its_seed() -> None:
 
 def test_every_fault_has_arguments_drawn_for_it_and_the_other_way_round() -> None:
     assert sorted({**KINDS, **MISTAKES, **AIMED, **AMBUSHES, **ADDED}) == sorted(ACTS)
+
+
+def test_unclean_elections_that_are_asked_for_are_allowed() -> None:
+    shapes = [Shape.of(seed, UNCLEAN_ELECTIONS) for seed in range(20)]
+    assert {shape.config for shape in shapes} == {(UNCLEAN,)}
+    assert max(shape.min_insync for shape in shapes) == 2
 
 
 def test_all_kinds_occur_within_some_seeds() -> None:

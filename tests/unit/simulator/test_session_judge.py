@@ -1,0 +1,34 @@
+"""The judge of sessions: who is fenced although every controller could have heard it."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
+from tidemark_protocol.ids import BrokerId
+
+from tests.simulator.session_checks import check_not_in_vain
+from tests.simulator.violations import Violation
+from tests.small_world.beginning import a_record
+
+ACTIVE = a_record(BrokerId(1))
+FENCED = replace(ACTIVE, state=BrokerLifeState.FENCED)
+CONTROLLERS_DIE = Counter({"fault kill_controller": 2, "elections": 1})
+
+
+def test_who_is_fenced_while_only_controllers_die_was_fenced_in_vain() -> None:
+    with pytest.raises(Violation, match="broker 1 was fenced"):
+        check_not_in_vain(ACTIVE, FENCED, CONTROLLERS_DIE)
+
+
+def test_where_anything_else_befell_the_world_nobody_is_judged() -> None:
+    check_not_in_vain(ACTIVE, FENCED, CONTROLLERS_DIE + Counter({"fault kill_broker": 1}))
+
+
+@pytest.mark.parametrize("before", [None, FENCED], ids=["new", "fenced"])
+def test_who_was_not_active_was_not_fenced_in_vain(before: BrokerRecord | None) -> None:
+    check_not_in_vain(before, FENCED, CONTROLLERS_DIE)
+
+
+def test_other_writes_of_an_active_broker_are_none_of_it() -> None:
+    check_not_in_vain(ACTIVE, replace(ACTIVE, rack="b"), CONTROLLERS_DIE)
