@@ -206,8 +206,12 @@ def _high_watermark_regresses(series: Series) -> Iterator[LossEvidence]:
 
 
 def _leaders_below_high_watermark(series: Series) -> Iterator[LossEvidence]:
-    """A leader whose epoch starts below a watermark that a replica knew in an earlier epoch."""
-    starts = sorted(_epoch_starts(series), key=lambda each: each[0])
+    """A leader whose epoch starts, or whose log ends, below a watermark that a replica knew in an
+    earlier epoch."""
+    known_starts = dict(_epoch_starts(series))
+    # Where nobody said it, the log of who leads ends at or after it.
+    bounds = {epoch: sample for epoch, sample in _leaders_ends(series) if epoch not in known_starts}
+    starts = sorted((known_starts | bounds).items())
     watermarks = list(_watermarks(series))
     for epoch, sample in starts:
         # Earlier by its epoch and by the clock: an epoch that goes back is another finding's.
@@ -229,8 +233,8 @@ def _leaders_below_high_watermark(series: Series) -> Iterator[LossEvidence]:
                 epoch,
                 records,
                 Confidence.PROVED,
-                f"leader epoch {epoch} starts {records} records below a high watermark that was"
-                " known before",
+                f"leader epoch {epoch} {'ends' if epoch in bounds else 'starts'} {records} records"
+                " below a high watermark that was known before",
                 (mark, sample),
                 since_epoch=known_in,
             )
@@ -257,6 +261,23 @@ def _epoch_starts(series: Series) -> Iterator[tuple[int, Sample]]:
                         float(track.first_value[run]),
                     ),
                 )
+
+
+def _leaders_ends(series: Series) -> Iterator[tuple[int, Sample]]:
+    """Of each epoch, the first log end that its leader was seen with; the last is yielded first."""
+    found: list[tuple[int, int, float, str]] = []
+    for track in series.all_of("replica_log_end_offset"):
+        broker, text = track.key.broker, key_as_text(track.key)
+        leads, epochs = series.steps("replica_is_leader", broker=broker), epochs_of(series, broker)
+        for times, values in (
+            (track.first_ms, track.first_value), (track.last_ms, track.last_value)
+        ):  # fmt: skip
+            epoch = epochs.at(times)
+            told = (leads.at(times) == 1.0) & (epoch >= 0) & ~np.isnan(values)
+            for place in np.flatnonzero(told).tolist():
+                found.append((int(times[place]), int(epoch[place]), float(values[place]), text))
+    for at_ms, epoch_of, value, text in sorted(found, reverse=True):
+        yield epoch_of, Sample(text, at_ms, value)
 
 
 def _watermarks(series: Series) -> Iterator[tuple[int, Sample]]:

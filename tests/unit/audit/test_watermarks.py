@@ -42,3 +42,28 @@ def test_a_watermark_that_goes_back_over_a_failed_scrape_is_a_loss(tmp_path: Pat
 
 def test_a_failed_scrape_alone_is_none(tmp_path: Path) -> None:
     assert judged(one_failed_scrape(lambda t: t // 10), tmp_path).loss_evidence == ()
+
+
+def handed_over(new_end: Callable[[int], int]) -> Export:
+    """From broker 1 to 2 in a new epoch, whose first offset nobody says; 1000 were committed."""
+    export = Export(length_ms=1_200_000, step_ms=STEP_MS)
+    partition(
+        export,
+        leader=lambda t: 1 if t < STALE_AT_MS else 2,
+        epoch=lambda t: 5 if t < STALE_AT_MS else 6,
+        end_offset=lambda t: 1000 if t < STALE_AT_MS else new_end(t),
+    )
+    brokers(export)
+    return export
+
+
+def test_a_leader_whose_log_ends_below_what_was_committed_lacks_it(tmp_path: Path) -> None:
+    result = judged(handed_over(lambda t: 700), tmp_path)
+    assert [(each.kind, each.records) for each in result.loss_evidence] == [
+        (LossKind.LEADER_BELOW_HIGH_WATERMARK, 300)
+    ]
+
+
+def test_a_leader_whose_log_goes_on_lacks_nothing(tmp_path: Path) -> None:
+    result = judged(handed_over(lambda t: 1000 + (t - STALE_AT_MS) // 100), tmp_path)
+    assert result.loss_evidence == ()
