@@ -36,22 +36,23 @@ def evaluate(facts: AuditFacts) -> Judgement:
         for sentence in _too_far_behind(facts, partition, lag)
     ]
     worst = max(
-        (lag for partition in facts.partitions for lag in partition.follower_lag),
-        key=lambda lag: lag.age_p99_seconds or 0.0,
+        ((lag, each) for each in facts.partitions for lag in each.follower_lag),
+        key=lambda pair: pair[0].age_p99_seconds or 0.0,
         default=None,
     )
     if worst is None:
         return not_evaluated(RULE, TITLE, objective, ())
+    slowest, partition = worst
     return Judgement(
         RuleResult(
             RULE,
             TITLE,
             Outcome.VIOLATED if told else Outcome.KEPT,
             objective,
-            f"worst follower: p99 {_seconds(worst.age_p99_seconds)}",
-            worst.age_p99_seconds,
-            None,
-            f"{worst.partition} follower {worst.follower}",
+            f"worst follower: p99 {_seconds(slowest.age_p99_seconds)}",
+            slowest.age_p99_seconds,
+            _longest_age(facts, partition),
+            f"{slowest.partition} follower {slowest.follower}",
         ),
         tuple(told),
     )
@@ -62,12 +63,9 @@ def _too_far_behind(
 ) -> Iterator[str]:
     goal = facts.slo.of(lag.partition.topic)
     said = []
-    if partition.lag_max_seconds is not None and lag.age_p99_seconds is not None:
-        limit = partition.lag_max_seconds * goal.lag_p99_share_of_max
-        if lag.age_p99_seconds > limit:
-            said.append(
-                f"p99 of caught-up age {_seconds(lag.age_p99_seconds)}, allowed {limit:.3g} s"
-            )
+    limit = _longest_age(facts, partition)
+    if limit is not None and lag.age_p99_seconds is not None and lag.age_p99_seconds > limit:
+        said.append(f"p99 of caught-up age {_seconds(lag.age_p99_seconds)}, allowed {limit:.3g} s")
     if partition.largest_append_records is not None and lag.records_p99 is not None:
         largest = partition.largest_append_records * goal.lag_p99_largest_appends
         records = max(largest, goal.lag_p99_records_floor)
@@ -75,6 +73,12 @@ def _too_far_behind(
             said.append(f"p99 of lag {lag.records_p99:.4g} records, allowed {records:g}")
     if said:
         yield ", ".join(said)
+
+
+def _longest_age(facts: AuditFacts, partition: PartitionFacts) -> float | None:
+    if partition.lag_max_seconds is None:
+        return None
+    return partition.lag_max_seconds * facts.slo.of(partition.sli.topic).lag_p99_share_of_max
 
 
 def _seconds(age: float | None) -> str:

@@ -167,3 +167,16 @@ def test_a_follower_that_never_caught_up_has_an_age_without_end_and_a_report(
     assert outcome(result, "R4") is Outcome.VIOLATED
     write_outputs(result, tmp_path / "report")
     assert (tmp_path / "report" / "report.html").stat().st_size > 0
+
+
+def test_the_limit_of_lag_is_that_of_the_slowest_followers_topic(tmp_path: Path) -> None:
+    """Which the plot of lag shows as the objective."""
+    export = Export()
+    partition(export, without=frozenset({"partition_replica_lag_max_seconds"}))
+    brokers(export)
+    export.add(
+        "partition_replica_lag_max_seconds", 30,
+        topic="orders", topic_id="id-orders", partition="0", broker="1",
+    )  # fmt: skip
+    (rule,) = [each for each in judged(export, tmp_path).rules if each.rule == "R4"]
+    assert rule.limit == pytest.approx(10.0)
