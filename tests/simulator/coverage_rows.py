@@ -39,6 +39,7 @@ def _faults() -> Iterable[str]:
     yield from (f"struck: {blow}" for blow in storms.BLOWS)
     yield from (f"stranded: {blow}" for blow in additions.BLOWS)
     yield from (f"power loss: data {outcome}" for outcome in DATA_OUTCOMES)
+    yield from (f"flipped at rest: {kind}" for kind in (*additions.FILES, "nothing"))
     yield from ("power losses", "entries lost")
 
 
@@ -56,6 +57,7 @@ def _brokers() -> Iterable[str]:
     yield REFUSED_BELOW_MIN_ISR
     yield from ("read from leader", "read from follower")
     yield from ("duplicates found", "refused: out of order", "truncations", "records truncated")
+    yield from ("logs of several segments", "segments in the end", "logs that begin past 0")
     yield from ELECTIONS
     yield from CHANGES
 
