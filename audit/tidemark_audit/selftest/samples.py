@@ -46,10 +46,10 @@ class Table:
     values: list[Array] = field(default_factory=list)
 
     def add(self, name: str, times: Times, values: Array, **labels: object) -> None:
-        """With a stale marker where the series stops for longer than two intervals."""
+        """With a stale marker where a scrape failed, as Prometheus writes it."""
         if not len(times):
             return
-        gap = np.flatnonzero(np.diff(times) > 2 * INTERVAL_MS)
+        gap = np.flatnonzero(np.diff(times) > INTERVAL_MS)
         ends = np.append(gap, len(times) - 1) if times[-1] + 2 * INTERVAL_MS < LENGTH_MS else gap
         times = np.insert(times, ends + 1, times[ends] + INTERVAL_MS)
         values = np.insert(values.astype(np.float64), ends + 1, STALE)
@@ -114,6 +114,9 @@ class _Monitor:
             if absence.broker == broker:
                 up &= (times < absence.start_ms) | (times >= absence.end_ms)
                 restarts += times >= absence.end_ms
+        for spell in self.story.spells_of("failed scrape"):
+            if spell.broker == broker:
+                up &= (times < spell.start_ms) | (times >= spell.start_ms + INTERVAL_MS)
         times, restarts = times[up], restarts[up]
         about: dict[str, object] = {
             "cluster": self.story.cluster,
