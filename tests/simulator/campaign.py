@@ -7,7 +7,7 @@ one command that replays it.
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import islice
@@ -31,6 +31,7 @@ class CampaignResult:
     simulated_seconds: float = 0.0
     coverage: Counter[str] = field(default_factory=Counter)
     runs_with: Counter[str] = field(default_factory=Counter)
+    kept_us: dict[str, list[int]] = field(default_factory=dict)  # by promise
     failures: list[RunResult] = field(default_factory=list)
 
     @property
@@ -43,6 +44,8 @@ class CampaignResult:
         self.simulated_seconds += result.simulated_us / 1e6
         self.coverage.update(result.coverage)
         self.runs_with.update(dict.fromkeys(result.coverage, 1))
+        for name, kept_us in result.kept_us.items():
+            self.kept_us.setdefault(name, []).append(kept_us)
         if result.violation is not None:
             self.failures.append(result)
 
@@ -131,6 +134,24 @@ def show_failure(console: Console, found: RunResult) -> None:
     console.print(f"  make sim-replay SEED={found.seed}{weather}", markup=False)
 
 
+def show_times(console: Console, result: CampaignResult) -> None:
+    """A promise that is kept later and later is seen before its bound."""
+    table = Table(title="promises kept after, in seconds", title_justify="left")
+    table.add_column("promise")
+    for name in ("runs", "p50", "p99", "max"):
+        table.add_column(name, justify="right")
+    for name, kept_us in sorted(result.kept_us.items()):
+        times = sorted(kept_us)
+        shown = (percentile(times, 50), percentile(times, 99), times[-1])
+        table.add_row(name, str(len(times)), *(f"{each / 1e6:.3f}" for each in shown))
+    console.print(table)
+
+
+def percentile(ordered: Sequence[int], percent: int) -> int:
+    """The smallest value that so many percent do not exceed."""
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
+
+
 def show_coverage(console: Console, result: CampaignResult) -> None:
     table = Table(title=f"what happened in {result.runs} runs", title_justify="left")
     table.add_column("event")
@@ -139,6 +160,7 @@ def show_coverage(console: Console, result: CampaignResult) -> None:
     for name in sorted({*ROWS, *result.coverage}):
         table.add_row(name, str(result.coverage[name]), str(result.runs_with[name]))
     console.print(table)
+    show_times(console, result)
     console.print(
         f"{result.runs} runs, {result.simulated_seconds:.0f} simulated seconds, {result.events}"
         f" events in {result.seconds:.0f} s: {result.runs_per_minute:.0f} runs per minute,"

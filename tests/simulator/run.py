@@ -13,6 +13,8 @@ from typing import Any
 
 from tidemark_broker.runtime.partitions import FetchResult
 from tidemark_cli.history import Kind, Operation, judge
+from tidemark_operator.controller.settings import ControllerSettings
+from tidemark_operator.lease import LeaseSettings
 
 from tests.simulator.client_port import Fetch, Produce, serve_clients
 from tests.simulator.clients import (
@@ -30,7 +32,7 @@ from tests.simulator.group_member import SimulatedGroup
 from tests.simulator.idempotent_client import IdempotentProducer
 from tests.simulator.invariants import Invariants
 from tests.simulator.operation_checks import QUIET_SECONDS, QUIET_TIMES, QuietTime
-from tests.simulator.promises import Bounds, Promises
+from tests.simulator.promises import KILLED, KILLED_MS, Bounds, Promises
 from tests.simulator.shape import Shape, faults_of
 from tests.simulator.timeline import FOREVER_US
 from tests.simulator.violations import BeyondPromises, Violation
@@ -45,6 +47,7 @@ MAX_CPU_SECONDS = 60.0
 CPU_LOOK_EVENTS = 5_000
 LAST_READ_SECONDS = 20
 GROUP_SECONDS = 20
+KILLED_LOOK_US = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class RunResult:
     cpu_seconds: float
     weather: str = ""
     coverage: Counter[str] = field(default_factory=Counter)
+    kept_us: dict[str, int] = field(default_factory=dict)  # promise: after which time
     trace: tuple[tuple[int, str, str], ...] = ()
     digest: str = ""
 
@@ -120,6 +124,7 @@ class Run:
         self.open_sends: dict[tuple[int, ...], Operation] = {}  # whose outcome nobody knows yet
         self.on_event: Callable[[], None] | None = None
         self.events = 0
+        self.kept_us: dict[str, int] = {}
         self._began = time.process_time()
         self._values = 0
         self._is_over = False
@@ -142,6 +147,7 @@ class Run:
         try:
             self._healing_phase()
             self._quiet_phase()
+            self._kill_phase()
         except Violation as found:
             # The only valid copy of a batch may be the damaged one: then only a human can help.
             if not (found.name in WAIVED_AFTER_FLIPS and self.watched.has_flipped_bits):
@@ -160,6 +166,7 @@ class Run:
             cpu_seconds=time.process_time() - self._began,
             weather=self.plan.weather,
             coverage=self._coverage(),
+            kept_us=self.kept_us,
             trace=tuple(self.world.trace) if self.plan.keeps_trace else (),
             digest=self.world.trace_digest(),
         )
@@ -199,7 +206,7 @@ class Run:
 
     def _healing_phase(self) -> None:
         heal(self.world)
-        promises = Promises(self.watched, Bounds(15.0, 20.0, 20.0))
+        promises = Promises(self.watched, self._bounds())
         next_look_us = 0
         while True:
             if self.world.now_us >= next_look_us:
@@ -207,7 +214,8 @@ class Run:
                 if promises.are_kept():
                     break
             self._must_step()
-        for name, kept_us in promises.kept_after_us().items():
+        self.kept_us.update(promises.kept_after_us())
+        for name, kept_us in self.kept_us.items():
             self.invariants.coverage[kept(name)] += 1
             self.watched.note(f"{name} kept {kept_us / SECOND_US:.2f} s after the last fault")
         self._run_to(self.world.now_us + SECOND_US)  # acknowledged also after healing
@@ -241,6 +249,29 @@ class Run:
                 self.invariants.coverage[kept("I21")] += 1
                 return
         raise Violation("I21", f"{written} writes in seconds where nothing had to change")
+
+    def _bounds(self) -> Bounds:
+        return Bounds.of(ControllerSettings(), LeaseSettings(self.world.namespace))
+
+    def _kill_phase(self) -> None:
+        """L1 where nothing else is wrong: a leader's process is killed, and everything it led is
+        led by others."""
+        promises = Promises(self.watched, self._bounds())
+        leading = [state.leader for *_, state in self.watched.served_partitions()]
+        slot = self.world.brokers[leading[0]]
+        if slot.process is None or self.watched.has_flipped_bits:
+            return
+        self.watched.note(f"{slot.process.name} is killed, all is well")
+        began_us = self.world.now_us
+        slot.is_held_down = True
+        slot.process.kill()
+        while missing := promises.missing_leader():
+            if self.world.now_us - began_us > KILLED_MS * 1000:
+                raise Violation("L1", f"{missing}, {KILLED_MS} ms after a process was killed")
+            next_look_us = self.world.now_us + KILLED_LOOK_US
+            while self.world.now_us < next_look_us:
+                self._must_step()
+        self.kept_us[KILLED] = self.world.now_us - began_us
 
     def _last_reads(self) -> None:
         """Everything is read from its start: what is not there then is lost."""

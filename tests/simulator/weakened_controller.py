@@ -127,6 +127,10 @@ MUTANTS = (
            (patch(CONTROLLER + "standing:Standings.is_active", _although_fenced),),
            "tests/unit/controller/test_control_elections.py::"
            "test_a_dead_leader_is_replaced_and_leaves_the_isr_in_the_same_write", "leaders die"),
+    Mutant("nobody is suspected", "L1",
+           (patch(CONTROLLER + "pool_heartbeats:PoolHeartbeats.suspect", always(None)),),
+           "tests/unit/controller/test_control_service.py::"
+           "test_a_killed_leader_is_replaced_without_any_time_passing", "leaders die"),
     Mutant("the last member leaves an ISR that commits alone", "I13",
            (patch(CONTROLLER + "elections:_remaining_in_sync", _whoever_is_active),),
            "tests/unit/controller/test_control_elections.py::"

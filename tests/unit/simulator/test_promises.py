@@ -1,0 +1,101 @@
+"""Each promise is judged from the moment on at which it could be kept; times are shown."""
+
+import io
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from rich.console import Console
+from tidemark_operator.controller.settings import ControllerSettings
+from tidemark_operator.lease import LeaseSettings
+
+from tests.simulator.campaign import CampaignResult, percentile, show_times
+from tests.simulator.promises import SECOND_US, Bounds, Promises
+from tests.simulator.violations import Violation
+from tests.simulator.watched_world import WatchedWorld
+from tests.unit.controller.control_values import partition
+
+BOUNDS = Bounds(leader_seconds=10.0, in_sync_seconds=5.0, metadata_seconds=2.0)
+
+
+class Watched:
+    """One partition; one broker lives, and knows what it was told."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.stored = partition("0@1 1@1 2@1", leader="0@1")
+        self.told = self.stored
+        self.leads = True
+
+    def served_partitions(self) -> Any:
+        return [("orders-0", "id", self.stored)]
+
+    def live_brokers(self) -> Any:
+        metadata = SimpleNamespace(partitions={("id", 0): self.told})
+        leader = SimpleNamespace(leader_epoch=self.stored.leader_epoch) if self.leads else None
+        hosted = SimpleNamespace(leader=leader)
+        partitions = SimpleNamespace(metadata=metadata, hosted=lambda *_: hosted)
+        return (SimpleNamespace(broker_id=0, process=1, partitions=partitions),)
+
+    def live_broker(self, broker_id: int) -> Any:
+        return self.live_brokers()[0]
+
+
+def judged(watched: Watched) -> Promises:
+    return Promises(cast(WatchedWorld, watched), BOUNDS)
+
+
+def test_metadata_are_waited_for_since_the_last_change() -> None:
+    watched = Watched()
+    promises = judged(watched)
+    assert promises.are_kept()
+    watched.now_us = 8 * SECOND_US
+    watched.stored = partition("0@1 1@1 2@1", leader="0@1", partition_epoch=10)
+    assert not promises.are_kept()
+    watched.now_us = 10 * SECOND_US
+    assert not promises.are_kept()
+    watched.now_us += 1
+    with pytest.raises(Violation, match="L4"):
+        promises.are_kept()
+
+
+def test_the_isr_is_waited_for_since_there_is_a_leader() -> None:
+    watched = Watched()
+    watched.leads = False
+    watched.stored = watched.told = partition("0@1 1@1", leader="0@1")
+    promises = judged(watched)
+    watched.now_us = 9 * SECOND_US
+    assert not promises.are_kept()
+    watched.leads = True
+    watched.now_us = 14 * SECOND_US
+    assert not promises.are_kept()
+    watched.now_us += 1
+    with pytest.raises(Violation, match="L3"):
+        promises.are_kept()
+    watched.stored = watched.told = Watched().stored
+    assert promises.are_kept()
+
+
+def test_a_leader_is_waited_for_since_the_last_fault() -> None:
+    watched = Watched()
+    watched.leads = False
+    promises = judged(watched)
+    watched.now_us = 10 * SECOND_US + 1
+    with pytest.raises(Violation, match="L1"):
+        promises.are_kept()
+
+
+def test_bounds_follow_the_settings() -> None:
+    bounds = Bounds.of(ControllerSettings(session_timeout_ms=1000), LeaseSettings("shop"))
+    longer = Bounds.of(ControllerSettings(session_timeout_ms=2000), LeaseSettings("shop"))
+    assert longer.leader_seconds - bounds.leader_seconds == 2.0
+    assert longer.in_sync_seconds - bounds.in_sync_seconds == 1.0
+
+
+def test_a_promise_that_is_kept_later_is_seen_in_the_table() -> None:
+    assert [percentile(range(1, 101), percent) for percent in (50, 99, 100)] == [50, 99, 100]
+    shown = io.StringIO()
+    result = CampaignResult(kept_us={"L1": [2 * SECOND_US, 300_000, 14 * SECOND_US]})
+    show_times(Console(file=shown, width=100), result)
+    row = next(line for line in shown.getvalue().splitlines() if "L1" in line)
+    assert row.replace("│", " ").split() == ["L1", "3", "2.000", "14.000", "14.000"]
