@@ -169,7 +169,9 @@ def _digests(series: Series) -> Iterator[tuple[Sample, int, int]]:
         boundaries = series.steps("replica_digest_offset", broker=broker).at(track.first_ms)
         epochs = epochs_of(series, broker).at(track.first_ms)
         text = key_as_text(track.key)
-        for place in np.flatnonzero((boundaries > 0) & ~np.isnan(epochs)).tolist():
+        # Where one address's series ends, another's boundary may stand already.
+        told = (boundaries > 0) & ~np.isnan(epochs) & ~np.isnan(track.first_value)
+        for place in np.flatnonzero(told).tolist():
             sample = Sample(text, int(track.first_ms[place]), float(track.first_value[place]))
             yield sample, int(boundaries[place]), int(epochs[place])
 

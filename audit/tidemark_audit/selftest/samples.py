@@ -118,16 +118,18 @@ class _Monitor:
             if spell.broker == broker:
                 up &= (times < spell.start_ms) | (times >= spell.start_ms + INTERVAL_MS)
         times, restarts = times[up], restarts[up]
-        about: dict[str, object] = {
-            "cluster": self.story.cluster,
-            "broker": broker,
-            "prometheus_replica": prometheus,
-        }
-        epochs = (100 + restarts).astype(np.float64)
-        self.table.add("broker_epoch", times, epochs, pool="p", **about)
-        for place in range(PARTITIONS):
-            if broker in replicas(place):
-                self._replica(place, broker, times, restarts, about)
+        for address, here in self._addresses(broker, times):
+            about: dict[str, object] = {
+                "cluster": self.story.cluster,
+                "broker": broker,
+                "prometheus_replica": prometheus,
+                "instance": address,
+            }
+            epochs = (100 + restarts[here]).astype(np.float64)
+            self.table.add("broker_epoch", times[here], epochs, pool="p", **about)
+            for place in range(PARTITIONS):
+                if broker in replicas(place):
+                    self._replica(place, broker, times[here], restarts[here], about)
 
     def _replica(
         self, place: int, broker: int, times: Times, restarts: Times, about: dict[str, object]
@@ -151,7 +153,6 @@ class _Monitor:
             labels = {
                 **about,
                 "topic": self.story.topic, "topic_id": topic_id, "partition": place,
-                "instance": self._instance(broker),
             }  # fmt: skip
             self._replica_families(
                 place, broker, times[chosen], restarts[chosen], labels,
@@ -167,8 +168,13 @@ class _Monitor:
                 place, broker, times[chosen & leads], number[chosen & leads], labels
             )
 
-    def _instance(self, broker: int) -> str:
-        return f"10.0.0.{broker}:8080"
+    def _addresses(self, broker: int, times: Times) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+        """Where it was scraped, and when; a new address for a while beside the old one."""
+        moved = [s.start_ms for s in self.story.spells_of("new address") if s.broker == broker]
+        since = moved[0] if moved else LENGTH_MS
+        yield f"10.0.0.{broker}:8080", times < since + 2 * INTERVAL_MS
+        if moved:
+            yield f"10.0.1.{broker}:8080", times >= since
 
     def _faulty_offsets(
         self, place: int, times: Times, end: Array, mark: Array, epoch: Array, start: Array

@@ -24,7 +24,7 @@ FAULTS = (
 TRAPS = (
     "planned", "long planned", "short blindness", "counter reset", "topic again", "pair", "idle",
     "move", "renamed pod", "operator change", "old loss", "late watermark",
-    "failed scrape",
+    "failed scrape", "new address",
 )  # fmt: skip
 
 
