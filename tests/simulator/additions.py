@@ -5,7 +5,6 @@ these. They are no kinds of every seed's swarm: that would change what each seed
 """
 
 from collections.abc import Callable
-from random import Random
 
 from tidemark_operator.controller.reassignment import is_moving
 
@@ -164,14 +163,9 @@ def flip_bit_at_rest(world: World, number: int, kind: str, end: str) -> None:
     flip()
 
 
-def _end_before_flip(kind: str, chance: Random) -> str:
-    """After a clean stop nothing vouches for the epochs' file (0067)."""
-    return "kill" if kind == "epochs" else chance.choice(("kill", "stop"))
-
-
 def _flip_at_rest(draw: Draw) -> tuple[Argument, ...]:
     kind = draw.chance.choice(tuple(FILES))
-    return (draw.broker, kind, _end_before_flip(kind, draw.chance))
+    return (draw.broker, kind, draw.chance.choice(("kill", "stop")))
 
 
 ADDED: dict[str, Arguments] = {

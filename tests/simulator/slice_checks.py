@@ -234,7 +234,10 @@ class SliceJudge:
         """The topic's choice is not to wait: not to do without a safe replica that is there."""
         for member in old.in_sync_replicas + old.eligible_leaders:
             record = brokers.get(member.broker_id)
-            is_there = record is not None and record.is_live and not record.is_stopping
+            known = self._known(member.broker_id, value.controller_epoch)
+            # The controller fences first and writes it down afterwards.
+            is_there = known is None or known.is_live
+            is_there &= record is not None and record.is_live and not record.is_stopping
             if is_there and not self._is_void(value, old.partition, member, brokers):
                 raise Violation("I12", f"{where}: unclean, and {member} was live and valid")
 

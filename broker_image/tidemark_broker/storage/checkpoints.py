@@ -1,10 +1,11 @@
 """Kafka's small text and JSON files, to bytes and back. Pure: the disk is somebody else's.
 
 Offset checkpoints: line 1 version `0`, line 2 the number of entries, then `topic partition offset`;
-an empty file has no entries. The last entry of ours is a checksum of the file before it, under a
-name that no topic can have: Kafka reads past it, and a flipped digit is no other offset (0067).
-Anything else raises MalformedFile: callers fall back to what is safe (offset 0, epochs from the
-batches), or refuse the directory; they never use half a file.
+leader epochs: `epoch offset`; an empty file has no entries. The last entry of ours is a checksum of
+the file before it, under a name that no topic can have: Kafka reads past it in offset checkpoints,
+and a flipped digit is no other offset or epoch (0067). Anything else raises MalformedFile: callers
+fall back to what is safe (offset 0, epochs from the batches), or refuse the directory; they never
+use half a file.
 """
 
 import base64
@@ -30,7 +31,7 @@ LOCK = ".lock"
 HIGHEST_EPOCHS = "tidemark-epochs.json"  # ours too
 
 TopicPartition = tuple[str, int]
-_CHECKSUM = ("~crc32c", 0)  # in the place of a topic and its partition
+_CHECKSUM = "~crc32c"  # in the place of a topic, or of an epoch
 
 
 class MalformedFile(ValueError):
@@ -38,35 +39,27 @@ class MalformedFile(ValueError):
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
-    data = _encode(
+    return _sealed(
         (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()),
-        entries_after=1,
+        f"{_CHECKSUM} 0",
     )
-    topic, partition = _CHECKSUM
-    return data + f"{topic} {partition} {crc32c(data)}\n".encode()
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, Offset]:
-    """A file without a checksum is Kafka's, or of an earlier version."""
     offsets: dict[TopicPartition, Offset] = {}
-    for topic, partition, offset in _decode(data, 3):
+    for topic, partition, offset in _unsealed(data, 3):
         offsets[topic, _natural(partition)] = Offset(_natural(offset))
-    checksum = offsets.pop(_CHECKSUM, None)
-    if checksum is not None:
-        checked = data[: data.rindex(b"\n", 0, -1) + 1]
-        if crc32c(checked) != checksum:
-            raise MalformedFile(f"expected checksum {checksum}, found {crc32c(checked)}")
     return offsets
 
 
 def encode_epochs(entries: Iterable[tuple[LeaderEpoch, Offset]]) -> bytes:
-    return _encode(f"{epoch} {start_offset}" for epoch, start_offset in entries)
+    return _sealed((f"{epoch} {start_offset}" for epoch, start_offset in entries), _CHECKSUM)
 
 
 def decode_epochs(data: bytes) -> list[tuple[LeaderEpoch, Offset]]:
     entries = [
         (LeaderEpoch(_natural(epoch)), Offset(_natural(start_offset)))
-        for epoch, start_offset in _decode(data, 2)
+        for epoch, start_offset in _unsealed(data, 2)
     ]
     for (epoch, start), (next_epoch, next_start) in pairwise(entries):
         if next_epoch <= epoch or next_start <= start:
@@ -149,10 +142,22 @@ def _json_numbers(data: bytes, *names: str) -> dict[str, int]:
     return numbers
 
 
-def _encode(entries: Iterable[str], entries_after: int = 0) -> bytes:
+def _sealed(entries: Iterable[str], checksum_begins: str) -> bytes:
     lines = list(entries)
-    count = len(lines) + entries_after
-    return "".join(f"{line}\n" for line in ("0", str(count), *lines)).encode()
+    data = "".join(f"{line}\n" for line in ("0", str(len(lines) + 1), *lines)).encode()
+    return data + f"{checksum_begins} {crc32c(data)}\n".encode()
+
+
+def _unsealed(data: bytes, field_count: int) -> list[list[str]]:
+    """Without the checksum. A file that has none is Kafka's, or of an earlier version."""
+    entries = _decode(data, field_count)
+    if not entries or entries[-1][0] != _CHECKSUM:
+        return entries
+    checksum = _natural(entries.pop()[-1])
+    checked = data[: data.rindex(b"\n", 0, -1) + 1]
+    if crc32c(checked) != checksum:
+        raise MalformedFile(f"expected checksum {checksum}, found {crc32c(checked)}")
+    return entries
 
 
 def _decode(data: bytes, field_count: int) -> list[list[str]]:

@@ -5,6 +5,7 @@ import sys
 import textwrap
 
 import pytest
+from tidemark_broker.storage import checkpoints
 from tidemark_broker.storage.disk import OsDisk, OsFile
 from tidemark_broker.storage.errors import CorruptBatch
 from tidemark_broker.storage.partition_log import LogSettings
@@ -162,7 +163,19 @@ def test_epochs_are_derived_from_batches_where_the_checkpoint_is_lost(log, conte
     reopened = reopen(log, recovery_point=7)
     assert reopened.epoch_entries == ((0, 0), (1, 2), (2, 4), (3, 6))
     assert reopened.recovery.verified_segments == 4
-    assert path.read_bytes() == b"0\n4\n0 0\n1 2\n2 4\n3 6\n"
+    assert checkpoints.decode_epochs(path.read_bytes()) == [(0, 0), (1, 2), (2, 4), (3, 6)]
+
+
+@pytest.mark.parametrize("recovery_point", [None, 7])
+def test_epochs_of_a_flipped_checkpoint_are_not_believed(log, recovery_point):
+    """Also after a clean stop. A start told the controller of epochs that nobody had granted."""
+    if recovery_point is None:
+        log.close()
+    path = log.directory / "leader-epoch-checkpoint"
+    path.write_bytes(path.read_bytes().replace(b"3 6", b"7 6"))
+    reopened = reopen(log, recovery_point=recovery_point)
+    assert reopened.epoch_entries == ((0, 0), (1, 2), (2, 4), (3, 6))
+    assert reopened.log_end_offset == 7
 
 
 def test_a_missing_segment_ends_the_log_before_it(log):
