@@ -207,23 +207,27 @@ class Run:
     def _healing_phase(self) -> None:
         heal(self.world)
         promises = Promises(self.watched, self._bounds())
-        next_look_us = 0
-        while True:
-            if self.world.now_us >= next_look_us:
-                next_look_us = self.world.now_us + SECOND_US // 20
-                if promises.are_kept():
-                    break
-            self._must_step()
+        self._until_kept(promises)
         self.kept_us.update(promises.kept_after_us())
         for name, kept_us in self.kept_us.items():
             self.invariants.coverage[kept(name)] += 1
             self.watched.note(f"{name} kept {kept_us / SECOND_US:.2f} s after the last fault")
         self._run_to(self.world.now_us + SECOND_US)  # acknowledged also after healing
+        self._until_kept(promises)  # a broker that was told to stop before may have done so now
         if self.group is not None:
             self._until_group_goes_on(self.group)
         self.invariants.coverage += self.watched.log_counts()
         self._is_over = True
         self.invariants.conclude()
+
+    def _until_kept(self, promises: Promises) -> None:
+        next_look_us = 0
+        while True:
+            if self.world.now_us >= next_look_us:
+                next_look_us = self.world.now_us + SECOND_US // 20
+                if promises.are_kept():
+                    return
+            self._must_step()
 
     def _until_group_goes_on(self, group: SimulatedGroup) -> None:
         group.checks.heal()
