@@ -14,6 +14,8 @@ from tidemark_protocol.ids import (
     TopicId,
 )
 
+FLUSH_ALWAYS = "Always"  # no record is acknowledged before it is on the disk of all in sync
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Member:
@@ -57,5 +59,5 @@ class TopicState:
     partition_count: int
     replication_factor: int
     commit_rule: str = "MinInsync"  # MinInsync | Isr
-    flush: str = "Os"  # Os | Always
+    flush: str = "Os"  # Os | FLUSH_ALWAYS
     config: dict[str, str] = field(default_factory=dict)

@@ -41,6 +41,7 @@ PARTS = (
     Part("world isr=0,1", Bounds(2, 1, states=AT_MOST)),
     Part("world", Bounds(2, 1, states=AT_MOST)),
     Part("world leader=1", Bounds(2, 1, states=AT_MOST)),
+    Part("world flush=Always", Bounds(1, 2, kinds=("kill", "fetch"), states=AT_MOST)),
     # With one fault an ISR of three never falls below two, and these were the same world thrice.
     Part("world isr=0,1 min-isr=1", Bounds(2, 1, states=AT_MOST)),
     Part("world isr=0,1 rule=Isr", Bounds(2, 1, states=AT_MOST)),

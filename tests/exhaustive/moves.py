@@ -42,6 +42,8 @@ def _of_a_dead_one(broker: SmallBroker) -> Iterator[Move]:
     yield f"restart {broker.broker_id} proof", 0
     if broker.log.log_end_offset:
         yield f"restart {broker.broker_id} keep=0", 0
+    if broker.settings.flushes_always:
+        yield f"restart {broker.broker_id} disk keep={broker.synced_end}", 0
 
 
 def _of_a_process(world: World, broker: SmallBroker, records_left: int) -> Iterator[Move]:
@@ -52,6 +54,8 @@ def _of_a_process(world: World, broker: SmallBroker, records_left: int) -> Itera
         yield f"push {me}", 0
     state_epoch = world.store.partition.partition_epoch
     leader = process.leader
+    if _may_flush(broker):
+        yield f"flush {me}", 0
     if leader is not None:
         if records_left:
             acks = "" if leader.has_enough_in_sync_replicas else " acks=1"
@@ -69,6 +73,15 @@ def _of_a_process(world: World, broker: SmallBroker, records_left: int) -> Itera
             yield f"report {me}", 0
 
 
+def _may_flush(broker: SmallBroker) -> bool:
+    process = broker.process
+    if process is None or not broker.settings.flushes_always:
+        return False
+    leader = process.leader
+    known = broker.durable_end if leader is None else leader.durable_end_offset
+    return known < broker.log.log_end_offset
+
+
 def _is_asked(world: World, broker_id: BrokerId) -> bool:
     controller = world.controller
     return controller.notes[broker_id].report is None and controller.wants_reports()
@@ -77,7 +90,7 @@ def _is_asked(world: World, broker_id: BrokerId) -> bool:
 def _reaches_its_leader(world: World, broker: SmallBroker) -> bool:
     """A fetch of it would be heard by somebody who leads in its epoch."""
     process = broker.process
-    if process is None or process.follower is None:
+    if process is None or process.follower is None or _may_flush(broker):
         return False
     if process.follower.next_fetch(broker.log, NOW_MS) is None:
         return False

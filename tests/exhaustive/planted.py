@@ -186,6 +186,21 @@ fetch 1""",
         "I6",
     ),
     Planted(
+        "every disk counts as the one that was there",
+        ((registration, "is_same_disk", yes),),
+        """world flush=Always
+append 0 a
+fetch 1
+fetch 2
+flush 1
+flush 2
+fetch 1
+fetch 2
+flush 0""",
+        Bounds(records=0, faults=2, kinds=("kill",)),
+        "I6",
+    ),
+    Planted(
         "void entries may lead",
         ((Standings, "is_valid", yes),),
         "world\nappend 0 a\nfetch 1\nfetch 2\nfetch 1\nfetch 2",

@@ -6,7 +6,7 @@ start was unclean; the next process finds the same kernel as the one before it. 
 
 from pathlib import Path
 
-from tidemark_broker.storage.start_proofs import BOOT_STAMP
+from tidemark_broker.storage.start_proofs import BOOT_STAMP, SPENT_STAMP
 from tidemark_operator.stores.object_store import BROKER
 from tidemark_protocol.controller_messages import BootStamp
 from tidemark_protocol.ids import BrokerEpoch
@@ -120,7 +120,8 @@ def test_both_proofs_are_gone_for_good_before_a_log_is_read(tmp_path: Path) -> N
         disk = FaultyDisk()
         machine.open(disk)
         removals = [
-            disk.done.index(("remove", name)) for name in (".kafka_cleanshutdown", BOOT_STAMP)
+            disk.done.index(("remove", ".kafka_cleanshutdown")),
+            disk.done.index(("rename", SPENT_STAMP)),
         ]
         synced = disk.done.index(("sync_directory", "volume"), max(removals))
         first_read = disk.done.index(("open", machine.log_file().name))

@@ -36,7 +36,11 @@ class MovingPool(InProcessPool):
         lives = Standings(
             {
                 broker.broker_id: Standing(
-                    broker.broker_id, broker.broker_epoch, BrokerEpoch(0), is_live=True
+                    broker.broker_id,
+                    broker.broker_epoch,
+                    BrokerEpoch(0),
+                    BrokerEpoch(0),
+                    is_live=True,
                 )
                 for broker in self.brokers.values()
             }

@@ -265,6 +265,13 @@ AMBUSHED: dict[str, dict[str, int]] = {
     "replicas move": {"move_partition": 6, "grow_topic": 2, "kill_leader": 3, "keep_down": 2},
     "topics rest": {"retain_topic": 3, "kill_leader": 2, "kill_controller": 2},
     "volumes change": {"lose_volume": 2, "snapshot_volume": 4, "restore_volume": 3},
+    "disks change": {
+        "lose_volume": 2,
+        "snapshot_volume": 4,
+        "restore_volume": 3,
+        "lose_all_power": 2,
+        "short_power_loss": 4,
+    },
     "files go": {"lose_replica": 3, "kill_leader": 1},
     "slices go": {"lose_slice": 4, "kill_controller": 5},
     "leases go": {"delete_lease": 6, "kill_controller": 1, "kill_leader": 5, "slow_store": 2},
@@ -278,7 +285,7 @@ AMBUSHED: dict[str, dict[str, int]] = {
     "slow syncs": {"slow_disk": 6, "slow_followers": 4, "freeze_leader": 3, "short_power_loss": 5},
 }
 # The weathers whose topics are to be flush: Always.
-FLUSHES_ALWAYS = ("slow syncs", "tails are cut")
+FLUSHES_ALWAYS = ("slow syncs", "tails are cut", "disks change")
 # The weathers whose faults begin early, as what follows from them takes its time.
 BEGINS_EARLY = ("syncs lie unheard",)
 # The weathers in which whoever was fenced stays eligible, so that what its start proves counts.

@@ -35,7 +35,7 @@ from tests.simulator.operation_checks import (
 from tests.simulator.read_checks import check_shown
 from tests.simulator.replica_audit import ReplicaAudit
 from tests.simulator.session_checks import check_not_in_vain
-from tests.simulator.slice_checks import WITHOUT_PROOF, SliceEvent, SliceJudge
+from tests.simulator.slice_checks import WITHOUT_PROOF, SliceEvent, SliceJudge, proves_since
 from tests.simulator.violations import Violation
 from tests.simulator.watched_world import LiveBroker, WatchedWorld
 
@@ -59,6 +59,7 @@ class Invariants:
         self._judge = SliceJudge(world.is_lost, world.was_lost, world.known_broker)
         self._slices: dict[str, PartitionSlice] = {}
         self._states: dict[TopicPartition, PartitionState] = {}
+        self._flushes: dict[TopicPartition, str] = {}
         self._names: dict[TopicPartition, str] = {}
         self._events = 0
         # Epochs granted by the longest log or uncleanly, whose leader did not begin yet.
@@ -236,6 +237,7 @@ class Invariants:
             for state in after.partitions:
                 key = (after.topic.topic_id, state.partition)
                 self._states[key] = state
+                self._flushes[key] = after.topic.flush
                 self._names[key] = f"{after.topic.topic}-{state.partition}"
                 self._check_placed(key, state)
                 self._erasures.note_state(key[0], state, records)
@@ -449,7 +451,9 @@ class Invariants:
             for member in state.in_sync_replicas + state.eligible_leaders:
                 broker = by_id.get(member.broker_id)
                 record = records.get(member.broker_id)
-                if broker is None or record is None or member.broker_epoch < record.clean_since:
+                if broker is None or record is None:
+                    continue
+                if member.broker_epoch < proves_since(record, self._flushes[key]):
                     continue
                 self._check_entry(key, state, member, broker)
 

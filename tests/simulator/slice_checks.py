@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.partition_change import COMMIT_RULE_ISR
 from tidemark_operator.controller.slices import PartitionSlice
-from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 
 from tests.simulator.operation_checks import left_too_early
@@ -24,6 +24,7 @@ IN_SYNC = "election: in-sync replica"
 ELIGIBLE = "election: eligible leader"
 UNCLEAN = "election: unclean"
 LONGEST_LOG = "election: longest log"
+KEPT_DISK = "election: by a kept disk alone"  # beside one of the others
 ELECTIONS = (SAME_LEADER, IN_SYNC, ELIGIBLE, UNCLEAN, LONGEST_LOG)
 WITHOUT_PROOF = (UNCLEAN, LONGEST_LOG)
 CHANGES = (
@@ -58,6 +59,7 @@ class DroppedEntry:
 
     topic_id: TopicId
     partition: int
+    flush: str
     member: Member
     text: str
 
@@ -117,12 +119,14 @@ class SliceJudge:
             raise Violation("I14", f"Broker {after.broker_id}: {before} became {after}")
         if after.clean_since < before.clean_since:
             raise Violation("I14", f"Broker {after.broker_id}: cleanSince fell: {before} {after}")
+        if after.disk_since < before.disk_since or after.disk_since > after.clean_since:
+            raise Violation("I14", f"Broker {after.broker_id}: diskSince: {before} {after}")
 
     def conclude(self, brokers: Brokers) -> None:
         """At the end, when every broker registered again: whoever was dropped was void."""
         for entry in self.dropped:
             record = brokers.get(entry.member.broker_id)
-            if record is None or entry.member.broker_epoch < record.clean_since:
+            if record is None or entry.member.broker_epoch < proves_since(record, entry.flush):
                 continue
             if self._was_lost(entry.topic_id, entry.partition, entry.member):
                 continue  # known to the controller only once that registration was done
@@ -173,6 +177,8 @@ class SliceJudge:
             kind = self._kind_of_election(value, old, new, brokers)
             is_by_void_entry = kind in WITHOUT_PROOF
             kinds.append(kind)
+            if self._is_by_disk_alone(old, new, brokers, kind):
+                kinds.append(KEPT_DISK)
             self._check_granted(value, new, where)
             if kind == LONGEST_LOG:
                 self._check_last_resort(value, old, brokers, where)
@@ -203,7 +209,7 @@ class SliceJudge:
         self, value: PartitionSlice, number: int, member: Member, brokers: Brokers
     ) -> bool:
         record = brokers.get(member.broker_id)
-        if record is not None and member.broker_epoch < record.clean_since:
+        if record is not None and member.broker_epoch < proves_since(record, value.topic.flush):
             return True
         return self._is_lost(value.topic.topic_id, number, member, value.controller_epoch)
 
@@ -219,6 +225,18 @@ class SliceJudge:
         if value.topic.config.get("unclean.leader.election.enable") == "true":
             return UNCLEAN
         return LONGEST_LOG
+
+    @staticmethod
+    def _is_by_disk_alone(
+        old: PartitionState, new: PartitionState, brokers: Brokers, kind: str
+    ) -> bool:
+        """S14: its start was unclean, and the entry counts on for its topic's flush."""
+        if kind in WITHOUT_PROOF:
+            return False
+        entry = _entry_of(old.in_sync_replicas + old.eligible_leaders, new.leader)
+        record = brokers.get(new.leader)
+        assert entry is not None, kind
+        return record is not None and entry.broker_epoch < record.clean_since
 
     def _check_last_resort(
         self, value: PartitionSlice, old: PartitionState, brokers: Brokers, where: str
@@ -264,8 +282,19 @@ class SliceJudge:
         for member in members:
             if not self._was_lost(value.topic.topic_id, new.partition, member):
                 self.dropped.append(
-                    DroppedEntry(value.topic.topic_id, new.partition, member, f"{text}: {member}")
+                    DroppedEntry(
+                        value.topic.topic_id,
+                        new.partition,
+                        value.topic.flush,
+                        member,
+                        f"{text}: {member}",
+                    )
                 )
+
+
+def proves_since(record: BrokerRecord, flush: str) -> BrokerEpoch:
+    """S2, S14: what was synced before it was acknowledged is there as long as the disk is."""
+    return record.disk_since if flush == "Always" else record.clean_since
 
 
 def _entry_of(members: tuple[Member, ...], broker_id: BrokerId) -> Member | None:

@@ -179,6 +179,21 @@ MUTANTS = (
            (patch(REGISTRATION + "is_stopped_cleanly", always(True)),),
            "tests/unit/controller/test_control_safety.py::"
            "test_s2_a_registration_whose_answer_was_lost_gets_the_same_epoch_again", "joiners die"),
+    Mutant("every disk is the one that was there", "S14: a lost disk voids an entry",
+           (patch(REGISTRATION + "is_same_disk", always(True)),),
+           "tests/scenarios/test_s14_kept_disks.py::"
+           "test_another_disk_proves_nothing[an empty volume]", "disks change",
+           search="every disk counts as the one that was there"),
+    Mutant("any stamp on a disk counts", "S14, S7: the stamp names claim and life",
+           (patch(REGISTRATION + "is_stamped_by", always(True)),),
+           "tests/scenarios/test_s14_kept_disks.py::"
+           "test_another_disk_proves_nothing[restored from an earlier life]",
+           "disks change"),
+    Mutant("damage that no lost kernel explains is taken for a lost tail", "S14, S8",
+           (patch("storage.start_proofs:StartProofs.weigh", _does_nothing),),
+           "tests/scenarios/test_s14_kept_disks.py::"
+           "test_damage_that_no_lost_kernel_explains_voids_the_disk[killed]",
+           why_no_seed="runs with flipped bits are judged less strictly"),
     Mutant("any boot stamp counts", "S1, S7: the stamp names boot, pod, claim and epoch",
            (patch(REGISTRATION + "is_only_killed", always(True)),),
            "tests/unit/controller/test_control_safety.py::"

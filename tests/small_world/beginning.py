@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
-from tidemark_protocol.controller_messages import StorageIdentity
 from tidemark_protocol.ids import (
     NO_BROKER,
     BrokerEpoch,
@@ -16,7 +15,7 @@ from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 from tidemark_protocol.topic_configs import UNCLEAN_LEADER_ELECTION
 
 from tests.small_world.small_broker import TOPIC_ID
-from tests.small_world.small_controller import NOWHERE, POOL
+from tests.small_world.small_controller import NOWHERE, POOL, storage_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +38,13 @@ def a_record(broker_id: BrokerId) -> BrokerRecord:
         broker_id=broker_id,
         broker_epoch=BrokerEpoch(broker_id + 1),
         clean_since=BrokerEpoch(0),
+        disk_since=BrokerEpoch(0),
         controller_epoch=ControllerEpoch(1),
         state=BrokerLifeState.ACTIVE,
         incarnation=f"{broker_id} first",
         endpoints=NOWHERE,
         rack="",
-        storage=StorageIdentity(f"disk-{broker_id}"),
+        storage=storage_of(broker_id),
         cluster_id="c",
     )
 

@@ -58,7 +58,9 @@ def _complete_logs(world: World) -> str:
     state, standings = world.store.partition, world.controller.standings()
     for member in state.in_sync_replicas + state.eligible_leaders:
         broker = world.brokers[member.broker_id]
-        is_void = member.broker_epoch <= broker.lost_in or not standings.is_valid(member, REPLICA)
+        is_void = member.broker_epoch <= broker.lost_in or not standings.is_valid(
+            member, REPLICA, world.setting.flush
+        )
         missing = _missing(world, broker)
         if missing and not is_void:
             return f"I6: {_shown(member)} may lead and lacks {missing}"
@@ -158,7 +160,11 @@ def _members(world: World, new: PartitionState, standings: Standings) -> str:
         return ""  # a deposed controller's write: the present one acts when it reads it
     standing = standings.of(new.leader)
     grant = Member(new.leader, new.leader_broker_epoch)
-    if standing is None or not standing.is_live or not standings.is_valid(grant, REPLICA):
+    if (
+        standing is None
+        or not standing.is_live
+        or not standings.is_valid(grant, REPLICA, world.setting.flush)
+    ):
         return f"I12: {_shown(grant)} leads, fenced or by a void entry"
     return ""
 
@@ -174,7 +180,8 @@ def _eligible(world: World, old: PartitionState, new: PartitionState) -> str:
     expected: set[BrokerId] = set()
     for member in old.eligible_leaders + old.in_sync_replicas:
         if member.broker_id not in new.in_sync_ids and member.broker_id in new.replicas:
-            expected |= {member.broker_id} if standings.is_valid(member, REPLICA) else set()
+            is_valid = standings.is_valid(member, REPLICA, world.setting.flush)
+            expected |= {member.broker_id} if is_valid else set()
     is_own_write = world.controller.known == new
     if found != expected if is_own_write else not found >= expected:
         return f"I13: eligible leaders {sorted(found)}, expected {sorted(expected)}"

@@ -1,6 +1,6 @@
 """Moves as lines of text, and what a reader is told of their effects.
 
-`fetch 1`, `fetch 1 request`, `restart 2 proof keep=0`: a word, then arguments. After a move come
+`fetch 1`, `fetch 1 request`, `restart 2 disk keep=1`: a word, then arguments. After a move come
 the events, then one line for every broker and for the slice that changed.
 """
 
@@ -78,12 +78,13 @@ def told(world: World, line: str) -> tuple[World, list[str]]:
 
 
 def _restart(world: World, broker: str, *rest: str) -> None:
-    named = dict(part.split("=") for part in rest if part != "proof")
+    named = dict(part.split("=") for part in rest if "=" in part)
+    proof = next((part for part in rest if part in ("proof", "disk")), "")
     keep = int(named.pop("keep")) if "keep" in named else None
     checkpoint = int(named.pop("checkpoint", "0"))
     if named:
         raise ValueError(f"unknown {sorted(named)}")
-    world.restart(int(broker), proof="proof" in rest, keep=keep, checkpoint=checkpoint)
+    world.restart(int(broker), proof=proof, keep=keep, checkpoint=checkpoint)
 
 
 def _deliver(world: World, what: str, *parties: str) -> None:

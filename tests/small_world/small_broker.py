@@ -81,7 +81,8 @@ class SmallBroker:
     def __init__(self, broker_id: BrokerId, log: SmallLog) -> None:
         self.broker_id = broker_id
         self.log = log
-        self.durable_end = Offset(0)  # what a power loss leaves at least
+        self.durable_end = Offset(0)  # what this process knows to be synced
+        self.synced_end = Offset(0)  # what a power loss leaves at least
         self.checkpoint = Offset(0)  # the high watermark that the next start finds
         # Entries of lives up to here prove nothing, whatever anybody thinks: data was lost.
         self.lost_in = BrokerEpoch(-1)
@@ -106,7 +107,8 @@ class SmallBroker:
 
     def _computed_key(self) -> Hashable:
         process = self.process
-        disk = (self.log, self.checkpoint, self.lost_in, self.last_life, self.durable_end)
+        ends = (self.durable_end, self.synced_end)
+        disk = (ends, self.log, self.checkpoint, self.lost_in, self.last_life)
         if process is None:
             return disk
         return (
@@ -231,7 +233,7 @@ class Running:
 
     def flush(self) -> None:
         broker, leader = self.broker, self.process.leader
-        broker.durable_end = broker.log.log_end_offset
+        broker.durable_end = broker.synced_end = broker.log.log_end_offset
         if leader is not None:
             self.perform(leader.on_flushed(broker.durable_end, NOW_MS))
 
@@ -290,12 +292,13 @@ class Running:
                     broker.log = broker.log.truncated(to_offset)
                     end = broker.log.log_end_offset
                     broker.durable_end = min(broker.durable_end, end)
+                    broker.synced_end = min(broker.synced_end, end)
                     follower.on_truncated(
                         removed_records=before - end, log_end_offset=end, last_epoch=last_epoch
                     )
                 case RestartLogAt(offset):
                     broker.log = SmallLog((), (), offset)
-                    broker.durable_end = offset
+                    broker.durable_end = broker.synced_end = offset
                     follower.on_restarted(offset)
                 case HighWatermarkAdvanced():
                     pass

@@ -27,6 +27,7 @@ from tidemark_operator.controller.registration import (
 )
 from tidemark_operator.controller.standing import Standing, Standings
 from tidemark_protocol.controller_messages import (
+    BootStamp,
     BrokerState,
     Endpoints,
     InSyncProposal,
@@ -34,7 +35,7 @@ from tidemark_protocol.controller_messages import (
     ReplicaReport,
     StorageIdentity,
 )
-from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
 from tests.small_world.small_broker import TOPIC_ID
@@ -119,7 +120,10 @@ class SmallController:
     def _computed_key(self) -> Hashable:
         return (
             self.epoch,
-            tuple((r.broker_epoch, r.clean_since, r.state.value) for r in self.brokers.values()),
+            tuple(
+                (r.broker_epoch, r.clean_since, r.disk_since, r.state.value)
+                for r in self.brokers.values()
+            ),
             tuple(self.notes.values()),
             self.known,
             self.hides,
@@ -160,6 +164,7 @@ class SmallController:
                 broker_id,
                 record.broker_epoch,
                 record.clean_since,
+                record.disk_since,
                 is_live=record.is_live,
                 is_stopping=record.is_stopping,
                 lost_replicas=frozenset({REPLICA} if self.notes[broker_id].lost else ()),
@@ -221,6 +226,7 @@ class SmallController:
                 broker_id,
                 stored.broker_epoch,
                 record.clean_since,
+                record.disk_since,
                 is_live=False,
                 lost_replicas=lost,
                 lost_below=record.broker_epoch,
@@ -290,8 +296,12 @@ def a_registration(
     *,
     incarnation: str,
     clean_stop_epoch: BrokerEpoch,
+    disk_epoch: BrokerEpoch,
     report: ReplicaReport | None,
 ) -> RegisterRequest:
+    """`disk_epoch`: the life that its disk's stamp names; -1: no stamp."""
+    storage = storage_of(broker_id)
+    stamp = BootStamp(storage.boot_id, storage.pod_uid, storage.claim_uid, disk_epoch)
     return RegisterRequest(
         pool=POOL,
         broker_id=broker_id,
@@ -299,10 +309,15 @@ def a_registration(
         incarnation=incarnation,
         endpoints=NOWHERE,
         rack="",
-        storage=StorageIdentity(f"disk-{broker_id}"),
+        storage=storage,
         clean_stop_epoch=clean_stop_epoch,
         highest_controller_epoch=ControllerEpoch(-1),
         highest_broker_epoch=BrokerEpoch(-1),
         highest_producer_id=-1,
         replicas=() if report is None else (report,),
+        disk_stamp=None if disk_epoch == NO_EPOCH else stamp,
     )
+
+
+def storage_of(broker_id: BrokerId) -> StorageIdentity:
+    return StorageIdentity(f"disk-{broker_id}", f"claim-{broker_id}")

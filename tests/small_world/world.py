@@ -367,20 +367,28 @@ class World:
         self.own(broker_id).process = None
 
     def restart(
-        self, broker_id: int, *, proof: bool, keep: int | None = None, checkpoint: int = 0
+        self,
+        broker_id: int,
+        *,
+        proof: str = "",
+        keep: int | None = None,
+        checkpoint: int = 0,
     ) -> None:
-        """`proof`: it can show that its kernel lost nothing. `keep`: records that are left."""
+        """`proof`: it can show that its kernel lost nothing ("proof"), or that it is the same disk
+        at least ("disk"). `keep`: records that are left."""
         broker = self.own(broker_id)
         assert broker.process is None, f"{broker_id} runs"
         if keep is not None and keep < broker.log.log_end_offset:
             broker.log = broker.log.truncated(keep)
-            broker.lost_in = broker.last_life
+            if proof == "disk" and broker.settings.flushes_always:
+                assert keep >= broker.synced_end, f"the same disk has {broker.synced_end} at least"
+            else:
+                broker.lost_in = broker.last_life
         broker.checkpoint = Offset(checkpoint)
         broker.durable_end = Offset(0)
+        broker.synced_end = broker.log.log_end_offset if proof else Offset(0)
         incarnation = f"{broker_id} after {broker.last_life}"
-        epoch = self._register(
-            broker, incarnation, broker.last_life if proof else BrokerEpoch(-1), checkpoint
-        )
+        epoch = self._register(broker, incarnation, proof, checkpoint)
         broker.last_life = epoch
         watermark = Offset(
             max(broker.log.log_start_offset, min(checkpoint, broker.log.log_end_offset))
@@ -392,10 +400,10 @@ class World:
         broker = self.brokers[broker_id]
         record = self.controller.brokers[broker.broker_id]
         assert broker.process is not None
-        self._register(broker, record.incarnation, BrokerEpoch(-1), broker.process.high_watermark)
+        self._register(broker, record.incarnation, "", broker.process.high_watermark)
 
     def _register(
-        self, broker: SmallBroker, incarnation: str, proof: BrokerEpoch, checkpoint: int
+        self, broker: SmallBroker, incarnation: str, proof: str, checkpoint: int
     ) -> BrokerEpoch:
         log = broker.log
         report = ReplicaReport(
@@ -403,12 +411,18 @@ class World:
         )
         outcome = self.own_controller().register(
             a_registration(
-                broker.broker_id, incarnation=incarnation, clean_stop_epoch=proof, report=report
+                broker.broker_id,
+                incarnation=incarnation,
+                clean_stop_epoch=broker.last_life if proof == "proof" else BrokerEpoch(-1),
+                disk_epoch=broker.last_life if proof else BrokerEpoch(-1),
+                report=report,
             )
         )
         assert isinstance(outcome, Accepted), outcome
         if not outcome.is_same_life:
             verdict = "clean" if outcome.is_clean else "unclean"
+            if outcome.record.disk_since < outcome.record.clean_since:
+                verdict += ", its disk kept"
             self.say(
                 f"controller: {broker.broker_id} is {outcome.record.broker_epoch} now, {verdict}"
             )

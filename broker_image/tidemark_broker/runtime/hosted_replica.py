@@ -17,7 +17,7 @@ from tidemark_protocol.controller_messages import (
 )
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset
-from tidemark_protocol.partition_state import PartitionState, TopicState
+from tidemark_protocol.partition_state import FLUSH_ALWAYS, PartitionState, TopicState
 
 from tidemark_broker.replication.effects import (
     AppendRecords,
@@ -146,7 +146,7 @@ class HostedReplica:
         former_lag_max_ms = self._settings.replica_lag_max_ms
         self._settings = LeaderSettings(
             commits_by_isr_alone=topic.commit_rule == "Isr",
-            flushes_always=topic.flush == "Always",
+            flushes_always=topic.flush == FLUSH_ALWAYS,
             replica_lag_max_ms=self.replica_lag_max_ms,
         )
         if former_lag_max_ms != self.replica_lag_max_ms:

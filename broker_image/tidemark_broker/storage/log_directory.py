@@ -199,13 +199,20 @@ class LogDirectory:
         """Of a life that was only killed; None: none, or something speaks against it."""
         return self._proofs.boot_stamp(self._recoveries())
 
+    @property
+    def disk_stamp(self) -> BootStamp | None:
+        """Of the life that this disk served last; None: none, or something speaks against it."""
+        return self._proofs.disk_stamp
+
     def _recoveries(self) -> list[RecoveryReport]:
         return [log.recovery for log in self.logs.values()]
 
-    def secure_logs(self) -> None:
+    def secure_logs(self, boot_id: str) -> None:
         """S8: what a killed process left in the page cache is on disk before its proof is claimed.
         An error voids the proof, which is off the volume already, and the start. In a worker.
-        A clean stop left nothing unsynced."""
+        A clean stop left nothing unsynced. `boot_id`: of the kernel that runs now."""
+        recoveries = self._recoveries()
+        self._guarded("weigh the proofs", lambda: self._proofs.weigh(recoveries, boot_id))
         if self.clean_stop_epoch != NO_EPOCH:
             return
         for log in self.logs.values():

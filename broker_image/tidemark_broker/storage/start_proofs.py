@@ -1,10 +1,14 @@
-"""What a volume says of how its last life ended, and when it may say so (S1, S7, S8).
+"""What a volume says of how its last life ended, and when it may say so (S1, S7, S8, S14).
 
 Two small files: the stop proof, left by a clean stop, and the boot stamp, which proves after a kill
 that it was only a kill. Opening the volume takes both off it, durably, before a log is read: a
 start that is cut short proves nothing. A new stamp comes only when the controller's verdict on the
 start is durable. What is found on the volume is claimed once, by the first registration, and only
 if opening the logs found nothing that a clean stop, or a kill, could not have left.
+
+A stamp that was taken stays under another name, spent: it still says of which life this disk is,
+and so that all that this life synced is here. No start, however it ends, makes that untrue; a lost
+write does, and damage that no lost kernel explains.
 """
 
 import json
@@ -24,6 +28,7 @@ from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.recovery import RecoveryReport
 
 BOOT_STAMP = "tidemark-boot-stamp.json"
+SPENT_STAMP = "tidemark-spent-stamp.json"
 
 _TEXT_FIELDS = ("bootId", "podUid", "claimUid")
 
@@ -36,15 +41,35 @@ class StartProofs:
         self._disk = disk
         self._clean_stop_epoch = BrokerEpoch(NO_EPOCH)
         self._boot_stamp: BootStamp | None = None
+        self._disk_stamp: BootStamp | None = None
 
     def take(self) -> None:
-        """Reads both and removes them for good."""
+        """Reads both and takes them off for good."""
         self._clean_stop_epoch = self._read_clean_stop()
+        stamp = self._read_stamp(BOOT_STAMP)
         # A life that stopped cleanly was not killed: what is missing now went after its last fsync.
-        self._boot_stamp = None if self.has_clean_stop else self._read_stamp()
-        for name in (CLEAN_STOP, BOOT_STAMP):
-            self._disk.remove(self._path / name)
+        self._boot_stamp = None if self.has_clean_stop else stamp
+        self._disk_stamp = stamp or self._read_stamp(SPENT_STAMP)
+        self._disk.remove(self._path / CLEAN_STOP)
+        if stamp is None:
+            self._disk.remove(self._path / BOOT_STAMP)
+        else:
+            self._disk.rename(self._path / BOOT_STAMP, self._path / SPENT_STAMP)
         self._disk.sync_directory(self._path)
+
+    def weigh(self, recoveries: Iterable[RecoveryReport], boot_id: str) -> None:
+        """What recovery cut was not synced, if the kernel went with it. `boot_id`: of the present
+        one. Under the same one, or after a clean stop, the disk itself lost it."""
+        if self._disk_stamp is None:
+            return
+        if self.has_clean_stop:
+            is_explained = not any(report.reason for report in recoveries)
+        elif boot_id and boot_id != self._disk_stamp.boot_id:
+            is_explained = True
+        else:
+            is_explained = all(report.only_a_torn_tail for report in recoveries)
+        if not is_explained:
+            self.remove_stamp()
 
     @property
     def has_clean_stop(self) -> bool:
@@ -66,16 +91,24 @@ class StartProofs:
             return self._boot_stamp
         return None
 
+    @property
+    def disk_stamp(self) -> BootStamp | None:
+        """Of the life that this disk served last, however it ended (S14)."""
+        return self._disk_stamp
+
     def stamp(self, stamp: BootStamp) -> None:
         """The verdict on this start is durable at the controller. Durable before it returns; what
         was claimed is claimed no more."""
         self._clean_stop_epoch = BrokerEpoch(NO_EPOCH)
-        self._boot_stamp = None
+        self._boot_stamp = self._disk_stamp = None
         self._disk.write_atomically(self._path / BOOT_STAMP, encode_stamp(stamp), durable=True)
 
     def remove_stamp(self) -> None:
-        """A write was lost: no later start may take this life for one that was only killed."""
-        self._disk.remove(self._path / BOOT_STAMP)
+        """A write was lost: no later start may take this life for one that was only killed, nor
+        this disk for one that has what it synced."""
+        self._boot_stamp = self._disk_stamp = None
+        for name in (BOOT_STAMP, SPENT_STAMP):
+            self._disk.remove(self._path / name)
         self._disk.sync_directory(self._path)
 
     def give_back(self, recoveries: Sequence[RecoveryReport]) -> None:
@@ -94,9 +127,9 @@ class StartProofs:
         except (FileNotFoundError, MalformedFile):
             return BrokerEpoch(NO_EPOCH)
 
-    def _read_stamp(self) -> BootStamp | None:
+    def _read_stamp(self, name: str) -> BootStamp | None:
         try:
-            return decode_stamp(self._disk.read(self._path / BOOT_STAMP))
+            return decode_stamp(self._disk.read(self._path / name))
         except (FileNotFoundError, MalformedFile):
             return None
 

@@ -2,7 +2,9 @@
 
 `clean_since` decides which ISR and eligible entries of this broker still prove something: an entry
 (id, epoch) is valid iff its epoch >= clean_since (S2). It rises in the same compare-and-set as the
-broker epoch, whenever a start was not proved clean.
+broker epoch, whenever a start was not proved clean. For topics with flush Always `disk_since`
+decides in its place: it rises only where the disk is not proved to be the very one that synced what
+these entries stand for (S14).
 """
 
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ class BrokerRecord:
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     clean_since: BrokerEpoch
+    disk_since: BrokerEpoch  # never above clean_since: a log that is whole has what was synced
     controller_epoch: ControllerEpoch  # of the controller that wrote it last (S16)
     state: BrokerLifeState
     incarnation: str

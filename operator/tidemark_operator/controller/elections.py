@@ -116,7 +116,7 @@ def _settled(
             staying = [m for m in candidates if m.broker_id not in partition.removing_replicas]
             leader = _preferred(staying or candidates, partition, standings, leader_counts)
             return Election(_granted(topic, partition, standings, leader, in_sync))
-        candidates = [] if in_sync else _active_eligible(partition, standings, replica)
+        candidates = [] if in_sync else _active_eligible(topic, partition, standings)
         if candidates:
             leader = _preferred(candidates, partition, standings, leader_counts)
             return Election(_granted(topic, partition, standings, leader, (leader,)))
@@ -166,7 +166,7 @@ def preferred_leader_restored(
     member = next((m for m in partition.in_sync_replicas if m.broker_id == preferred), None)
     if member is None or not standings.is_active(preferred, replica):
         return partition
-    if not standings.is_valid(member, replica) or not standings.can_write(preferred):
+    if not standings.is_valid(member, replica, topic.flush) or not standings.can_write(preferred):
         return partition
     after = _granted(topic, partition, standings, member, partition.in_sync_replicas)
     leader_counts.note(partition, after)
@@ -186,7 +186,7 @@ def leader_moved_off(
         member
         for member in partition.in_sync_replicas
         if member.broker_id != partition.leader
-        and standings.is_valid(member, replica)
+        and standings.is_valid(member, replica, topic.flush)
         and standings.is_active(member.broker_id, replica)
         and standings.can_write(member.broker_id)
     ]
@@ -202,7 +202,9 @@ def _remaining_in_sync(
     topic: TopicState, partition: PartitionState, standings: Standings
 ) -> tuple[Member, ...]:
     replica = (topic.topic_id, partition.partition)
-    valid = tuple(m for m in partition.in_sync_replicas if standings.is_valid(m, replica))
+    valid = tuple(
+        m for m in partition.in_sync_replicas if standings.is_valid(m, replica, topic.flush)
+    )
     active = tuple(m for m in valid if standings.is_active(m.broker_id, replica))
     if not active and topic.commit_rule == COMMIT_RULE_ISR:
         return valid  # I13: who was last in sync stays, without a leader
@@ -210,12 +212,14 @@ def _remaining_in_sync(
 
 
 def _active_eligible(
-    partition: PartitionState, standings: Standings, replica: Replica
+    topic: TopicState, partition: PartitionState, standings: Standings
 ) -> list[Member]:
+    replica = (topic.topic_id, partition.partition)
     return [
         member
         for member in partition.eligible_leaders
-        if standings.is_valid(member, replica) and standings.is_active(member.broker_id, replica)
+        if standings.is_valid(member, replica, topic.flush)
+        and standings.is_active(member.broker_id, replica)
     ]
 
 
@@ -242,7 +246,7 @@ def _granted(
     leader: Member,
     in_sync: tuple[Member, ...],
 ) -> PartitionState:
-    life = standings.renewed(leader, (topic.topic_id, partition.partition))
+    life = standings.renewed(leader, (topic.topic_id, partition.partition), topic.flush)
     return changed(
         topic,
         partition,

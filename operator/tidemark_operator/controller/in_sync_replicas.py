@@ -14,7 +14,7 @@ from tidemark_protocol.ids import NO_EPOCH, BrokerId
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
 from tidemark_operator.controller.partition_change import changed, raised
-from tidemark_operator.controller.standing import Replica, Standings
+from tidemark_operator.controller.standing import Standings
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,9 @@ def judged(
     error = _check(partition, sender, proposal)
     if error is not ErrorCode.NONE:
         return Verdict(error, partition)
-    replica = (topic.topic_id, partition.partition)
     in_sync: list[Member] = []
     for member in proposal.new_in_sync_replicas:
-        admitted = _admitted(member, partition, standings, replica)
+        admitted = _admitted(topic, member, partition, standings)
         if admitted is None:
             return Verdict(ErrorCode.INELIGIBLE_REPLICA, raised(partition))  # S3
         in_sync.append(admitted)
@@ -72,21 +71,22 @@ def _check(partition: PartitionState, sender: BrokerId, proposal: InSyncProposal
 
 
 def _admitted(
+    topic: TopicState,
     member: Member,
     partition: PartitionState,
     standings: Standings,
-    replica: Replica,
 ) -> Member | None:
     """The entry to write, or None for a broker that may not be in an ISR now.
 
     Epoch -1 says that the leader has seen no fetch yet of a member that is in the ISR already: its
     stored entry counts. For a newcomer -1 proves nothing and is refused (stricter than Kafka)."""
+    replica = (topic.topic_id, partition.partition)
     standing = standings.of(member.broker_id)
     if standing is None or not standings.is_active(member.broker_id, replica):
         return None
     stored = next((m for m in partition.in_sync_replicas if m.broker_id == member.broker_id), None)
     if member.broker_epoch == NO_EPOCH:
-        if stored is None or not standings.is_valid(stored, replica):
+        if stored is None or not standings.is_valid(stored, replica, topic.flush):
             return None
-        return standings.renewed(stored, replica)
+        return standings.renewed(stored, replica, topic.flush)
     return member if member.broker_epoch == standing.broker_epoch else None

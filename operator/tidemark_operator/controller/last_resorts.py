@@ -75,7 +75,7 @@ def last_resort(
     }
     unheard = tuple(broker_id for broker_id in partition.replicas if broker_id not in ends)
     active = tuple(b for b in partition.replicas if standings.is_active(b, replica))
-    if may_take_longest_of_all(partition, standings, replica, unheard):
+    if may_take_longest_of_all(topic, partition, standings, unheard):
         longest = max(ends.values())
         leaders = tuple(b for b in active if ends[b] == longest)
         return _by(leaders[0], Cause.ALL_UNCLEAN, ends, standings) if leaders else None
@@ -91,18 +91,19 @@ def last_resort(
 
 
 def may_take_longest_of_all(
+    topic: TopicState,
     partition: PartitionState,
     standings: Standings,
-    replica: Replica,
     unheard: tuple[BrokerId, ...],
 ) -> bool:
     """S14: with one replica missing, only a human decides; a valid entry is waited for."""
-    return not unheard and not has_valid_entry(partition, standings, replica)
+    return not unheard and not has_valid_entry(topic, partition, standings)
 
 
-def has_valid_entry(partition: PartitionState, standings: Standings, replica: Replica) -> bool:
+def has_valid_entry(topic: TopicState, partition: PartitionState, standings: Standings) -> bool:
+    replica = (topic.topic_id, partition.partition)
     entries = partition.in_sync_replicas + partition.eligible_leaders
-    return any(standings.is_valid(member, replica) for member in entries)
+    return any(standings.is_valid(member, replica, topic.flush) for member in entries)
 
 
 def is_chosen(choice: Choice, partition: PartitionState) -> bool:
@@ -126,8 +127,7 @@ def needs_reports(
         return False
     if choice is not None and is_chosen(choice, partition):
         return True
-    replica = (topic.topic_id, partition.partition)
-    return allows_unclean_election(topic) or not has_valid_entry(partition, standings, replica)
+    return allows_unclean_election(topic) or not has_valid_entry(topic, partition, standings)
 
 
 def _by(

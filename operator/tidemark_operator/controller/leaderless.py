@@ -16,9 +16,11 @@ def leaderless_sentence(
     replica = (topic.topic_id, partition.partition)
     active = [b for b in partition.replicas if standings.is_active(b, replica)]
     text = f"partition {partition.partition} has no leader: "
-    if has_valid_entry(partition, standings, replica):
+    if has_valid_entry(topic, partition, standings):
         entries = partition.in_sync_replicas + partition.eligible_leaders
-        waited = _names([m.broker_id for m in entries if standings.is_valid(m, replica)])
+        waited = _names(
+            [m.broker_id for m in entries if standings.is_valid(m, replica, topic.flush)]
+        )
         text += f"only brokers {waited} surely have every committed record, and none is active"
     else:
         unheard = [b for b in partition.replicas if evidence.reports.log_end(b, replica) is None]

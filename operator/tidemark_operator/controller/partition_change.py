@@ -43,7 +43,7 @@ def changed(
     """The partition with that ISR and, unless None, that leadership; the same value if nothing
     of leader, ISR and eligible leaders differs."""
     replica = (topic.topic_id, partition.partition)
-    in_sync = tuple(standings.renewed(member, replica) for member in in_sync_replicas)
+    in_sync = tuple(standings.renewed(member, replica, topic.flush) for member in in_sync_replicas)
     eligible = eligible_leaders(topic, partition, standings, in_sync_replicas=in_sync)
     next_state = replace(partition, in_sync_replicas=in_sync, eligible_leaders=eligible)
     if leadership is not None:
@@ -84,6 +84,6 @@ def eligible_leaders(
     for member in (*partition.eligible_leaders, *partition.in_sync_replicas):
         if member.broker_id in in_sync or member.broker_id not in partition.replicas:
             continue
-        if standings.is_valid(member, replica):
-            kept[member.broker_id] = standings.renewed(member, replica)
+        if standings.is_valid(member, replica, topic.flush):
+            kept[member.broker_id] = standings.renewed(member, replica, topic.flush)
     return tuple(sorted(kept.values()))

@@ -165,6 +165,7 @@ class PoolController:
                 record,
                 state=BrokerLifeState.FENCED,
                 clean_since=BrokerEpoch(broker_epoch + 1),
+                disk_since=BrokerEpoch(broker_epoch + 1),
             )
             await self.save_broker(failed)
             self.sessions.end(broker_id)
@@ -278,6 +279,7 @@ class PoolController:
                 broker_id,
                 stored.broker_epoch,
                 record.clean_since,
+                record.disk_since,
                 is_live=False,
                 lost_replicas=notes.lost_replicas,
                 lost_below=notes.lost_below,
@@ -292,7 +294,13 @@ class PoolController:
             self.state.notes[broker_id] = notes
             self.sessions.end(broker_id)
             logger.info(
-                "broker registered", extra={**self._fields(broker_id), "clean": outcome.is_clean}
+                "broker registered",
+                extra={
+                    **self._fields(broker_id),
+                    "clean": outcome.is_clean,
+                    "clean_since": record.clean_since,
+                    "disk_since": record.disk_since,
+                },
             )
         known = self.state.notes_of(broker_id)
         known.report = report

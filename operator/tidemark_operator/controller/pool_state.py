@@ -94,6 +94,7 @@ class PoolState:
                 broker_id,
                 record.broker_epoch,
                 record.clean_since,
+                record.disk_since,
                 is_live=record.is_live,
                 is_stopping=record.is_stopping,
                 lost_replicas=notes.lost_replicas,
@@ -471,7 +472,8 @@ def _stripped(value: PartitionSlice, state: PartitionState, standings: Standings
     """A retained partition loses its void entries and nothing else (S2)."""
     replica = (value.topic.topic_id, state.partition)
     entries = state.in_sync_replicas + state.eligible_leaders
-    if all(standings.is_valid(member, replica) for member in entries):
+    flush = value.topic.flush
+    if all(standings.is_valid(member, replica, flush) for member in entries):
         return state
-    in_sync = tuple(m for m in state.in_sync_replicas if standings.is_valid(m, replica))
+    in_sync = tuple(m for m in state.in_sync_replicas if standings.is_valid(m, replica, flush))
     return changed(value.topic, state, standings, in_sync_replicas=in_sync)

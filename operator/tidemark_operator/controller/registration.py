@@ -2,8 +2,9 @@
 
 The verdict and the epoch are one compare-and-set of the Broker object, durable before the broker
 hears of them. Two things prove that a log is whole: the stop proof of the stored life, or that its
-process was only killed. Everything doubtful is unclean. The life of both proofs on the volume is
-`tidemark_broker.storage.start_proofs`.
+process was only killed. Everything doubtful is unclean. That the disk is the very one of the stored
+life proves less, and enough for what was synced before it was acknowledged (S14). The life of these
+proofs on the volume is `tidemark_broker.storage.start_proofs`.
 """
 
 from collections.abc import Mapping
@@ -60,11 +61,13 @@ def decided(
         return Accepted(stored, is_clean=is_clean, is_same_life=True)
     epoch = BrokerEpoch(1 + max(highest_epoch, request.highest_broker_epoch, 0))
     is_clean = stored is not None and is_clean_start(request, stored)
+    is_disk_kept = is_clean or (stored is not None and is_same_disk(request, stored))
     record = BrokerRecord(
         pool=request.pool,
         broker_id=request.broker_id,
         broker_epoch=epoch,
         clean_since=stored.clean_since if stored is not None and is_clean else epoch,
+        disk_since=stored.disk_since if stored is not None and is_disk_kept else epoch,
         controller_epoch=controller_epoch,
         state=BrokerLifeState.STARTING,
         incarnation=request.incarnation,
@@ -110,6 +113,16 @@ def is_clean_start(request: RegisterRequest, stored: BrokerRecord) -> bool:
     )
 
 
+def is_same_disk(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    """Whether all that the former life synced is still there, though its kernel may have gone with
+    the rest (S14). On any doubt it is not."""
+    return (
+        not is_storage_failed(stored)
+        and is_same_volume(request, stored)
+        and is_stamped_by(request, stored)
+    )
+
+
 def is_storage_failed(stored: BrokerRecord) -> bool:
     """Its disk lost a write in that life: no proof of that life counts (S8)."""
     return stored.clean_since > stored.broker_epoch
@@ -136,6 +149,20 @@ def is_only_killed(request: RegisterRequest, stored: BrokerRecord) -> bool:
         request.boot_stamp
         == BootStamp(then.boot_id, then.pod_uid, then.claim_uid, stored.broker_epoch)
         == BootStamp(now.boot_id, now.pod_uid, now.claim_uid, stored.broker_epoch)
+    )
+
+
+def is_stamped_by(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    """The volume served the stored life last, and is still the claim that it was. One restored
+    from a snapshot has the stamp of an earlier life, or is another claim (S7). What is not known
+    proves nothing."""
+    now, then = request.storage, stored.storage
+    if not now.claim_uid or request.disk_stamp is None:
+        return False
+    return (
+        request.disk_stamp
+        == BootStamp(then.boot_id, then.pod_uid, then.claim_uid, stored.broker_epoch)
+        == BootStamp(then.boot_id, then.pod_uid, now.claim_uid, stored.broker_epoch)
     )
 
 

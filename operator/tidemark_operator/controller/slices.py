@@ -284,6 +284,9 @@ def read_broker(item: Object) -> BrokerRecord | None:
             broker_id=BrokerId(int(spec["brokerId"])),
             broker_epoch=BrokerEpoch(int(status["brokerEpoch"])),
             clean_since=BrokerEpoch(int(status["cleanSince"])),
+            # Within `storage`, which every controller writes whole: one that does not know of it
+            # leaves none behind, never a stale one.
+            disk_since=BrokerEpoch(int(storage.get("diskSince", status["cleanSince"]))),
             controller_epoch=ControllerEpoch(int(status["controllerEpoch"])),
             state=BrokerLifeState(status["state"]),
             incarnation=status["incarnation"],
@@ -333,6 +336,7 @@ def _broker_status(record: BrokerRecord) -> dict[str, Any]:
             "claimUid": storage.claim_uid,
             "podUid": storage.pod_uid,
             "bootId": storage.boot_id,
+            "diskSince": record.disk_since,
         },
         "clusterId": record.cluster_id,
         "producerIdRound": record.producer_id_round,

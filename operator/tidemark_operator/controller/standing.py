@@ -1,13 +1,17 @@
 """What an entry of an ISR or of the eligible leaders still proves, and who may lead (S2, S9).
 
 A `Standing` is one broker as elections and ISR changes see it at one instant. Pure values.
+
+What an entry stands for depends on the topic's flush. With Os a record is acknowledged from memory,
+so only a log that is whole proves it. With Always it was on the disk of every member before, so the
+disk proves it, whatever else the log lost with its kernel (S14).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
-from tidemark_protocol.partition_state import Member
+from tidemark_protocol.partition_state import FLUSH_ALWAYS, Member
 
 Replica = tuple[TopicId, int]  # topic id, partition
 
@@ -17,6 +21,7 @@ class Standing:
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     clean_since: BrokerEpoch
+    disk_since: BrokerEpoch
     is_live: bool
     is_stopping: bool = False
     # Missing in the last registration's report, or behind their own checkpoint (S9): entries of
@@ -39,11 +44,12 @@ class Standings:
     def of(self, broker_id: BrokerId) -> Standing | None:
         return self._standings.get(broker_id)
 
-    def is_valid(self, member: Member, replica: Replica) -> bool:
+    def is_valid(self, member: Member, replica: Replica, flush: str) -> bool:
+        """`flush`: the topic's."""
         standing = self._standings.get(member.broker_id)
         if standing is None:
             return True
-        if member.broker_epoch < standing.clean_since:  # S2
+        if member.broker_epoch < proves_since(standing, flush):  # S2
             return False
         if replica in standing.failed_replicas:
             return False
@@ -64,11 +70,16 @@ class Standings:
         standing = self._standings.get(broker_id)
         return standing is not None and not standing.is_write_stalled
 
-    def renewed(self, member: Member, replica: Replica) -> Member:
+    def renewed(self, member: Member, replica: Replica, flush: str) -> Member:
         """A valid entry under its broker's present epoch. Only of live brokers: their epoch is
         durable, so no later, unclean registration can be given the same one. A void entry stays
         void: whatever wrote it, its broker's present life does not stand for it (S2)."""
         standing = self._standings.get(member.broker_id)
-        if standing is None or not standing.is_live or not self.is_valid(member, replica):
+        if standing is None or not standing.is_live or not self.is_valid(member, replica, flush):
             return member
         return Member(member.broker_id, standing.broker_epoch)
+
+
+def proves_since(standing: Standing, flush: str) -> BrokerEpoch:
+    """Entries of this epoch and later ones prove what they stand for (S2, S14)."""
+    return standing.disk_since if flush == FLUSH_ALWAYS else standing.clean_since

@@ -329,7 +329,9 @@ def _retaining(pool: PoolController) -> Decide:
                 in_sync_replicas=tuple(
                     member
                     for member in state.in_sync_replicas
-                    if standings.is_valid(member, (stored.topic.topic_id, state.partition))
+                    if standings.is_valid(
+                        member, (stored.topic.topic_id, state.partition), stored.topic.flush
+                    )
                 ),  # S2: what is read again may hold a deposed controller's void entry
                 leadership=NOBODY if state.leader != NO_BROKER else None,
             )

@@ -278,8 +278,10 @@ class Rig:
         await broker.catch_up()
         return broker
 
-    async def create(self, partitions: int = 1, replicas: int = 3, **config: str) -> None:
-        topic = self.topic_state(partitions, replicas, **config)
+    async def create(
+        self, partitions: int = 1, replicas: int = 3, *, flush: str = "Os", **config: str
+    ) -> None:
+        topic = replace(self.topic_state(partitions, replicas, **config), flush=flush)
         ids = [broker.broker_id for broker in self.brokers]
         await self.service.create_topic(POOL, topic, place(partitions, replicas, ids))
         for broker in self.brokers:

@@ -22,8 +22,8 @@ TOPIC_ID = TopicId("7f1c0000-0000-0000-0000-000000000001")
 REPLICA = (TOPIC_ID, 0)
 
 
-def topic(commit_rule: str = "MinInsync", **config: str) -> TopicState:
-    return TopicState("orders", TOPIC_ID, 1, 3, commit_rule=commit_rule, config=config)
+def topic(commit_rule: str = "MinInsync", *, flush: str = "Os", **config: str) -> TopicState:
+    return TopicState("orders", TOPIC_ID, 1, 3, commit_rule=commit_rule, flush=flush, config=config)
 
 
 def member(text: str) -> Member:
@@ -64,13 +64,16 @@ def partition(
     )
 
 
-def standing(text: str, *, clean_since: int | None = None, **changes: Any) -> Standing:
-    """Live unless said otherwise; clean since epoch 0 unless said otherwise."""
+def standing(
+    text: str, *, clean_since: int = 0, disk_since: int | None = None, **changes: Any
+) -> Standing:
+    """Live, clean since epoch 0, and its disk lost whenever its log was, unless said otherwise."""
     entry = member(text)
     value = Standing(
         entry.broker_id,
         entry.broker_epoch,
-        BrokerEpoch(0 if clean_since is None else clean_since),
+        BrokerEpoch(clean_since),
+        BrokerEpoch(clean_since if disk_since is None else disk_since),
         is_live=True,
     )
     return replace(value, **changes)
@@ -81,7 +84,7 @@ def standings(*values: Standing | str) -> Standings:
     return Standings({value.broker_id: value for value in listed})
 
 
-def dead(text: str, *, clean_since: int | None = None) -> Standing:
+def dead(text: str, *, clean_since: int = 0) -> Standing:
     return standing(text, clean_since=clean_since, is_live=False)
 
 
