@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 from tidemark_broker.storage.start_proofs import SPENT_STAMP
 from tidemark_operator.stores.object_store import BROKER
+from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.partition_state import Member
 
 from tests.scenarios.broker_on_disk import Machine, Process
 from tests.unit.controller.control_rig import POOL, Rig
+from tests.unit.controller.control_steps import expand
 from tests.unit.controller.control_values import shown
 from tests.unit.storage.small_logs import values_of
 from tests.waiting import run
@@ -49,6 +52,15 @@ class Pool:
         assert process.voice is not None
         await self.rig.advance(100, process.voice)
         return process
+
+    async def joins(self, broker_id: BrokerId) -> None:
+        """Its leader, any other one, has seen it catch up."""
+        state = self.rig.partition()
+        leader = self.processes[state.leader].voice
+        assert leader is not None and state.leader != broker_id
+        entry = Member(broker_id, self.processes[broker_id].session.broker_epoch)
+        (answer,) = (await leader.alter(expand(state, entry))).answers
+        assert answer.error is ErrorCode.NONE
 
     def status(self, broker_id: BrokerId) -> dict[str, object]:
         found: dict[str, object] = self.rig.store.objects[
@@ -200,10 +212,12 @@ def test_another_disk_proves_nothing(tmp_path: Path, change: object) -> None:
         machine.snapshot(earlier)
         pool.processes[A].stop_cleanly()
         pool.processes[A] = await machine.start()
+        await pool.joins(A)
         pool.processes[A].append(b"acknowledged later")
         for broker_id in (A, B, C):
             pool.lose_power(broker_id)
         await pool.fence_all()
+        assert A in {member.broker_id for member in pool.rig.partition().eligible_leaders}
         assert callable(change)
         change(machine, earlier)
         await pool.comes_back(A)

@@ -25,7 +25,7 @@ ELIGIBLE = "election: eligible leader"
 UNCLEAN = "election: unclean"
 LONGEST_LOG = "election: longest log"
 KEPT_DISK = "election: by a kept disk alone"  # beside one of the others
-ELECTIONS = (SAME_LEADER, IN_SYNC, ELIGIBLE, UNCLEAN, LONGEST_LOG)
+ELECTIONS = (SAME_LEADER, IN_SYNC, ELIGIBLE, KEPT_DISK, UNCLEAN, LONGEST_LOG)
 WITHOUT_PROOF = (UNCLEAN, LONGEST_LOG)
 CHANGES = (
     "ISR shrink",

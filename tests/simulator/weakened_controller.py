@@ -182,7 +182,7 @@ MUTANTS = (
     Mutant("every disk is the one that was there", "S14: a lost disk voids an entry",
            (patch(REGISTRATION + "is_same_disk", always(True)),),
            "tests/scenarios/test_s14_kept_disks.py::"
-           "test_another_disk_proves_nothing[an empty volume]", "disks change",
+           "test_another_disk_proves_nothing[another claim]", "disks change",
            search="every disk counts as the one that was there"),
     Mutant("any stamp on a disk counts", "S14, S7: the stamp names claim and life",
            (patch(REGISTRATION + "is_stamped_by", always(True)),),
