@@ -33,7 +33,7 @@ def registration_request(
         highest_producer_id=directory.highest_producer_id,
         replicas=replica_reports(directory),
         boot_stamp=directory.boot_stamp,
-        disk_stamp=directory.disk_stamp,
+        disk_stamp=directory.proofs.disk_stamp,
     )
 
 

@@ -76,7 +76,7 @@ class LogDirectory:
         self._lock = lock
         self._settings = settings
         self._new_uuid = new_uuid
-        self._proofs = StartProofs(path, disk)
+        self.proofs = StartProofs(path, disk)
         self._files_lock = threading.RLock()
         self._recovery_points = RecoveryPoints(disk, path, self._files_lock)
 
@@ -104,7 +104,7 @@ class LogDirectory:
         directory = cls(path, disk, lock, broker_id, settings, new_uuid)
         try:
             directory._identify()
-            directory._proofs.take()  # S1: before a log is read
+            directory.proofs.take()  # S1: before a log is read
             directory._load_logs()
         except OSError as error:
             lock.release()
@@ -192,17 +192,12 @@ class LogDirectory:
     @property
     def clean_stop_epoch(self) -> BrokerEpoch:
         """The life that was stopped cleanly; -1: none, or one that something speaks against."""
-        return self._proofs.clean_stop_epoch(self._recoveries())
+        return self.proofs.clean_stop_epoch(self._recoveries())
 
     @property
     def boot_stamp(self) -> BootStamp | None:
         """Of a life that was only killed; None: none, or something speaks against it."""
-        return self._proofs.boot_stamp(self._recoveries())
-
-    @property
-    def disk_stamp(self) -> BootStamp | None:
-        """Of the life that this disk served last; None: none, or something speaks against it."""
-        return self._proofs.disk_stamp
+        return self.proofs.boot_stamp(self._recoveries())
 
     def _recoveries(self) -> list[RecoveryReport]:
         return [log.recovery for log in self.logs.values()]
@@ -211,8 +206,7 @@ class LogDirectory:
         """S8: what a killed process left in the page cache is on disk before its proof is claimed.
         An error voids the proof, which is off the volume already, and the start. In a worker.
         A clean stop left nothing unsynced. `boot_id`: of the kernel that runs now."""
-        recoveries = self._recoveries()
-        self._guarded("weigh the proofs", lambda: self._proofs.weigh(recoveries, boot_id))
+        self._guarded("weigh the proofs", lambda: self.proofs.weigh(self._recoveries(), boot_id))
         if self.clean_stop_epoch != NO_EPOCH:
             return
         for log in self.logs.values():
@@ -221,17 +215,16 @@ class LogDirectory:
     def write_boot_stamp(self, stamp: BootStamp) -> None:
         """Once the verdict on this start is durable (S1). Raises DiskFull, StorageFailed: no proof
         then, so a kill is an unclean end. In a worker."""
-        self._guarded("write the boot stamp", lambda: self._proofs.stamp(stamp))
+        self._guarded("write the boot stamp", lambda: self.proofs.stamp(stamp))
 
     def remove_boot_stamp(self) -> None:
         """S8. Raises DiskFull, StorageFailed. In a worker."""
-        self._guarded("remove the boot stamp", self._proofs.remove_stamp)
+        self._guarded("remove the boot stamp", self.proofs.remove_stamp)
 
     def give_back_proofs(self) -> None:
         """For a life that ends before it registered: nothing was written, so what its volume
         proved is as true as before. Raises DiskFull, StorageFailed. In a worker."""
-        recoveries = self._recoveries()
-        self._guarded("give back the proofs", lambda: self._proofs.give_back(recoveries))
+        self._guarded("give back the proofs", lambda: self.proofs.give_back(self._recoveries()))
 
     # Opening the logs
 
@@ -240,7 +233,7 @@ class LogDirectory:
         high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         log_starts = self._read_offsets(checkpoints.LOG_STARTS)
         cleaned_to = self._read_offsets(checkpoints.CLEANED_TO)
-        is_clean = self._proofs.has_clean_stop
+        is_clean = self.proofs.has_clean_stop
         for name in self._disk.list_names(self.path):
             match = _LOG_NAME.match(name)
             path = self.path / name
