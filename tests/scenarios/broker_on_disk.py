@@ -130,7 +130,7 @@ class Process:
             broker_id=self.settings.broker_id,
             settings=LogSettings(),
         )
-        self.directory.secure_logs(self.settings.boot_id)
+        self.directory.secure_logs()
         self.partitions = Partitions(
             self.settings.broker_id,
             scheduler=asyncio.get_running_loop(),

@@ -33,7 +33,7 @@ class Node:
             broker_id=BrokerId(1),
             settings=self._settings,
         )
-        directory.secure_logs("")
+        directory.secure_logs()
         return directory
 
     def is_killed(self) -> None:

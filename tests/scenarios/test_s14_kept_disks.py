@@ -40,12 +40,13 @@ class Pool:
         await decisions.fence(lives, "silent")
 
     def lose_power(self, broker_id: BrokerId) -> None:
-        """Of what was not synced, something may be left that no kill leaves."""
-        self.processes[broker_id].kill()
-        machine = self.machines[broker_id]
+        """Of what was not synced, the beginning of a batch is left."""
+        process, machine = self.processes[broker_id], self.machines[broker_id]
+        process.append(b"unsynced")
+        process.kill()
         machine.boot_id, machine.pod_uid = "boot-2", "pod-2"
-        with machine.log_file().open("ab") as file:
-            file.write(bytes(200) + b"behind a hole")
+        data = machine.log_file().read_bytes()
+        machine.log_file().write_bytes(data[:-5])
 
     async def comes_back(self, broker_id: BrokerId) -> Process:
         process = await self.machines[broker_id].start()
@@ -258,16 +259,17 @@ def test_a_failure_that_no_controller_heard_of_takes_the_stamp_off_the_disk(
     run(scenario)
 
 
-@pytest.mark.parametrize("end", ["killed", "stopped"])
-def test_damage_that_no_lost_kernel_explains_voids_the_disk(tmp_path: Path, end: str) -> None:
+@pytest.mark.parametrize("end", ["killed", "stopped", "lost its power"])
+def test_damage_that_is_more_than_a_torn_tail_voids_the_disk(tmp_path: Path, end: str) -> None:
     async def scenario() -> None:
         pool = await with_an_acknowledged_record(tmp_path)
         machine = pool.machines[A]
         if end == "stopped":
             pool.processes[A].stop_cleanly()
-            machine.boot_id = "boot-2"  # a clean stop left nothing that a kernel could lose
         else:
             pool.processes[A].kill()
+        if end != "killed":
+            machine.boot_id = "boot-2"
         data = bytearray(machine.log_file().read_bytes())
         data[-1] ^= 1
         machine.log_file().write_bytes(data)

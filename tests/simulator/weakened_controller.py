@@ -189,10 +189,10 @@ MUTANTS = (
            "tests/scenarios/test_s14_kept_disks.py::"
            "test_another_disk_proves_nothing[restored from an earlier life]",
            "disks change"),
-    Mutant("damage that no lost kernel explains is taken for a lost tail", "S14, S8",
+    Mutant("damage is taken for an unsynced tail", "S14, S8",
            (patch("storage.start_proofs:StartProofs.weigh", _does_nothing),),
            "tests/scenarios/test_s14_kept_disks.py::"
-           "test_damage_that_no_lost_kernel_explains_voids_the_disk[killed]",
+           "test_damage_that_is_more_than_a_torn_tail_voids_the_disk[killed]",
            why_no_seed="runs with flipped bits are judged less strictly"),
     Mutant("any boot stamp counts", "S1, S7: the stamp names boot, pod, claim and epoch",
            (patch(REGISTRATION + "is_only_killed", always(True)),),

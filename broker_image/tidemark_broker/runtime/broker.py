@@ -310,7 +310,7 @@ class Broker:
                     settings=LogSettings(),
                     new_uuid=self._environment.new_uuid,
                 )
-                await asyncio.to_thread(directory.secure_logs, settings.boot_id)
+                await asyncio.to_thread(directory.secure_logs)
                 return directory
             except DirectoryLocked as error:
                 self._not_ready = f"LogDirectoryLocked: {error}"

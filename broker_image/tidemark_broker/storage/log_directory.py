@@ -202,11 +202,11 @@ class LogDirectory:
     def _recoveries(self) -> list[RecoveryReport]:
         return [log.recovery for log in self.logs.values()]
 
-    def secure_logs(self, boot_id: str) -> None:
+    def secure_logs(self) -> None:
         """S8: what a killed process left in the page cache is on disk before its proof is claimed.
         An error voids the proof, which is off the volume already, and the start. In a worker.
-        A clean stop left nothing unsynced. `boot_id`: of the kernel that runs now."""
-        self._guarded("weigh the proofs", lambda: self.proofs.weigh(self._recoveries(), boot_id))
+        A clean stop left nothing unsynced."""
+        self._guarded("weigh the proofs", lambda: self.proofs.weigh(self._recoveries()))
         if self.clean_stop_epoch != NO_EPOCH:
             return
         for log in self.logs.values():

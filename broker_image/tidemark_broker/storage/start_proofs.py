@@ -8,7 +8,7 @@ if opening the logs found nothing that a clean stop, or a kill, could not have l
 
 A stamp that was taken stays under another name, spent: it still says of which life this disk is,
 and so that all that this life synced is here. No start, however it ends, makes that untrue; a lost
-write does, and damage that no lost kernel explains.
+write does, and so does damage that is more than a torn tail.
 """
 
 import json
@@ -57,15 +57,14 @@ class StartProofs:
             self._disk.rename(self._path / BOOT_STAMP, self._path / SPENT_STAMP)
         self._disk.sync_directory(self._path)
 
-    def weigh(self, recoveries: Iterable[RecoveryReport], boot_id: str) -> None:
-        """What recovery cut was not synced, if the kernel went with it. `boot_id`: of the present
-        one. Under the same one, or after a clean stop, the disk itself lost it."""
+    def weigh(self, recoveries: Iterable[RecoveryReport]) -> None:
+        """A torn tail was not synced, and so nothing else was that recovery cut. Of other damage it
+        is not known whether it was: a lost kernel leaves holes, a disk loses what it had. After a
+        clean stop nothing was left unsynced. Durable: the next start finds logs that look whole."""
         if self._disk_stamp is None:
             return
         if self.has_clean_stop:
             is_explained = not any(report.reason for report in recoveries)
-        elif boot_id and boot_id != self._disk_stamp.boot_id:
-            is_explained = True
         else:
             is_explained = all(report.only_a_torn_tail for report in recoveries)
         if not is_explained:
