@@ -1,7 +1,10 @@
 """Summaries to summaries: rows of one key become one. Associative and commutative.
 
-Slices must not overlap in time within one key: whoever reads cuts at the same times for all. Two
-looks at one thing (`scrape`) stay apart here and are laid over each other afterwards.
+Slices must not overlap in time within one key: whoever reads cuts at the same times for all. A
+slice no longer than `break_gap_ms` is merged with its neighbours at once, or in the order of time:
+two whose samples are no further apart are joined as if nothing had been between them, and what
+comes then is refused as overlapping. Two looks at one thing (`scrape`) stay apart here and are laid
+over each other afterwards.
 """
 
 from typing import Any

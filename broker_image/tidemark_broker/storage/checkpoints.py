@@ -2,10 +2,10 @@
 
 Offset checkpoints: line 1 version `0`, line 2 the number of entries, then `topic partition offset`;
 leader epochs: `epoch offset`; an empty file has no entries. The last entry of ours is a checksum of
-the file before it, under a name that no topic can have: Kafka reads past it in offset checkpoints,
-and a flipped digit is no other offset or epoch (0067). Anything else raises MalformedFile: callers
-fall back to what is safe (offset 0, epochs from the batches), or refuse the directory; they never
-use half a file.
+the file before it, under a name that no topic can have, or an epoch that no log reaches: Kafka
+reads past it, and a flipped digit is no other offset or epoch (0067). Anything else raises
+MalformedFile: callers fall back to what is safe (offset 0, epochs from the batches), or refuse the
+directory; they never use half a file.
 """
 
 import base64
@@ -31,7 +31,10 @@ LOCK = ".lock"
 HIGHEST_EPOCHS = "tidemark-epochs.json"  # ours too
 
 TopicPartition = tuple[str, int]
-_CHECKSUM = "~crc32c"  # in the place of a topic, or of an epoch
+_CHECKSUM = ("~crc32c", 0)  # in the place of a topic and its partition
+# In the place of an epoch and its start: Kafka, and versions before, cut epochs past a log's end.
+_CHECKSUM_EPOCH = LeaderEpoch(2**31 - 1)
+_CHECKSUM_OFFSETS = 2**62
 
 
 class MalformedFile(ValueError):
@@ -39,31 +42,43 @@ class MalformedFile(ValueError):
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
-    return _sealed(
-        (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()),
-        f"{_CHECKSUM} 0",
+    data = _with_room_for_checksum(
+        f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()
     )
+    topic, partition = _CHECKSUM
+    return data + f"{topic} {partition} {crc32c(data)}\n".encode()
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, Offset]:
+    """A file without a checksum is Kafka's, or of an earlier version."""
     offsets: dict[TopicPartition, Offset] = {}
-    for topic, partition, offset in _unsealed(data, 3):
+    for topic, partition, offset in _decode(data, 3):
         offsets[topic, _natural(partition)] = Offset(_natural(offset))
+    checksum = offsets.pop(_CHECKSUM, None)
+    if checksum is not None:
+        _check(data, checksum)
     return offsets
 
 
 def encode_epochs(entries: Iterable[tuple[LeaderEpoch, Offset]]) -> bytes:
-    return _sealed((f"{epoch} {start_offset}" for epoch, start_offset in entries), _CHECKSUM)
+    data = _with_room_for_checksum(f"{epoch} {start_offset}" for epoch, start_offset in entries)
+    return data + f"{_CHECKSUM_EPOCH} {_CHECKSUM_OFFSETS + crc32c(data)}\n".encode()
 
 
 def decode_epochs(data: bytes) -> list[tuple[LeaderEpoch, Offset]]:
+    """A file without a checksum is Kafka's, or of an earlier version."""
     entries = [
         (LeaderEpoch(_natural(epoch)), Offset(_natural(start_offset)))
-        for epoch, start_offset in _unsealed(data, 2)
+        for epoch, start_offset in _decode(data, 2)
     ]
     for (epoch, start), (next_epoch, next_start) in pairwise(entries):
         if next_epoch <= epoch or next_start <= start:
             raise MalformedFile(f"epoch {next_epoch}@{next_start} after {epoch}@{start}")
+    if entries and (entries[-1][0] == _CHECKSUM_EPOCH or entries[-1][1] >= _CHECKSUM_OFFSETS):
+        epoch, start = entries.pop()
+        if epoch != _CHECKSUM_EPOCH:
+            raise MalformedFile(f"expected epoch {_CHECKSUM_EPOCH} of the checksum, found {epoch}")
+        _check(data, start - _CHECKSUM_OFFSETS)
     return entries
 
 
@@ -142,22 +157,16 @@ def _json_numbers(data: bytes, *names: str) -> dict[str, int]:
     return numbers
 
 
-def _sealed(entries: Iterable[str], checksum_begins: str) -> bytes:
+def _with_room_for_checksum(entries: Iterable[str]) -> bytes:
     lines = list(entries)
-    data = "".join(f"{line}\n" for line in ("0", str(len(lines) + 1), *lines)).encode()
-    return data + f"{checksum_begins} {crc32c(data)}\n".encode()
+    return "".join(f"{line}\n" for line in ("0", str(len(lines) + 1), *lines)).encode()
 
 
-def _unsealed(data: bytes, field_count: int) -> list[list[str]]:
-    """Without the checksum. A file that has none is Kafka's, or of an earlier version."""
-    entries = _decode(data, field_count)
-    if not entries or entries[-1][0] != _CHECKSUM:
-        return entries
-    checksum = _natural(entries.pop()[-1])
-    checked = data[: data.rindex(b"\n", 0, -1) + 1]
-    if crc32c(checked) != checksum:
-        raise MalformedFile(f"expected checksum {checksum}, found {crc32c(checked)}")
-    return entries
+def _check(data: bytes, checksum: int) -> None:
+    """The last line's, of all before it."""
+    found = crc32c(data[: data.rindex(b"\n", 0, -1) + 1])
+    if found != checksum:
+        raise MalformedFile(f"expected checksum {checksum}, found {found}")
 
 
 def _decode(data: bytes, field_count: int) -> list[list[str]]:

@@ -1,6 +1,7 @@
 """Any cut of the samples and any tree of merges gives the summary of the uncut samples."""
 
 import itertools
+from collections.abc import Iterable
 from random import Random
 
 import numpy as np
@@ -49,13 +50,31 @@ def as_rows(summaries: pa.Table) -> list[str]:
     return [repr(row) for row in merge(summaries, KERNEL).to_pylist()]
 
 
-@given(batches(), st.lists(st.integers(0, 900), max_size=6), st.data())
-@settings(max_examples=200)
-def test_any_cut_and_any_tree_of_merges_is_the_uncut_summary(
-    batch: SampleBatch, cuts: list[int], data: st.DataObject
-) -> None:
+def pieces_of(batch: SampleBatch, cuts: Iterable[int]) -> list[pa.Table]:
     borders = [None, *sorted(set(cuts)), None]
-    pieces = [table(within(batch, start, end)) for start, end in itertools.pairwise(borders)]
+    return [table(within(batch, start, end)) for start, end in itertools.pairwise(borders)]
+
+
+@given(batches(), st.lists(st.integers(0, 900), max_size=6))
+@settings(max_examples=200)
+def test_any_cut_is_the_uncut_summary(batch: SampleBatch, cuts: list[int]) -> None:
+    """However short the slices are: at once, and in the order of time."""
+    pieces = pieces_of(batch, cuts)
+    expected = as_rows(table(batch))
+    assert as_rows(pa.concat_tables(pieces)) == expected
+    merged = pieces[0]
+    for piece in pieces[1:]:
+        merged = merge(pa.concat_tables([merged, piece]), KERNEL)
+    assert as_rows(merged) == expected
+
+
+@given(batches(), st.lists(st.integers(KERNEL.break_gap_ms + 1, 300), max_size=6), st.data())
+@settings(max_examples=200)
+def test_any_tree_of_merges_is_the_uncut_summary(
+    batch: SampleBatch, lengths_ms: list[int], data: st.DataObject
+) -> None:
+    """Of slices longer than the gap that breaks a run."""
+    pieces = pieces_of(batch, itertools.accumulate(lengths_ms))
     while len(pieces) > 1:
         first = pieces.pop(data.draw(st.integers(0, len(pieces) - 1)))
         second = pieces.pop(data.draw(st.integers(0, len(pieces) - 1)))
