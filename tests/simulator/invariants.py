@@ -211,7 +211,10 @@ class Invariants:
         self._world.look_at_store()
         for before, after in self._world.changed_brokers():
             self._judge.on_broker(before, after)
-            check_not_in_vain(before, after, self._world.world.coverage)
+            slot = self._world.world.brokers[after.broker_id]
+            check_not_in_vain(
+                before, after, self._world.world.coverage, is_held_down=slot.is_held_down
+            )
             self._registered_us.setdefault(after.broker_id, self._world.now_us)
         changes = self._world.changed_slices()
         if not changes:

@@ -14,10 +14,15 @@ OF_CONTROLLERS = frozenset({"freeze_controller", "kill_controller", "deafen_cont
 
 
 def check_not_in_vain(
-    before: BrokerRecord | None, after: BrokerRecord, coverage: Counter[str]
+    before: BrokerRecord | None,
+    after: BrokerRecord,
+    coverage: Counter[str],
+    *,
+    is_held_down: bool,
 ) -> None:
-    """`coverage`: of the world, which counts its faults by kind. Raises Violation."""
-    if before is None or before.state is not BrokerLifeState.ACTIVE:
+    """`coverage`: of the world, which counts its faults by kind. `is_held_down`: the broker was
+    killed to see when others lead, which is no fault of a run. Raises Violation."""
+    if before is None or before.state is not BrokerLifeState.ACTIVE or is_held_down:
         return
     kinds = {key.removeprefix("fault ") for key in coverage if key.startswith("fault ")}
     if after.state is BrokerLifeState.FENCED and kinds <= OF_CONTROLLERS:

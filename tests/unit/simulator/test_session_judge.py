@@ -18,17 +18,23 @@ CONTROLLERS_DIE = Counter({"fault kill_controller": 2, "elections": 1})
 
 def test_who_is_fenced_while_only_controllers_die_was_fenced_in_vain() -> None:
     with pytest.raises(Violation, match="broker 1 was fenced"):
-        check_not_in_vain(ACTIVE, FENCED, CONTROLLERS_DIE)
+        check_not_in_vain(ACTIVE, FENCED, CONTROLLERS_DIE, is_held_down=False)
+
+
+def test_who_was_killed_once_all_was_well_again_was_not_fenced_in_vain() -> None:
+    """Seed 10000635: the run's own kill, at its end, to see when others lead."""
+    check_not_in_vain(ACTIVE, FENCED, CONTROLLERS_DIE, is_held_down=True)
 
 
 def test_where_anything_else_befell_the_world_nobody_is_judged() -> None:
-    check_not_in_vain(ACTIVE, FENCED, CONTROLLERS_DIE + Counter({"fault kill_broker": 1}))
+    others = CONTROLLERS_DIE + Counter({"fault kill_broker": 1})
+    check_not_in_vain(ACTIVE, FENCED, others, is_held_down=False)
 
 
 @pytest.mark.parametrize("before", [None, FENCED], ids=["new", "fenced"])
 def test_who_was_not_active_was_not_fenced_in_vain(before: BrokerRecord | None) -> None:
-    check_not_in_vain(before, FENCED, CONTROLLERS_DIE)
+    check_not_in_vain(before, FENCED, CONTROLLERS_DIE, is_held_down=False)
 
 
 def test_other_writes_of_an_active_broker_are_none_of_it() -> None:
-    check_not_in_vain(ACTIVE, replace(ACTIVE, rack="b"), CONTROLLERS_DIE)
+    check_not_in_vain(ACTIVE, replace(ACTIVE, rack="b"), CONTROLLERS_DIE, is_held_down=False)
