@@ -14,8 +14,8 @@ from tidemark_operator.stores.object_store import (
     CLUSTER_SCOPE,
     NODE,
     POD,
+    Forbidden,
     ObjectStore,
-    Refused,
 )
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class NodeRacks:
             return ""
         try:
             node = await self._store.get(NODE, CLUSTER_SCOPE, node_name)
-        except Refused as error:
+        except Forbidden as error:
             log.error(
                 "a node's labels cannot be read: its brokers count as without a rack; give the"
                 " operator the right to get nodes (chart value rackAwareness)",

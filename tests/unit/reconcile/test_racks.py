@@ -11,8 +11,8 @@ from tidemark_operator.stores.object_store import (
     NODE,
     POD,
     TOPIC,
+    Forbidden,
     Object,
-    Refused,
     ResourceKind,
 )
 from tidemark_protocol.controller_messages import Endpoints, RegisterRequest, StorageIdentity
@@ -43,7 +43,7 @@ def request(rack: str = "said") -> RegisterRequest:
 class WithoutRights(CountingStore):
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
         if kind is NODE:
-            raise Refused("nodes is forbidden")
+            raise Forbidden("nodes is forbidden")
         return await super().get(kind, namespace, name)
 
 

@@ -214,3 +214,15 @@ def fetch(
 
 
 API_VERSIONS_REQUEST = request(API_VERSIONS, 0)
+
+
+async def answered_beside(door: Door, frame: bytes) -> tuple[int, bytes]:
+    """How often another client was answered while the broker was at `frame`; and its answer."""
+    busy, other = await Client.connect(door), await Client.connect(door)
+    busy.send(frame)
+    waits = asyncio.ensure_future(busy.answer())
+    times = 0
+    while not waits.done():
+        await other.ask(API_VERSIONS_REQUEST)
+        times += 1
+    return times, await waits

@@ -1,6 +1,5 @@
 """What a compacted topic asks of records, and how much of a produce is opened to see that."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,9 @@ from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.runtime.in_process_pool import TOPIC
 from tests.unit.runtime.kafka_door import (
-    API_VERSIONS_REQUEST,
     PRODUCE,
-    Client,
     Door,
+    answered_beside,
     request,
     with_door,
 )
@@ -81,13 +79,7 @@ def test_others_are_answered_while_batches_of_a_compacted_topic_are_opened(tmp_p
 
     async def scenario(door: Door) -> None:
         door.push(config={"cleanup.policy": "compact"})
-        writer, other = await Client.connect(door), await Client.connect(door)
-        writer.send(request(PRODUCE, 3, body))
-        waits = asyncio.ensure_future(writer.answer())
-        answered = 0
-        while not waits.done():
-            await other.ask(API_VERSIONS_REQUEST)
-            answered += 1
+        answered, _ = await answered_beside(door, request(PRODUCE, 3, body))
         assert door.partitions.replica(TOPIC, 0).log_end_offset == count * 2000
         assert answered >= count // 4  # a question and its answer are some turns
 

@@ -59,12 +59,17 @@ class Asked:
 
     def __init__(self, link: Link) -> None:
         self.requests: list[TopicsRequest] = []
+        self.says_nothing_of: set[str] = set()
         link.partitions[1].topic_changes.ask = self._ask
 
     async def _ask(self, path: str, request: TopicsRequest, timeout_ms: int) -> TopicsResponse:
         self.requests.append(request)
         named = getattr(request, "topics", ()) or getattr(request, "reassignments", ())
-        results = tuple(TopicResult(each.topic, ErrorCode.NONE) for each in named)
+        results = tuple(
+            TopicResult(each.topic, ErrorCode.NONE)
+            for each in named
+            if each.topic not in self.says_nothing_of
+        )
         return TopicsResponse(ErrorCode.NONE, results=results)
 
 
@@ -144,6 +149,23 @@ def test_what_is_not_seen_in_time_is_timed_out_and_says_that_it_comes(tmp_path: 
         assert isinstance(request, CreateTopicsRequest)
         validating = creation(new_topic("late")) | {"validate_only": True}
         assert errors(await ask(link, CREATE_TOPICS_API, validating)) == [ErrorCode.NONE]
+
+    run(tmp_path, scenario)
+
+
+def test_of_a_topic_that_the_controllers_answer_leaves_out_nothing_is_claimed(
+    tmp_path: Path,
+) -> None:
+    async def scenario(link: Link, controller: Asked) -> None:
+        controller.says_nothing_of = {TOPIC}
+        move = {"partition": 0, "replicas": (1,)}
+        asked = {
+            "timeout_ms": 100,
+            "may_change_replication_factor": True,
+            "topics": ({"topic": TOPIC, "partitions": (move,)},),
+        }
+        (topic,) = (await ask(link, ALTER_PARTITION_REASSIGNMENTS_API, asked))["topics"]
+        assert errors(topic, of="partitions") == [ErrorCode.UNKNOWN_SERVER_ERROR]
 
     run(tmp_path, scenario)
 

@@ -1,6 +1,5 @@
 """OffsetFetch of many groups: each is told once, others have their turns, an answer has a size."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from tidemark_broker.wire.primitives import INT32, MAX_ELEMENTS
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.runtime.in_process_pool import TOPIC
-from tests.unit.runtime.kafka_door import API_VERSIONS_REQUEST, Client, Door, with_door
+from tests.unit.runtime.kafka_door import Client, Door, answered_beside, with_door
 from tests.waiting import eventually
 
 METADATA = "m" * GroupSettings().max_offset_metadata
@@ -97,15 +96,10 @@ def test_a_group_is_told_once_however_often_it_is_named(tmp_path: Path) -> None:
 
 def test_others_are_answered_while_offsets_of_many_groups_are_told(tmp_path: Path) -> None:
     async def scenario(door: Door) -> None:
-        hostile, other = await Client.connect(door), await Client.connect(door)
-        hostile.send(offsets_of(*((f"g{n}", ALL) for n in range(MAX_ELEMENTS - 10))))
-        waits = asyncio.ensure_future(hostile.answer())
-        answered = 0
-        while not waits.done():
-            await other.ask(API_VERSIONS_REQUEST)
-            answered += 1
-        assert len(await waits) > 1000
-        assert answered >= 3
+        frame = offsets_of(*((f"g{n}", ALL) for n in range(MAX_ELEMENTS - 10)))
+        times, answer = await answered_beside(door, frame)
+        assert len(answer) > 1000
+        assert times >= 3
 
     with_groups(tmp_path, scenario)
 

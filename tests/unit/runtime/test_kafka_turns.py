@@ -27,10 +27,10 @@ from tidemark_broker.wire.tables import ZERO_TOPIC_ID, Api, Values
 
 from tests.unit.runtime.in_process_pool import TOPIC, a_batch
 from tests.unit.runtime.kafka_door import (
-    API_VERSIONS_REQUEST,
     PRODUCE,
     Client,
     Door,
+    answered_beside,
     fetch,
     produce,
     request,
@@ -161,15 +161,9 @@ LARGE = {
 @pytest.mark.parametrize("frame", LARGE.values(), ids=LARGE)
 def test_others_are_answered_while_a_large_request_is_done(tmp_path: Path, frame: bytes) -> None:
     async def scenario(door: Door) -> None:
-        hostile, other = await Client.connect(door), await Client.connect(door)
-        hostile.send(frame)
-        waits = asyncio.ensure_future(hostile.answer())
-        answered = 0
-        while not waits.done():
-            await other.ask(API_VERSIONS_REQUEST)
-            answered += 1
-        assert len(await waits) > 1000
-        assert answered >= 3
+        times, answer = await answered_beside(door, frame)
+        assert len(answer) > 1000
+        assert times >= 3
 
     with_door(tmp_path, scenario)
 

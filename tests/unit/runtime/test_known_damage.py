@@ -51,6 +51,21 @@ def restart(pool: InProcessPool, number: int, *, in_order: bool = False) -> InPr
     return pool.start(number)
 
 
+def reads_damage(
+    pool: InProcessPool, *, writes_fail_with: int
+) -> tuple[InProcessBroker, FaultyDisk]:
+    """The leader meets a damaged batch while it cannot write that down."""
+    pool.kill(1)
+    disk = FaultyDisk()
+    broker = pool.start(1, disk)
+    pool.lead(1, in_sync=[1, 2, 3])
+    pool.replicate(2, 3, rounds=2)
+    flip_a_bit(broker, 2)
+    disk.failing["write"] = writes_fail_with
+    broker.read(2)
+    return broker, disk
+
+
 def is_marked(broker: InProcessBroker) -> bool:
     return (broker.replica().log.directory / MARK).exists()
 
@@ -141,14 +156,7 @@ def test_a_replica_made_anew_is_not_damaged(pool: InProcessPool) -> None:
 
 
 def test_a_full_disk_delays_the_mark_not_the_report(pool: InProcessPool) -> None:
-    pool.kill(1)
-    disk = FaultyDisk()
-    broker = pool.start(1, disk)
-    pool.lead(1, in_sync=[1, 2, 3])
-    pool.replicate(2, 3, rounds=2)
-    flip_a_bit(broker, 2)
-    disk.failing["write"] = errno.ENOSPC
-    broker.read(2)
+    broker, disk = reads_damage(pool, writes_fail_with=errno.ENOSPC)
     assert (KEY in broker.partitions.failed_replicas, is_marked(broker)) == (True, False)
     disk.failing.clear()
     broker.partitions.on_tick()
@@ -157,14 +165,7 @@ def test_a_full_disk_delays_the_mark_not_the_report(pool: InProcessPool) -> None
 
 
 def test_a_disk_that_fails_there_ends_serving(pool: InProcessPool) -> None:
-    pool.kill(1)
-    disk = FaultyDisk()
-    broker = pool.start(1, disk)
-    pool.lead(1, in_sync=[1, 2, 3])
-    pool.replicate(2, 3, rounds=2)
-    flip_a_bit(broker, 2)
-    disk.failing["write"] = errno.EIO
-    broker.read(2)
+    broker, _ = reads_damage(pool, writes_fail_with=errno.EIO)
     assert len(broker.storage_errors) == 1
 
 

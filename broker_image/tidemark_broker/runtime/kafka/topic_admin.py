@@ -179,7 +179,12 @@ def by_topic(response: TopicsResponse, topics: list[str]) -> dict[str, TopicResu
     """What the controller said of each; an error of the whole request is said of all."""
     if response.error is not ErrorCode.NONE:
         return {topic: TopicResult(topic, response.error, response.message) for topic in topics}
-    return {result.topic: result for result in response.results}
+    unsaid = "the controller's answer does not name it; look whether it was done, then ask again"
+    answered = {result.topic: result for result in response.results}
+    return {
+        topic: answered.get(topic, TopicResult(topic, ErrorCode.UNKNOWN_SERVER_ERROR, unsaid))
+        for topic in topics
+    }
 
 
 def told(result: TopicResult) -> Values:
