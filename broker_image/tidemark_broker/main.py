@@ -100,6 +100,7 @@ class _Http:
             self._app,
             host=broker.settings.listen_host,
             port=broker.settings.http_port,
+            listeners={port: name for name, port in broker.settings.http_listeners},
             stop=stop,
             on_listening=on_listening,
         )

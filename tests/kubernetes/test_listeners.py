@@ -1,7 +1,10 @@
 """A client on the host, outside of the cluster, through the NodePorts of a listener."""
 
+import json
 import uuid
 from collections.abc import Iterator
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -21,7 +24,10 @@ POOL = {
     "spec": {
         "replicas": 3,
         "storage": {"size": "1Gi"},
-        "listeners": [{"name": "outside", "type": "NodePort"}],
+        "listeners": [
+            {"name": "outside", "type": "NodePort"},
+            {"name": "web", "type": "NodePort", "protocol": "HTTP", "port": 8081},
+        ],
     },
 }
 
@@ -38,12 +44,12 @@ def cluster() -> Iterator[KubeCluster]:
     cluster.delete_namespace()
 
 
-def bootstrap_of(cluster: KubeCluster) -> str:
-    """Once every broker has its address there."""
+def bootstrap_of(cluster: KubeCluster, listener: str = "outside") -> str:
+    """Once there is a way in."""
 
     def servers() -> str:
         listeners = cluster.must_get("bpool", "default").get("status", {}).get("listeners", [])
-        return next((each["bootstrap"] for each in listeners), "")
+        return next((each["bootstrap"] for each in listeners if each["name"] == listener), "")
 
     cluster.until(lambda: bool(servers()), "the pool tells its bootstrap servers")
     return servers()
@@ -73,6 +79,26 @@ def test_a_client_on_the_host_writes_and_reads_through_node_ports(cluster: KubeC
         found.append(message.value())
     consumer.close()
     assert sorted(found) == [b"0", b"1", b"2"]
+
+
+def test_http_sends_a_client_on_the_host_to_leaders_at_node_ports(cluster: KubeCluster) -> None:
+    first = bootstrap_of(cluster, "web").split(",")[0]
+
+    def brokers() -> list[str]:
+        with urlopen(f"http://{first}/brokers", timeout=10) as answer:
+            return [each["http_url"] for each in json.load(answer)["brokers"]]
+
+    cluster.until(lambda: len(brokers()) == 3, "all brokers have an address")
+    cluster.until_in_sync("orders", timeout_s=90)
+    hosts = {pod["status"]["hostIP"] for pod in cluster.items("pods")}
+    assert {urlsplit(url).hostname for url in brokers()} <= hosts
+    # At each of three partitions, of which at most one is led by the broker that is asked.
+    for partition in range(3):
+        with urlopen(
+            f"http://{first}/topics/orders/partitions/{partition}/records?offset=0", timeout=30
+        ) as answer:
+            assert answer.status == 200
+            assert f"http://{urlsplit(answer.url).netloc}" in {f"http://{first}", *brokers()}
 
 
 def test_the_way_in_survives_a_broker(cluster: KubeCluster) -> None:

@@ -16,6 +16,7 @@ from tidemark_protocol.ids import NO_BROKER
 from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_broker.http import documents, leadership
+from tidemark_broker.http.addresses import client_url
 from tidemark_broker.http.admission import Admission
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.limits import HttpLimits
@@ -75,8 +76,14 @@ class AdminRoutes:
             ],
         )
 
-    async def brokers(self) -> documents.BrokersDocument:
+    async def brokers(self, request: Request) -> documents.BrokersDocument:
+        """Those that the client can reach by the listener that it came in by."""
         leadership.require_metadata(self._metadata)
+        listener = HotRequest(request.scope, request.receive).listener
+        reached = {
+            broker_id: client_url(self._metadata, broker_id, listener)
+            for broker_id in sorted(self._metadata.brokers)
+        }
         return documents.BrokersDocument(
             pool=self._view.pool,
             controller_epoch=self._metadata.controller_epoch,
@@ -84,7 +91,7 @@ class AdminRoutes:
                 documents.BrokerDocument(
                     broker_id=broker.broker_id,
                     broker_epoch=broker.broker_epoch,
-                    http_url=broker.endpoints.advertised_http_url,
+                    http_url=url,
                     host=broker.endpoints.host,
                     kafka_port=broker.endpoints.kafka_port,
                     http_port=broker.endpoints.http_port,
@@ -92,7 +99,8 @@ class AdminRoutes:
                     is_fenced=broker.is_fenced,
                     is_stopping=broker.is_stopping,
                 )
-                for _, broker in sorted(self._metadata.brokers.items())
+                for broker_id, url in reached.items()
+                if url and (broker := self._metadata.brokers[broker_id])
             ],
         )
 

@@ -137,8 +137,8 @@ class TopicsDocument(BaseModel):
 class BrokerDocument(BaseModel):
     broker_id: int
     broker_epoch: int
-    http_url: str
-    host: str
+    http_url: str = Field(description="by the listener that the client came in by")
+    host: str = Field(description="with the ports below: where other brokers dial it")
     kafka_port: int
     http_port: int
     rack: str

@@ -33,6 +33,7 @@ from tidemark_broker.http.requests import Request
 from tidemark_broker.http.waits import Pending
 from tidemark_broker.runtime.kafka.quotas import Used
 from tidemark_broker.runtime.partitions import FetchResult
+from tidemark_broker.runtime.results import Consumer
 
 MIN_BYTES = 1
 
@@ -64,7 +65,11 @@ class FetchRoute:
         result = await self.read(reading, offset, wait_ms=wait_ms)
         if result.preferred_replica != NO_BROKER:
             preferred = result.preferred_replica
-            return leadership.preferred_replica(self._metadata, request, partition, preferred)
+            sent = leadership.preferred_replica(self._metadata, request, partition, preferred)
+            if sent is not None:
+                return sent
+            reading = replace(reading, query=replace(query, consumer=_of_the_leader(query)))
+            result = await self.read(reading, offset, wait_ms=wait_ms)
         if read_format.is_stream:
             return self._streams.open(reading, read_format.embedded, offset, result)
         if read_format is ReadFormat.RECORD_BATCHES:
@@ -152,7 +157,7 @@ class FetchRoute:
             max_wait_ms=wait_ms,
             done=pending.done,
             # A name such as `latest` only the leader can resolve, so it serves that first read.
-            consumer=query.consumer if query.offset >= 0 else replace(query.consumer, rack=None),
+            consumer=query.consumer if query.offset >= 0 else _of_the_leader(query),
         )
         pending.prepare()
         if pending.result is None:
@@ -196,3 +201,8 @@ class FetchRoute:
             f"{name}: expected an offset from {first} to {last}, found {offset}",
             members={"logStartOffset": first, "logEndOffset": last, "offset": offset},
         )
+
+
+def _of_the_leader(query: FetchQuery) -> Consumer:
+    """The same consumer, who reads nowhere else."""
+    return replace(query.consumer, rack=None)

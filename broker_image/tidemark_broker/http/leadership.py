@@ -6,11 +6,12 @@ import msgspec
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
 
+from tidemark_broker.http.addresses import client_url
 from tidemark_broker.http.answers import Answer
 from tidemark_broker.http.problems import HttpProblem, Outcome
 from tidemark_broker.http.requests import Request
 from tidemark_broker.runtime.metadata import MetadataCache
-from tidemark_broker.runtime.results import LeaderAddress
+from tidemark_broker.runtime.results import Leader
 
 MAX_TOPIC_NAME = 249
 
@@ -65,16 +66,25 @@ def led_elsewhere(topic: str, partition: int, leader: BrokerId) -> HttpProblem:
     )
 
 
-def redirect(request: Request, leader: LeaderAddress, topic: str, partition: int) -> HttpProblem:
+def redirect(
+    metadata: MetadataCache, request: Request, leader: Leader, topic: str, partition: int
+) -> HttpProblem:
     """307 with the same path and query; to a peer that forwarded, the same error without it."""
     if request.is_forwarded:
         return led_elsewhere(topic, partition, leader.broker_id)
+    url = client_url(metadata, leader.broker_id, request.listener)
+    if not url:
+        return HttpProblem(
+            ErrorCode.LISTENER_NOT_FOUND,
+            f"partition {topic}-{partition} is led by broker {leader.broker_id}, which has no"
+            f" address at listener {request.listener!r} yet",
+        )
     return HttpProblem(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         f"partition {topic}-{partition} is led by broker {leader.broker_id}",
         status=307,
         outcome=Outcome.NOT_WRITTEN,
-        location=leader.http_url + request.target,
+        location=url + request.target,
         members={"leaderId": leader.broker_id, "leaderEpoch": leader.leader_epoch},
     )
 
@@ -87,7 +97,7 @@ def require_leader(
     if leader is None:
         raise no_leader(topic, partition)
     if leader.broker_id != broker_id:
-        raise redirect(request, leader, topic, partition)
+        raise redirect(metadata, request, leader, topic, partition)
 
 
 def leader_for_reader(
@@ -105,9 +115,12 @@ def leader_for_reader(
 
 def preferred_replica(
     metadata: MetadataCache, request: Request, partition: int, preferred: BrokerId
-) -> Answer:
-    """307 to the replica that the leader chose among the brokers of the metadata."""
-    location = metadata.brokers[preferred].endpoints.advertised_http_url + request.target
+) -> Answer | None:
+    """307 to the replica that the leader chose; None where its clients cannot reach that one."""
+    url = client_url(metadata, preferred, request.listener)
+    if not url:
+        return None
+    location = url + request.target
     return Answer(
         307,
         msgspec.json.encode({"partition": partition, "preferredReadReplica": preferred}),
@@ -124,7 +137,7 @@ def not_leader(
     """When the partition itself refused although the metadata had named this broker."""
     leader = metadata.leader_of(topic, partition)
     if leader is not None and leader.broker_id != broker_id:
-        return redirect(request, leader, topic, partition)
+        return redirect(metadata, request, leader, topic, partition)
     return HttpProblem(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         f"broker {broker_id} does not lead partition {topic}-{partition} now; no other is known",

@@ -11,6 +11,7 @@ For a produce there is `outcome` too, because a client of an append-only log mus
 |----------------------------------|--------|-------------|------------------------------------|
 | UNKNOWN_TOPIC_OR_PARTITION       | 404    |             | not_written                        |
 | LEADER_NOT_AVAILABLE             | 503    | 1           | not_written                        |
+| LISTENER_NOT_FOUND               | 503    | 1           | not_written                        |
 | NOT_LEADER_OR_FOLLOWER, before   | 307    |             | not_written; 503 + 1 if no leader  |
 | NOT_LEADER_OR_FOLLOWER, after    | 500    |             | unknown (leadership lost in wait)  |
 | REQUEST_TIMED_OUT                | 504    |             | unknown (408 + not_written: body)  |
@@ -72,6 +73,9 @@ KINDS: Mapping[ErrorCode, ProblemKind] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ProblemKind(404, "No such topic or partition"),
     ErrorCode.LEADER_NOT_AVAILABLE: ProblemKind(
         503, "The partition has no leader now", retry_after_seconds=1
+    ),
+    ErrorCode.LISTENER_NOT_FOUND: ProblemKind(
+        503, "The leader has no address for clients of this listener now", retry_after_seconds=1
     ),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ProblemKind(
         503, "This broker does not lead the partition", retry_after_seconds=1

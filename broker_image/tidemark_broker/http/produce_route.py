@@ -106,7 +106,7 @@ class ProduceRoute:
         if placement.only_leader is not None:
             leader, partition = placement.only_leader
             if not request.is_forwarded:
-                raise leadership.redirect(request, leader, topic, partition)
+                raise leadership.redirect(self._metadata, request, leader, topic, partition)
         results = await self._write(request, state, records, placement, query, deadline, producer)
         return produce_answer(results, is_forwarded=request.is_forwarded)
 

@@ -17,7 +17,7 @@ from tidemark_protocol.partition_state import TopicState
 from tidemark_broker.http.partitioner import partition_for_key
 from tidemark_broker.http.produce_bodies import ProducedRecord
 from tidemark_broker.runtime.metadata import MetadataCache
-from tidemark_broker.runtime.results import LeaderAddress
+from tidemark_broker.runtime.results import Leader
 
 KEY_BYTES_PER_SLICE = 128 * 1024  # hashed (about 10 ms) before others get a turn
 
@@ -30,10 +30,10 @@ class Placement:
     here: dict[int, list[int]] = field(default_factory=dict)  # partition -> places
     elsewhere: dict[BrokerId, list[int]] = field(default_factory=dict)  # leader -> places
     leaderless: dict[int, list[int]] = field(default_factory=dict)  # partition, maybe unknown
-    a_leader_elsewhere: tuple[LeaderAddress, int] | None = None  # with one of its partitions
+    a_leader_elsewhere: tuple[Leader, int] | None = None  # with one of its partitions
 
     @property
-    def only_leader(self) -> tuple[LeaderAddress, int] | None:
+    def only_leader(self) -> tuple[Leader, int] | None:
         """The one other broker that leads everything, if that is so."""
         if self.here or self.leaderless or len(self.elsewhere) != 1:
             return None

@@ -10,6 +10,7 @@ from tidemark_broker.http.problems import HttpProblem, Outcome
 
 FORWARDED_BY = b"tidemark-forwarded-by"
 CLIENT_ID = b"tidemark-client-id"
+LISTENER = "tidemark.listener"  # of the scope: the named listener that the connection came in by
 
 
 class Request:
@@ -21,6 +22,7 @@ class Request:
         "content_length",
         "content_type",
         "is_forwarded",
+        "listener",
         "query_string",
         "raw_path",
         "receive",
@@ -33,6 +35,7 @@ class Request:
         self.accept = self.content_encoding = self.content_length = self.content_type = b""
         self.is_forwarded = False
         self.client_id = ""
+        self.listener: str = scope.get(LISTENER, "")
         self.body_size_bytes = 0  # of what was read
         for name, value in scope["headers"]:
             if name == b"content-type":

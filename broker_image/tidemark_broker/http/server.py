@@ -8,14 +8,15 @@ do not read their answers: GuardedProtocol does, by cutting the connection.
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tidemark_broker.http.answers import AsgiApp
+from tidemark_broker.http.answers import AsgiApp, Scope
 from tidemark_broker.http.limits import ServerLimits
+from tidemark_broker.http.requests import LISTENER
 
 DEFAULT_LIMITS = ServerLimits()
 
@@ -39,14 +40,16 @@ class _Server(uvicorn.Server):
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection. `server_limits` is set on the subclass that `serve` makes."""
+    """One connection. The class variables are set on the subclass that `serve` makes."""
 
     server_limits = DEFAULT_LIMITS
+    listeners: Mapping[int, str] = {}  # the named ones, by their ports
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not asyncio's by class, only by what they do.
         stream = cast(asyncio.Transport, transport)
         super().connection_made(stream)
+        self._listener = "" if self.server is None else self.listeners.get(self.server[1] or 0, "")
         self._head_bytes = 0
         self._head_since: float | None = self.loop.time()  # None while no head is awaited
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -73,6 +76,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._head_since = self.loop.time()
         super().on_message_begin()
+        if self._listener:
+            cast(Scope, self.scope)[LISTENER] = self._listener
 
     def on_headers_complete(self) -> None:
         self._head_since = None
@@ -105,15 +110,18 @@ async def serve(
     host: str,
     port: int,
     stop: asyncio.Event,
+    listeners: Mapping[int, str] = {},
     on_listening: Callable[[int], None] = lambda port: None,
     limits: ServerLimits = DEFAULT_LIMITS,
 ) -> None:
     """Serves until `stop` is set, then ends open requests within `graceful_stop_seconds`.
 
+    `listeners`: more ports, with the names of theirs that requests are to know.
     `on_listening(port)` is called once connections are accepted (port 0: the one chosen). Raises
     OSError when the address cannot be bound."""
-    listener = _listen(host, port, limits.backlog)
-    protocol: Any = type("LimitedProtocol", (GuardedProtocol,), {"server_limits": limits})
+    sockets = [_listen(host, port, limits.backlog)]
+    of_this_server = {"server_limits": limits, "listeners": listeners}
+    protocol: Any = type("LimitedProtocol", (GuardedProtocol,), of_this_server)
     config = uvicorn.Config(
         app,
         http=protocol,
@@ -129,12 +137,15 @@ async def serve(
         timeout_keep_alive=limits.keep_alive_seconds,
         timeout_graceful_shutdown=limits.graceful_stop_seconds,
     )
-    bound_port = listener.getsockname()[1]
+    bound_port = sockets[0].getsockname()[1]
     server = _Server(config, stop, lambda: on_listening(bound_port))
     try:
-        await server.serve([listener])
+        for more in listeners:
+            sockets.append(_listen(host, more, limits.backlog))
+        await server.serve(sockets)
     finally:
-        listener.close()
+        for listening in sockets:
+            listening.close()
 
 
 def _listen(host: str, port: int, backlog: int) -> socket.socket:

@@ -20,7 +20,7 @@ from tidemark_protocol.controller_messages import (
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
-from tidemark_broker.runtime.results import LeaderAddress
+from tidemark_broker.runtime.results import Leader
 
 TopicPartition = tuple[TopicId, int]
 
@@ -73,15 +73,14 @@ class MetadataCache:
         known = self.topics.get(topic)
         return None if known is None or known.topic_id in self.retained else known
 
-    def leader_of(self, topic: str, partition: int) -> LeaderAddress | None:
-        """Where clients find the leader; None while there is none or its address is unknown."""
+    def leader_of(self, topic: str, partition: int) -> Leader | None:
+        """None while there is none or its broker is unknown."""
         state = self.partition(topic, partition)
         if state is None or not state.has_leader:
             return None
-        broker = self.brokers.get(state.leader)
-        if broker is None:
+        if state.leader not in self.brokers:
             return None
-        return LeaderAddress(state.leader, state.leader_epoch, broker.endpoints.advertised_http_url)
+        return Leader(state.leader, state.leader_epoch)
 
     @property
     def held_epochs(self) -> tuple[HeldEpoch, ...]:

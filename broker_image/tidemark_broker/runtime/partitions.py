@@ -38,7 +38,6 @@ from tidemark_broker.runtime.results import (
     LEADER_ONLY,
     Consumer,
     FetchResult,
-    LeaderAddress,
     OffsetsResult,
     ProduceResult,
     ReplicaView,
@@ -52,7 +51,6 @@ from tidemark_broker.storage.record_batch import read_header
 
 __all__ = [
     "FetchResult",
-    "LeaderAddress",
     "OffsetsResult",
     "PartitionListeners",
     "Partitions",

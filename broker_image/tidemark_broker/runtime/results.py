@@ -57,11 +57,9 @@ class OffsetsResult:
     leader_epoch: LeaderEpoch = LeaderEpoch(-1)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAddress:
+class Leader(NamedTuple):
     broker_id: BrokerId
     leader_epoch: LeaderEpoch
-    http_url: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ class BrokerSettings:
     kafka_port: int = 9092
     listeners: tuple[tuple[str, int], ...] = ()  # name and port of those for clients elsewhere
     http_port: int = 8080
+    http_listeners: tuple[tuple[str, int], ...] = ()
     rack: str = ""
     claim_uid: str = ""
     pod_uid: str = ""
@@ -81,7 +82,8 @@ def parse_settings(arguments: list[str]) -> BrokerSettings:
         advertised_http_url=found.advertised_http_url.rstrip("/"),
         kafka_port=found.kafka_port,
         http_port=found.http_port,
-        listeners=_listeners(parser, found.listeners),
+        listeners=_listeners(parser, "listeners", found.listeners),
+        http_listeners=_listeners(parser, "http-listeners", found.http_listeners),
         rack=found.rack,
         claim_uid=found.claim_uid,
         pod_uid=found.pod_uid,
@@ -138,6 +140,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--kafka-port", type=int, default=int(env("TIDEMARK_KAFKA_PORT", "9092")))
     add("--http-port", type=int, default=int(env("TIDEMARK_HTTP_PORT", "8080")))
     add("--listeners", default=env("TIDEMARK_LISTENERS", ""), help="name:port[,name:port]")
+    add(
+        "--http-listeners",
+        default=env("TIDEMARK_HTTP_LISTENERS", ""),
+        help="those that speak HTTP; no name is in both lists",
+    )
     add("--rack", default=env("TIDEMARK_RACK", ""))
     add("--claim-uid", default=env("TIDEMARK_CLAIM_UID", ""))
     add("--pod-uid", default=env("TIDEMARK_POD_UID", ""))
@@ -172,15 +179,18 @@ def _add_group_flags(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", type=int, default=known or default, help=meaning)
 
 
-def _listeners(parser: argparse.ArgumentParser, text: str) -> tuple[tuple[str, int], ...]:
+def _listeners(
+    parser: argparse.ArgumentParser, flag: str, text: str
+) -> tuple[tuple[str, int], ...]:
     found = []
+    named = f"--{flag} (TIDEMARK_{flag.upper().replace('-', '_')})"
     for entry in filter(None, text.split(",")):
         name, _, port = entry.partition(":")
         if _LISTENER.match(name) is None or not port.isdecimal() or not 0 <= int(port) <= 65535:
-            parser.error(f"--listeners (TIDEMARK_LISTENERS): expected name:port, found {entry!r}")
+            parser.error(f"{named}: expected name:port, found {entry!r}")
         found.append((name, int(port)))
     if len({name for name, _ in found}) != len(found):
-        parser.error(f"--listeners (TIDEMARK_LISTENERS): a name is given twice: {text!r}")
+        parser.error(f"{named}: a name is given twice: {text!r}")
     return tuple(found)
 
 

@@ -169,10 +169,13 @@ def _broker_container(
 
 
 def _listeners_env(pool: PoolSpec) -> list[dict[str, Any]]:
-    if not pool.listeners:
-        return []  # as before there were any: nothing is replaced for this
-    value = ",".join(f"{each.name}:{each.port}" for each in pool.listeners)
-    return [{"name": "TIDEMARK_LISTENERS", "value": value}]
+    found = []
+    for name, protocol in (("TIDEMARK_LISTENERS", "Kafka"), ("TIDEMARK_HTTP_LISTENERS", "HTTP")):
+        those = [each for each in pool.listeners if each.protocol == protocol]
+        if those:  # as before there were any: nothing is replaced for this
+            value = ",".join(f"{each.name}:{each.port}" for each in those)
+            found.append({"name": name, "value": value})
+    return found
 
 
 def _http_probe(path: str, *, period_s: int, failures: int) -> dict[str, Any]:

@@ -64,7 +64,11 @@ def listener_service_manifest(
         manifest["metadata"]["annotations"] = dict(listener.annotations)
     manifest["spec"]["type"] = listener.type
     manifest["spec"]["ports"] = [
-        {"name": "kafka", "port": listener.port, "targetPort": listener.name}
+        {
+            "name": listener.protocol.lower(),
+            "port": listener.port,
+            "targetPort": listener.name,
+        }
     ]
     return manifest
 

@@ -61,6 +61,7 @@ class ListenerSpec:
     port: int
     advertised_host: str = ""  # "": the address of each broker's node
     annotations: dict[str, str] = field(default_factory=dict)
+    protocol: str = "Kafka"  # | HTTP
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,4 +162,5 @@ def _listener(entry: Object) -> ListenerSpec:
         entry["port"],
         entry.get("advertisedHost", ""),
         dict(entry.get("annotations", {})),
+        entry["protocol"],
     )

@@ -169,6 +169,7 @@ def test_listeners_are_read_from_the_pool() -> None:
         listeners=[
             door("outside", advertisedHost="kafka.example"),
             {"name": "cloud", "type": "LoadBalancer", "port": 9095, "annotations": {"a": "b"}},
+            door("web", port=8081, protocol="HTTP"),
         ]
     )
     assert validate(manifest) == []
@@ -176,6 +177,7 @@ def test_listeners_are_read_from_the_pool() -> None:
     assert pool_spec(effective(manifest)).listeners == (
         ListenerSpec("outside", "NodePort", 9094, "kafka.example"),
         ListenerSpec("cloud", "LoadBalancer", 9095, annotations={"a": "b"}),
+        ListenerSpec("web", "NodePort", 8081, protocol="HTTP"),
     )
 
 
@@ -189,6 +191,7 @@ def test_listeners_are_read_from_the_pool() -> None:
         [door("a--b")],
         [door("a", port=80)],
         [door("a", port=8080)],
+        [door("a", protocol="TLS")],
         [door("http")],
         [door("a"), door("b")],
         [door("a"), door("a", port=9095)],

@@ -14,6 +14,7 @@ from typing import Any, cast
 from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.limits import HttpLimits
+from tidemark_broker.http.requests import LISTENER
 from tidemark_broker.runtime.consumers.group_consumer import ConsumerSettings, GroupConsumer
 from tidemark_broker.runtime.kafka.quotas import ClientQuotas
 from tidemark_broker.runtime.metadata import MetadataCache
@@ -34,6 +35,7 @@ from tidemark_protocol.controller_messages import (
     BrokerState,
     ClientQuota,
     Endpoints,
+    ListenerAddress,
     MetadataPush,
     TopicPush,
 )
@@ -87,13 +89,15 @@ def metadata_of(
     brokers: tuple[BrokerState, ...],
     config: dict[str, str] | None = None,
     partition_count: int | None = None,
+    addresses: tuple[ListenerAddress, ...] = (),
 ) -> MetadataCache:
     count = len(leaders) if partition_count is None else partition_count
     topic = TopicState(ORDERS, ORDERS_ID, count, 3, config=config or {})
     states = tuple(partition_state(index, leader) for index, leader in enumerate(leaders))
     cache = MetadataCache()
+    pushed = TopicPush(topic, states)
     cache.apply_push(
-        MetadataPush(ControllerEpoch(1), 1, True, brokers, (TopicPush(topic, states),))
+        MetadataPush(ControllerEpoch(1), 1, True, brokers, (pushed,), addresses=addresses)
     )
     return cache
 
@@ -224,6 +228,7 @@ class Client:
 
     app: Any
     disconnect: asyncio.Event = field(default_factory=asyncio.Event)
+    listener: str = ""  # that it comes in by
 
     async def request(
         self,
@@ -265,6 +270,8 @@ class Client:
             "server": ("127.0.0.1", 8080),
             "state": {},
         }
+        if self.listener:
+            scope[LISTENER] = self.listener
         await self.app(scope, receive, send)
         if not sent:
             return None
@@ -314,11 +321,12 @@ def fake_broker(
     metrics_profile: MetricsProfile = MetricsProfile.AUDIT,
     quotas: tuple[ClientQuota, ...] = (),
     new_consumer: Callable[[ConsumerSettings], GroupConsumer] = no_consumer,
+    addresses: tuple[ListenerAddress, ...] = (),
 ) -> FakeBroker:
     """`leaders`: the leader of each partition of the topic `orders` (-1: none); states of others,
     up to `partition_count`, are hidden."""
     known = brokers if brokers is not None else tuple(broker_state(i) for i in range(3))
-    partitions = FakePartitions(metadata_of(leaders, known, config, partition_count))
+    partitions = FakePartitions(metadata_of(leaders, known, config, partition_count, addresses))
     view = BrokerView(
         partitions=cast(Partitions, partitions),
         broker_id=BrokerId(broker_id),

@@ -31,7 +31,7 @@ def pool(tmp_path: Path) -> Iterator[InProcessPool]:
         pool.kill(number)
 
 
-def ask(pool: InProcessPool, number: int, query: str) -> Response:
+def ask(pool: InProcessPool, number: int, query: str, listener: str = "") -> Response:
     async def asked() -> Response:
         view = BrokerView(
             pool.brokers[number].partitions,
@@ -42,7 +42,7 @@ def ask(pool: InProcessPool, number: int, query: str) -> Response:
             no_consumer,
             ClientQuotas(tuple),
         )
-        return await Client(create_app(view)).get(f"{RECORDS}?{query}")
+        return await Client(create_app(view), listener=listener).get(f"{RECORDS}?{query}")
 
     return asyncio.run(asked())
 
@@ -54,6 +54,13 @@ def test_the_leader_answers_307_to_the_readers_rack(pool: InProcessPool) -> None
     assert chosen in (2, 3)
     assert sent.headers["location"] == f"http://b{chosen}{RECORDS}?offset=0&rack=east&max_bytes=100"
     assert sent.headers["tidemark-preferred-read-replica"] == str(chosen)
+
+
+def test_a_leader_whose_reader_cannot_reach_the_nearer_replica_serves_it(
+    pool: InProcessPool,
+) -> None:
+    found = ask(pool, 1, "offset=0&rack=east", listener="outside")
+    assert (found.status, [record["offset"] for record in found.json()]) == (200, [0, 1])
 
 
 def test_the_follower_answers_with_its_records_and_its_watermark(pool: InProcessPool) -> None:

@@ -169,6 +169,17 @@ def test_a_listener_is_a_port_of_the_pod_and_a_service_for_each_broker() -> None
     assert service["spec"]["publishNotReadyAddresses"] is True
 
 
+def test_listeners_of_http_are_told_to_brokers_beside_those_of_kafka() -> None:
+    web = ListenerSpec("web", "LoadBalancer", 8081, protocol="HTTP")
+    (container,) = pod(replace(POOL, listeners=(OUTSIDE, web)))["spec"]["containers"]
+    assert {"name": "web", "containerPort": 8081} in container["ports"]
+    told = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert told["TIDEMARK_LISTENERS"] == "outside:9094"
+    assert told["TIDEMARK_HTTP_LISTENERS"] == "web:8081"
+    service = listener_service_manifest(POOL, web, TWO)
+    assert service["spec"]["ports"] == [{"name": "http", "port": 8081, "targetPort": "web"}]
+
+
 def test_the_service_to_begin_with_leads_to_any_broker_that_is_ready() -> None:
     service = listener_service_manifest(POOL, OUTSIDE, None)
     assert service["metadata"]["name"] == "default-outside-bootstrap"
@@ -179,4 +190,4 @@ def test_the_service_to_begin_with_leads_to_any_broker_that_is_ready() -> None:
 def test_a_pool_without_listeners_has_the_pods_that_it_always_had() -> None:
     (container,) = pod()["spec"]["containers"]
     assert [port["name"] for port in container["ports"]] == ["kafka", "http"]
-    assert all(entry["name"] != "TIDEMARK_LISTENERS" for entry in container["env"])
+    assert all("LISTENERS" not in entry["name"] for entry in container["env"])

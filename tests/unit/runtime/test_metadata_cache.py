@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tidemark_broker.runtime.metadata import MetadataCache, MetadataChanges
-from tidemark_broker.runtime.results import LeaderAddress
+from tidemark_broker.runtime.results import Leader
 from tidemark_protocol.controller_messages import (
     BrokerState,
     Endpoints,
@@ -58,7 +58,7 @@ def test_a_first_push_is_all_news() -> None:
         brokers_changed=True, topics=(ORDERS,), partitions=(KEY,)
     )
     assert cache.partition("orders", 0) == a_state()
-    assert cache.leader_of("orders", 0) == LeaderAddress(BrokerId(1), LeaderEpoch(1), "http://b1")
+    assert cache.leader_of("orders", 0) == Leader(BrokerId(1), LeaderEpoch(1))
 
 
 def test_the_same_push_again_changes_nothing() -> None:

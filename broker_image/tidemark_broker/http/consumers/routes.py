@@ -13,6 +13,7 @@ import msgspec
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.groups.consumer_protocol import TopicPartition
+from tidemark_broker.http.addresses import client_url
 from tidemark_broker.http.admission import Admission
 from tidemark_broker.http.answers import Answer, ClientGone, Receive, until_gone
 from tidemark_broker.http.broker_view import BrokerView
@@ -102,8 +103,7 @@ class ConsumerRoutes:
             group_id, name, body.reset, body.commits_itself, body.smallest_fetch_bytes
         )
         self.instances.create(settings, bodies.FORMATS[body.format], body.request_timeout_ms)
-        broker = self._metadata.brokers.get(self._view.broker_id)
-        base = "" if broker is None else broker.endpoints.advertised_http_url
+        base = client_url(self._metadata, self._view.broker_id, request.listener)
         path = f"/consumers/{quote(group_id, safe='')}/instances/{quote(name, safe='')}"
         return _json({"instance_id": name, "base_uri": base + path})
 

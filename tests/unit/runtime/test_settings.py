@@ -1,0 +1,24 @@
+"""What a broker is told at its start."""
+
+import pytest
+from tidemark_broker.runtime.settings import parse_settings
+
+GIVEN = ["--broker-id", "0", "--pool", "shop/default", "--data-dir", "/d", "--controllers", "c:1"]
+
+
+def test_listeners_are_named_ports_of_either_protocol() -> None:
+    settings = parse_settings(
+        [*GIVEN, "--listeners", "outside:9094,cloud:9095", "--http-listeners", "web:8081"]
+    )
+    assert settings.listeners == (("outside", 9094), ("cloud", 9095))
+    assert settings.http_listeners == (("web", 8081),)
+
+
+@pytest.mark.parametrize("flag", ["listeners", "http-listeners"])
+@pytest.mark.parametrize("text", ["web", "web:", "web:x", "Web:1", "web:70000", "web:1,web:2"])
+def test_listeners_that_cannot_be_end_the_start(
+    flag: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse_settings([*GIVEN, f"--{flag}", text])
+    assert f"--{flag} (TIDEMARK_{flag.upper().replace('-', '_')})" in capsys.readouterr().err
