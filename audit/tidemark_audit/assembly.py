@@ -47,7 +47,7 @@ def assemble(
     engine: str,
     sources: Sequence[SourceInfo],
     wall_seconds: float,
-    unsettled_ms: int = 0,
+    unsettled_ms: int,
 ) -> AuditResult:
     facts = facts_for_rules(observed, slo)
     judgements = judge(facts)

@@ -54,6 +54,7 @@ class Asked:
     slo: Slo = Slo()
     interval_ms: int | None = None
     checkpoint: Path | None = None  # a directory of summaries of earlier runs
+    unsettled_ms: int = 0  # after the window, left out: its samples may not all be there yet
 
 
 def audit_what_if(
@@ -85,6 +86,7 @@ def audit_what_if(
             engine=engine.name,
             sources=[_all_sources(sources, observed)],
             wall_seconds=time.monotonic() - started,
+            unsettled_ms=asked.unsettled_ms,
         )
 
     if what_if is None:

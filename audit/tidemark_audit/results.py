@@ -112,10 +112,20 @@ class Interval:
     in_sync_replicas: int = -1  # the fewest seen; -1 where nobody said
     replicas: int = -1
     min_in_sync_replicas: int = -1
+    earlier_ms: int = 0  # for how long it had lasted when the window began, as far as that was read
 
     @property
     def duration_ms(self) -> int:
         return self.end_ms - self.start_ms
+
+    @property
+    def began_ms(self) -> int:
+        return self.start_ms - self.earlier_ms
+
+    @property
+    def lasted_ms(self) -> int:
+        """With what of it lies before the window."""
+        return self.end_ms - self.began_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +306,7 @@ class AuditResult:
     clusters: tuple[str, ...]
     window_start_ms: int
     window_end_ms: int
-    unsettled_ms: int  # of the asked window, at its end, that was left out as still open
+    unsettled_ms: int  # between the window's end and the run, left out as still open
     scrape_interval_ms: int
     engine: str
     wall_seconds: float

@@ -44,6 +44,9 @@ def draw(console: Console, result: "AuditResult", directory: Path | None) -> Non
     if len(result.findings) > MOST_FINDINGS:
         console.print(f"and {len(result.findings) - MOST_FINDINGS} more: see report.json")
     console.print()
+    if result.unsettled_ms:
+        words = f"The last {result.unsettled_ms / 1000:g} s were not settled yet and are left out."
+        console.print(words, style="dim")
     for note in result.notes:
         console.print(note, style="dim", markup=False)
     if directory is not None:
@@ -101,10 +104,11 @@ def _draw_finding(console: Console, finding: "Finding") -> None:
 
 def _window(result: "AuditResult") -> str:
     seconds = result.window_ms / 1000
-    partitions = len(result.sli_by_partition)
+    count = len(result.sli_by_partition)
+    partitions = f"{count} partition{'' if count == 1 else 's'}"
     return (
         f"{clock(result.window_start_ms)} to {clock(result.window_end_ms)} ({seconds:g} s),"
-        f" {partitions} partitions, scraped every {result.scrape_interval_ms / 1000:g} s,"
+        f" {partitions}, scraped every {result.scrape_interval_ms / 1000:g} s,"
         f" engine {result.engine}, {result.wall_seconds:.1f} s"
     )
 

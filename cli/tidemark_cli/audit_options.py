@@ -20,9 +20,10 @@ MOST_SECONDS = 60_000_000_000  # two thousand years either way
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
-def window_of(arguments: argparse.Namespace, sources: "Sequence[Source]") -> "Window":
-    """[start, end). The end is what was said, else the last settled moment of a running
-    Prometheus, else the last sample of the files. Raises CommandFailed and SourceError.
+def window_of(arguments: argparse.Namespace, sources: "Sequence[Source]") -> "tuple[Window, int]":
+    """[start, end), and how many ms up to now are left out as not settled. The end is what was
+    said, else the last settled moment of a running Prometheus, else the last sample of the files.
+    Raises CommandFailed and SourceError.
     """
     from tidemark_audit.sources.source import EARLIEST_MS, Window, last_sample_ms
 
@@ -36,8 +37,10 @@ def window_of(arguments: argparse.Namespace, sources: "Sequence[Source]") -> "Wi
             to_do="leave one of them out",
             exit_code=EXIT_USAGE,
         )
+    unsettled = 0
     if end is None and any(source.is_live for source in sources):
-        end = int(time.time() * 1000) - duration_ms(arguments.settle)
+        unsettled = duration_ms(arguments.settle)
+        end = int(time.time() * 1000) - unsettled
         if start is None and length is None:
             length = UNITS_MS["d"]
     if end is None and length is not None:
@@ -51,7 +54,7 @@ def window_of(arguments: argparse.Namespace, sources: "Sequence[Source]") -> "Wi
             to_do="check --start, --end and --window",
             exit_code=EXIT_USAGE,
         )
-    return Window(start, end)
+    return Window(start, end), unsettled
 
 
 def objectives(text: str | None) -> "Slo":

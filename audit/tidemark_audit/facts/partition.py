@@ -95,9 +95,11 @@ def _exporter(tracks: list[Track]) -> Exporter:
 
 
 def _facts(series: Series) -> PartitionFacts:
-    view = view_of(series)
-    planned = planned_segments(series, view)
-    sli = sli_of(series, view, planned)
+    start_ms = series.context.window_start_ms
+    whole = view_of(series)
+    all_planned = planned_segments(series, whole)
+    view = whole.since(start_ms)
+    sli = sli_of(series, view, all_planned[-len(view.state) :])
     return PartitionFacts(
         cluster=series.cluster,
         pool=series.pool,
@@ -108,9 +110,9 @@ def _facts(series: Series) -> PartitionFacts:
             sli.total_ms,
             sum(track.samples for track in series.tracks.values()),
         ),
-        intervals=tuple(intervals_of(series, view, planned)),
-        elections=tuple(elections_of(series, view)),
-        isr_changes=tuple(isr_changes_of(series, view)),
+        intervals=tuple(intervals_of(series, whole, all_planned)),
+        elections=tuple(e for e in elections_of(series, whole) if e.at_ms >= start_ms),
+        isr_changes=tuple(c for c in isr_changes_of(series, whole) if c.at_ms >= start_ms),
         follower_lag=tuple(lag_of(series)),
         loss_evidence=tuple(loss_of(series)),
         oddities=tuple(oddities_of(series)),

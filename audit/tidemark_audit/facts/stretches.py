@@ -1,6 +1,6 @@
 """Segments of a view into intervals with a cause, planned told from unplanned, and into sums."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -70,8 +70,9 @@ class _Piece:
 
 
 def intervals_of(series: Series, view: View, planned: Flags) -> list[Interval]:
-    """All but healthy ones, in order of time within a kind."""
+    """All but healthy ones, in order of time within a kind; of the window, where they are cut."""
     partition = TopicPartition(series.topic, series.partition, series.topic_id)
+    window_start_ms = series.context.window_start_ms
     found = []
     for state, kind in KINDS.items():
         for flag in (False, True):
@@ -87,7 +88,12 @@ def intervals_of(series: Series, view: View, planned: Flags) -> list[Interval]:
         for flag in (False, True):
             for piece in _pieces(where & (planned == flag)):
                 found.append(_interval(partition, view, piece, kind, planned=flag))
-    return found
+    return [_cut(each, window_start_ms) for each in found if each.end_ms > window_start_ms]
+
+
+def _cut(interval: Interval, window_start_ms: int) -> Interval:
+    earlier_ms = max(0, window_start_ms - interval.start_ms)
+    return replace(interval, start_ms=interval.start_ms + earlier_ms, earlier_ms=earlier_ms)
 
 
 def _pieces(where: Flags) -> list[_Piece]:

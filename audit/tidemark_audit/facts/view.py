@@ -1,8 +1,11 @@
-"""One partition over the window: who leads, what the leader says, and what follows from it.
+"""One partition over time: who leads, what the leader says, and what follows from it.
 
 The leader's view counts: of the brokers that say they lead, the one in the highest epoch. Where
 none is seen the operator's word is taken for the worse (offline, too few in sync) and never for
 the better: a partition is healthy only if its leader says so.
+
+A view begins with what was read before the window: what stands at its start has its beginning
+there, which decides whether it was planned and for how long it lasted.
 """
 
 import itertools
@@ -63,6 +66,12 @@ class Series:
         named = {key.broker for key in self.tracks if key.broker}
         return tuple(sorted(named, key=lambda name: (len(name), name)))
 
+    @property
+    def first_ms(self) -> int:
+        """Of all its samples."""
+        firsts = (int(track.first_ms[0]) for track in self.tracks.values() if not track.is_empty)
+        return min(firsts, default=self.context.window_start_ms)
+
     def place_of(self, broker: str) -> tuple[str, str, str]:
         return self.cluster, self.pool, broker
 
@@ -97,6 +106,16 @@ class View:
     @property
     def lengths_ms(self) -> Longs:
         return np.diff(self.borders_ms)
+
+    def since(self, start_ms: int) -> "View":
+        """Its segments from then on; the time is one of its borders."""
+        first = int(np.searchsorted(self.borders_ms, start_ms))
+        return View(
+            self.borders_ms[first:], self.brokers, self.leader[first:], self.leader_epoch[first:],
+            self.in_sync[first:], self.replicas[first:], self.min_in_sync[first:],
+            self.reassigning[first:], self.state[first:], self.missing[first:],
+            self.last_seen_ms[first:],
+        )  # fmt: skip
 
 
 def view_of(series: Series) -> View:
@@ -211,13 +230,18 @@ def _borders(
     functions = [function for speaker in speakers for function in speaker.functions()]
     functions += more
     context = series.context
-    start, end = context.window_start_ms, context.window_end_ms
+    end = context.window_end_ms
+    start = min(context.window_start_ms, series.first_ms)
     borders = [function.borders() for function in functions]
     # A leader's last real sample: from there on the operator's word may be newer.
     borders += [claim.in_sync.last_sample_ms + 1 for claim in speakers if isinstance(claim, _Claim)]
     fixed = np.array(
-        [start, end, *context.ends_of_excuses_ms(series.cluster, series.pool)], dtype=np.int64
-    )
+        [
+            start, context.window_start_ms, end,
+            *context.ends_of_excuses_ms(series.cluster, series.pool),
+        ],
+        dtype=np.int64,
+    )  # fmt: skip
     inside = np.unique(np.concatenate([fixed, *borders]))
     return inside[(inside >= start) & (inside <= end)]
 

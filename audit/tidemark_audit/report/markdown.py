@@ -1,7 +1,7 @@
 """The result as a few lines of Markdown, for a pull request or a chat. Pure."""
 
 from tidemark_audit.report.sections import records_lost, total_row
-from tidemark_audit.report.words import count, day, duration, moment, share, span
+from tidemark_audit.report.words import count, day, duration, moment, plural, share, span
 from tidemark_audit.results import AuditResult, Outcome, Verdict
 
 MOST_FINDINGS = 10
@@ -19,7 +19,7 @@ def render_markdown(result: AuditResult) -> str:
         "",
         f"{day(result.window_start_ms)}, {moment(result.window_start_ms)} to"
         f" {moment(result.window_end_ms)} UTC ({duration(result.window_ms)}),"
-        f" {count(len(result.sli_by_partition))} partitions, {observed} of their time observed.",
+        f" {plural(len(result.sli_by_partition), 'partition')}, {observed} of the time observed.",
         "",
     ]
     if result.verdict is Verdict.LOSS:

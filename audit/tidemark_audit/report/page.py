@@ -6,7 +6,7 @@ from tidemark_audit.report import sections
 from tidemark_audit.report.markup import Markup, element, join
 from tidemark_audit.report.plots import hatches
 from tidemark_audit.report.timescale import TimeScale
-from tidemark_audit.report.words import count, day, duration, moment, plural
+from tidemark_audit.report.words import day, duration, moment, plural
 from tidemark_audit.results import AuditResult
 
 
@@ -79,8 +79,8 @@ def _footer(result: AuditResult) -> Markup:
             "p",
             "A sample stands for the time until the next one, at most two and a half scrape"
             " intervals; the rest is unobserved. Times are those of Prometheus\u2019s scrapes, UTC."
-            f" {count(len(result.sli_by_partition))} partitions, all of their time in exactly one"
-            " state.",
+            f" {plural(len(result.sli_by_partition), 'partition')}, each moment of each in exactly"
+            " one state.",
         ),
         (element("p", note) for note in notes),
         join(),

@@ -18,7 +18,8 @@ class Incident:
 
     @property
     def start_ms(self) -> int:
-        return min(interval.start_ms for interval in self.intervals)
+        """Before the window if it was on when that began: so the last window called it too."""
+        return min(interval.began_ms for interval in self.intervals)
 
     @property
     def end_ms(self) -> int:
@@ -40,6 +41,11 @@ class Incident:
         return About(
             self.subject, self.start_ms, self.end_ms, self.partitions, planned=self.planned
         )
+
+    def still(self, facts: AuditFacts) -> str:
+        """The end of a sentence about it."""
+        is_open = self.end_ms >= facts.window_end_ms
+        return "; still so when the window ended" if is_open else ""
 
     def lost_ms(self, kinds: Iterable[IntervalKind]) -> int:
         wanted = set(kinds)

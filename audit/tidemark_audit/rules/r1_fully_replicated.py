@@ -53,7 +53,7 @@ def evaluate(facts: AuditFacts) -> Judgement:
         ),
     )
     # An incident below min.insync.replicas is R2's to tell.
-    told = [_finding(each) for each in incidents(facts) if _is_ours(each)]
+    told = [_finding(facts, each) for each in incidents(facts) if _is_ours(each)]
     return Judgement(_both(unplanned, with_planned), tuple(told))
 
 
@@ -77,14 +77,14 @@ def _is_ours(incident: Incident) -> bool:
     return all(each.kind is IntervalKind.UNDER_REPLICATED for each in incident.intervals)
 
 
-def _finding(incident: Incident) -> Finding:
+def _finding(facts: AuditFacts, incident: Incident) -> Finding:
     lost = duration(incident.lost_ms(BAD))
     where = plural(len(incident.partitions), "partition")
     return make_finding(
         RULE,
         Severity.INFO if incident.planned else Severity.MINOR,
         incident.about(),
-        f"{where} under-replicated, {lost} of partition-time in all",
+        f"{where} under-replicated, {lost} of partition-time in all{incident.still(facts)}",
         cause=incident.intervals[0].cause,
         remedy="nothing to do: somebody asked for it"
         if incident.planned

@@ -38,14 +38,14 @@ def evaluate(facts: AuditFacts) -> Judgement:
         ),
     )
     told = [
-        _finding(incident)
+        _finding(facts, incident)
         for incident in incidents(facts)
         if any(interval.kind in NOT_WRITABLE for interval in incident.intervals)
     ]
     return Judgement(result, tuple(told))
 
 
-def _finding(incident: Incident) -> Finding:
+def _finding(facts: AuditFacts, incident: Incident) -> Finding:
     bad = [interval for interval in incident.intervals if interval.kind in NOT_WRITABLE]
     offline = any(interval.kind is IntervalKind.OFFLINE for interval in bad)
     where = plural(len({interval.partition for interval in bad}), "partition")
@@ -54,7 +54,8 @@ def _finding(incident: Incident) -> Finding:
         RULE,
         Severity.MINOR if incident.planned else Severity.MAJOR,
         incident.about(),
-        f"{where} {state}, {duration(incident.lost_ms(NOT_WRITABLE))} of partition-time in all",
+        f"{where} {state}, {duration(incident.lost_ms(NOT_WRITABLE))} of partition-time in all"
+        + incident.still(facts),
         cause=bad[0].cause,
         remedy="bring the missing brokers back (`tidemark status`, then their logs); if this"
         " happens with one broker down, the replication factor is too low for this"

@@ -1,6 +1,11 @@
-"""R3: no single stretch is too long: below min.insync.replicas, and under-replicated."""
+"""R3: no single stretch is too long: below min.insync.replicas, and under-replicated.
+
+One that began before the window counts whole, as far back as was read: what lies on two windows'
+border would else be short in both.
+"""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tidemark_audit.results import (
     Finding,
@@ -49,20 +54,20 @@ def evaluate(facts: AuditFacts) -> Judgement:
     for words, kinds, limit in _CHECKS:
         longest = max(
             (stretch for stretch in _stretches(facts, kinds)),
-            key=lambda stretch: stretch.duration_ms,
+            key=lambda stretch: stretch.lasted_ms,
             default=None,
         )
-        measured.append(f"{duration(longest.duration_ms if longest else 0)} {words}")
+        measured.append(f"{duration(longest.lasted_ms if longest else 0)} {words}")
         over = {
             (stretch.partition, stretch.start_ms)
             for stretch in _stretches(facts, kinds)
             if not stretch.planned
-            and stretch.duration_ms > 1000 * limit(facts.slo.of(stretch.partition.topic))
+            and stretch.lasted_ms > 1000 * limit(facts.slo.of(stretch.partition.topic))
         }
         if over and longest:
             worst = worst or str(longest.partition)
         told += [
-            _finding(incident, words, over)
+            _finding(facts, incident, words, over)
             for incident in incidents(facts, kinds)
             if any((each.partition, each.start_ms) in over for each in _joined(incident.intervals))
         ]
@@ -90,29 +95,29 @@ def _joined(intervals: tuple[Interval, ...]) -> list[Interval]:
         if last and (last.partition, last.end_ms, last.planned) == (
             each.partition, each.start_ms, each.planned
         ):  # fmt: skip
-            joined[-1] = Interval(
-                last.partition, last.kind, last.start_ms, each.end_ms, last.planned, last.cause,
-                tuple(sorted({*last.brokers, *each.brokers})),
-            )  # fmt: skip
+            brokers = tuple(sorted({*last.brokers, *each.brokers}))
+            joined[-1] = replace(last, end_ms=each.end_ms, brokers=brokers)
         else:
             joined.append(each)
     return joined
 
 
-def _finding(incident: Incident, words: str, over: set[tuple[TopicPartition, int]]) -> Finding:
+def _finding(
+    facts: AuditFacts, incident: Incident, words: str, over: set[tuple[TopicPartition, int]]
+) -> Finding:
     bad = [each for each in _joined(incident.intervals) if (each.partition, each.start_ms) in over]
-    longest = max(bad, key=lambda each: each.duration_ms)
+    longest = max(bad, key=lambda each: each.lasted_ms)
     return finding(
         RULE,
         Severity.MAJOR,
         About(
             incident.subject,
-            longest.start_ms,
+            longest.began_ms,
             longest.end_ms,
             tuple(each.partition for each in bad),
         ),
         f"{plural(len(bad), 'partition')} too long {words}; the longest,"
-        f" {longest.partition}, for {duration(longest.duration_ms)}",
+        f" {longest.partition}, for {duration(longest.lasted_ms)}" + incident.still(facts),
         cause=longest.cause,
         remedy="find what kept the broker away: its restarts, its disk, its network; a broker that"
         " will not come back is replaced with `tidemark drain`",

@@ -124,6 +124,7 @@ def by_scenario(observed: Observed, stories: Sequence[Scenario]) -> list[AuditRe
             engine="",
             sources=(),
             wall_seconds=0.0,
+            unsettled_ms=0,
         )
         for story in stories
     ]

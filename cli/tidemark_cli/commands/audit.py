@@ -174,12 +174,12 @@ def _audited(
     interval = arguments.scrape_interval
     try:
         sources = sources_at(arguments.places, token_file=arguments.token_file)
-        window = window_of(arguments, sources)
+        window, unsettled_ms = window_of(arguments, sources)
         interval_ms = None if interval is None else duration_ms(interval)
         return audit_what_if(
             _engine(arguments, output),
             sources,
-            Asked(window, slo, interval_ms, arguments.checkpoint),
+            Asked(window, slo, interval_ms, arguments.checkpoint, unsettled_ms),
             what_if_settings(arguments.what_if),
             progress=_progress(output),
         )
