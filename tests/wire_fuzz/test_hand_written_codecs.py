@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from tidemark_broker.wire.consumer_fetch import decode_older_fetch_request
 from tidemark_broker.wire.consumer_fetch_answers import encode_consumer_fetch_response
+from tidemark_broker.wire.current_leaders import CurrentLeader, NodeEndpoint
 from tidemark_broker.wire.fetch import (
     FetchPartition,
     FetchRequest,
@@ -147,10 +148,12 @@ def test_produce_answers(java: JavaPeer, version: int) -> None:
                 chance.getrandbits(40),
                 chance.getrandbits(62),
                 chance.choice(("", "why")),
+                chance.choice((None, any_leader(chance))),
             )
             for _ in range(chance.randrange(5))
         ]
-        frame = b"".join(encode_produce_response(9, version, answers))
+        nodes = any_nodes(chance)
+        frame = b"".join(encode_produce_response(9, version, answers, nodes=nodes))
         theirs = both_read(java, PRODUCE, "Produce", version, frame[9 if version >= 9 else 8 :])
         found = [
             ProduceAnswer(
@@ -161,11 +164,44 @@ def test_produce_answers(java: JavaPeer, version: int) -> None:
                 one.log_append_time_ms,
                 one.log_start_offset if version >= 5 else -1,
                 (one.error_message or "") if version >= 8 else "",
+                leader_in(one.current_leader) if version >= 10 else None,
             )
             for topic in theirs.responses
             for one in topic.partition_responses
         ]
         assert found == [as_of(answer, version) for answer in answers]
+        if version >= 10:
+            assert nodes_in(theirs) == nodes
+
+
+def any_leader(chance: random.Random) -> CurrentLeader:
+    return CurrentLeader(chance.randrange(9), chance.randrange(99))
+
+
+def any_nodes(chance: random.Random) -> tuple[NodeEndpoint, ...]:
+    return tuple(
+        NodeEndpoint(
+            number,
+            chance.choice(("10.0.0.1", "node.example", "2001:db8::1")),
+            chance.randrange(2**16),
+            chance.choice((None, "west")),
+        )
+        for number in range(chance.randrange(3))
+    )
+
+
+def leader_in(theirs: Any) -> CurrentLeader | None:
+    """As both read an absent one: no leader, no epoch."""
+    if theirs is None or (theirs.leader_id, theirs.leader_epoch) == (-1, -1):
+        return None
+    return CurrentLeader(theirs.leader_id, theirs.leader_epoch)
+
+
+def nodes_in(theirs: Any) -> tuple[NodeEndpoint, ...]:
+    return tuple(
+        NodeEndpoint(node.node_id, node.host, node.port, node.rack)
+        for node in theirs.node_endpoints or ()
+    )
 
 
 def as_of(answer: ProduceAnswer, version: int) -> ProduceAnswer:
@@ -177,6 +213,7 @@ def as_of(answer: ProduceAnswer, version: int) -> ProduceAnswer:
         answer.append_time_ms,
         answer.log_start_offset if version >= 5 else -1,
         answer.message if version >= 8 else "",
+        answer.current_leader if version >= 10 else None,
     )
 
 
@@ -192,7 +229,7 @@ def test_fetch_answers(java: JavaPeer, version: int) -> None:
                 chance.getrandbits(62),
                 chance.randbytes(chance.randrange(300)),
                 (chance.randrange(9), chance.getrandbits(40)) if version >= 13 else None,
-                (chance.randrange(9), chance.randrange(99)) if version >= 13 else None,
+                any_leader(chance) if version >= 13 else None,
                 chance.randrange(-1, 3),
             )
             for number in range(chance.randrange(4))
@@ -200,9 +237,13 @@ def test_fetch_answers(java: JavaPeer, version: int) -> None:
         topics = (
             TopicAnswer(TopicId(str(UUID(int=chance.getrandbits(128)))), partitions, "orders"),
         )
-        response = FetchResponse(9, chance.choice(list(ErrorCode)), topics, chance.randrange(99))
+        nodes = any_nodes(chance) if version >= 16 else ()
+        error = chance.choice(list(ErrorCode))
+        response = FetchResponse(9, error, topics, chance.randrange(99), nodes=nodes)
         frame = b"".join(encode_consumer_fetch_response(response, version))
         theirs = both_read(java, FETCH, "Fetch", version, frame[9 if version >= 12 else 8 :])
+        if version >= 16:
+            assert nodes_in(theirs) == nodes
         (topic,) = theirs.responses
         for own, read in zip(partitions, topic.partitions, strict=True):
             assert (read.partition_index, read.error_code) == (own.partition, own.error)
@@ -215,3 +256,4 @@ def test_fetch_answers(java: JavaPeer, version: int) -> None:
             if version >= 13:
                 diverging = (read.diverging_epoch.epoch, read.diverging_epoch.end_offset)
                 assert diverging == own.diverging_epoch
+                assert leader_in(read.current_leader) == own.current_leader

@@ -1,7 +1,7 @@
 """Fetch v15 to v17, both directions: our replication link and clients.
 
-Versions 15, 16 and 17 differ only in tagged fields (16: node endpoints in the answer, 17: the
-replica's directory id in the request); neither is sent, both are skipped. Replicas name
+Versions 15, 16 and 17 differ only in tagged fields (16: node endpoints in the answer, sent to
+clients and skipped; 17: the replica's directory id in the request, skipped). Replicas name
 themselves with their broker epoch in the tagged ReplicaState (KIP-903), topics by id only
 (KIP-516). Gaps: no aborted transactions, no snapshot id.
 
@@ -9,11 +9,18 @@ Own rule between our brokers: with OFFSET_OUT_OF_RANGE a replica is told the tru
 """
 
 import struct
+from collections.abc import Collection
 from typing import NamedTuple
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 
+from tidemark_broker.wire.current_leaders import (
+    CurrentLeader,
+    NodeEndpoint,
+    current_leader_field,
+    node_endpoints_tags,
+)
 from tidemark_broker.wire.frames import FETCH, Buffers, framed, request_header
 from tidemark_broker.wire.primitives import (
     INT32,
@@ -29,6 +36,7 @@ from tidemark_broker.wire.steps import Steps, all_steps
 
 MIN_FETCH_VERSION = 15
 MAX_FETCH_VERSION = 17
+FIRST_FETCH_VERSION_WITH_LEADERS = 16
 
 _CONSUMER = -1
 _REPLICA_STATE = struct.Struct(">iq")  # replica id, replica epoch
@@ -85,7 +93,7 @@ class PartitionAnswer(NamedTuple):
     log_start_offset: int = -1
     records: bytes | memoryview = b""
     diverging_epoch: tuple[int, int] | None = None  # (epoch, end offset)
-    current_leader: tuple[int, int] | None = None  # (broker id, leader epoch), KIP-951
+    current_leader: CurrentLeader | None = None
     preferred_replica: int = -1  # of a consumer, KIP-392
 
 
@@ -96,11 +104,14 @@ class TopicAnswer(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
+    """`nodes`: where the current leaders are, from v16 on."""
+
     correlation_id: int
     error: ErrorCode
     topics: tuple[TopicAnswer, ...] = ()
     session_id: int = 0
     throttle_ms: int = 0
+    nodes: Collection[NodeEndpoint] = ()
 
 
 def encode_fetch_request(
@@ -234,7 +245,7 @@ def encode_fetch_response(response: FetchResponse) -> Buffers:
                 head = bytearray()
             head += _answer_tags(answer)
         head += b"\x00"
-    head += b"\x00"
+    head += node_endpoints_tags(response.nodes)
     parts.append(head)
     return framed(parts)
 
@@ -246,9 +257,7 @@ def _answer_tags(answer: PartitionAnswer) -> bytes:
     if answer.diverging_epoch is not None:
         tags.append(tagged_field(0, _EPOCH_END.pack(*answer.diverging_epoch) + b"\x00"))
     if answer.current_leader is not None:
-        leader_id, leader_epoch = answer.current_leader
-        payload = INT32.pack(leader_id) + INT32.pack(leader_epoch) + b"\x00"
-        tags.append(tagged_field(1, payload))
+        tags.append(current_leader_field(1, answer.current_leader))
     return unsigned_varint(len(tags)) + b"".join(tags)
 
 
@@ -279,13 +288,13 @@ def _read_answer(reader: Reader) -> PartitionAnswer:
     preferred_replica = reader.int32()
     records = reader.compact_bytes()
     diverging: tuple[int, int] | None = None
-    current_leader: tuple[int, int] | None = None
+    current_leader: CurrentLeader | None = None
     for tag, content in reader.tagged_fields((0, 1)):
         if tag == 0:
             epoch, end_offset = content.fields(_EPOCH_END)
             diverging = (epoch, end_offset)
         elif tag == 1:
-            current_leader = (content.int32(), content.int32())
+            current_leader = CurrentLeader(content.int32(), content.int32())
     return PartitionAnswer(
         partition=partition,
         error=error_code(error),

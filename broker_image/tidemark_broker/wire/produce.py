@@ -1,15 +1,23 @@
 """Produce v3 to v12, by hand: the hot path of every write, where records stay views of the frame.
 
 Versions differ little: v5 log start, v8 errors of records (none are sent, only the message of the
-batch), v9 flexible, v10 the present leader in a tagged field (KIP-951, not sent), v11 and v12 only
+batch), v9 flexible, v10 the current leader in a tagged field (KIP-951), v11 and v12 only
 in what transactions mean. v13 (topic ids) is not served.
 """
 
 import struct
+from collections.abc import Collection
 from typing import NamedTuple
 
 from tidemark_protocol.error_codes import ErrorCode
 
+from tidemark_broker.wire.current_leaders import (
+    NO_TAGS,
+    CurrentLeader,
+    NodeEndpoint,
+    current_leader_field,
+    node_endpoints_tags,
+)
 from tidemark_broker.wire.frames import Buffers, framed
 from tidemark_broker.wire.primitives import (
     INT32,
@@ -22,6 +30,7 @@ from tidemark_broker.wire.primitives import (
 
 MIN_PRODUCE_VERSION = 3
 MAX_PRODUCE_VERSION = 12
+FIRST_PRODUCE_VERSION_WITH_LEADERS = 10
 _FIRST_FLEXIBLE_VERSION = 9
 
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
@@ -42,7 +51,8 @@ class ProduceRequest(NamedTuple):
 
 
 class ProduceAnswer(NamedTuple):
-    """`append_time_ms` -1 unless the topic stamps records with the time of their append."""
+    """`append_time_ms` -1 unless the topic stamps records with the time of their append.
+    `current_leader` is told from v10 on."""
 
     topic: str
     partition: int
@@ -51,6 +61,7 @@ class ProduceAnswer(NamedTuple):
     append_time_ms: int = -1
     log_start_offset: int = -1
     message: str = ""
+    current_leader: CurrentLeader | None = None
 
 
 def decode_produce_request(reader: Reader, version: int) -> ProduceRequest:
@@ -94,9 +105,15 @@ def _records(reader: Reader, is_flexible: bool) -> memoryview:
 
 
 def encode_produce_response(
-    correlation_id: int, version: int, answers: list[ProduceAnswer], *, throttle_ms: int = 0
+    correlation_id: int,
+    version: int,
+    answers: list[ProduceAnswer],
+    *,
+    throttle_ms: int = 0,
+    nodes: Collection[NodeEndpoint] = (),
 ) -> Buffers:
-    """A whole frame. Answers of one topic that follow each other are put together."""
+    """A whole frame. Answers of one topic that follow each other are put together. `nodes`: where
+    the current leaders are, told from v10 on."""
     is_flexible = version >= _FIRST_FLEXIBLE_VERSION
     by_topic: list[list[ProduceAnswer]] = []
     for answer in answers:
@@ -117,8 +134,10 @@ def encode_produce_response(
         if is_flexible:
             out += b"\x00"
     out += INT32.pack(throttle_ms)
-    if is_flexible:
-        out += b"\x00"
+    if version >= FIRST_PRODUCE_VERSION_WITH_LEADERS:
+        out += node_endpoints_tags(nodes)
+    elif is_flexible:
+        out += NO_TAGS
     return framed([out])
 
 
@@ -130,4 +149,6 @@ def _encode_answer(answer: ProduceAnswer, version: int) -> bytes:
     if version >= 8:
         text = compact_string if is_flexible else nullable_string
         out += array_length(0, is_flexible=is_flexible) + text(answer.message or None)
-    return out + b"\x00" if is_flexible else out
+    if version >= FIRST_PRODUCE_VERSION_WITH_LEADERS and answer.current_leader is not None:
+        return out + b"\x01" + current_leader_field(0, answer.current_leader)
+    return out + NO_TAGS if is_flexible else out

@@ -85,22 +85,25 @@ class Door:
         config: dict[str, str] | None = None,
         partition_count: int = 1,  # of which the first one is told
         broker_epoch: int = 11,
+        next_leader: BrokerState | None = None,  # leads instead, in epoch 2
     ) -> None:
         self._version += 1
-        member = Member(ONLY, BrokerEpoch(11))
-        state = PartitionState(
-            0,
-            (ONLY,),
-            ONLY,
-            BrokerEpoch(11),
-            LeaderEpoch(1),
-            (member,),
-            (),
-            PartitionEpoch(1),
-            1,
-        )
         endpoints = Endpoints("127.0.0.1", self.port, 1, "http://b")
         broker = BrokerState(ONLY, BrokerEpoch(broker_epoch), False, False, endpoints)
+        brokers = (broker,) if next_leader is None else (broker, next_leader)
+        leader = brokers[-1]
+        leader_epoch = BrokerEpoch(11) if next_leader is None else leader.broker_epoch
+        state = PartitionState(
+            0,
+            tuple(each.broker_id for each in brokers),
+            leader.broker_id,
+            leader_epoch,
+            LeaderEpoch(len(brokers)),
+            (Member(leader.broker_id, leader_epoch),),
+            (),
+            PartitionEpoch(len(brokers)),
+            1,
+        )
         topic = TopicState(TOPIC, TOPIC_ID, partition_count, 1, config=config or {})
         topics = [TopicPush(topic, (state,))]
         if has_groups:
@@ -110,7 +113,7 @@ class Door:
                 ControllerEpoch(1),
                 self._version,
                 True,
-                (broker,),
+                brokers,
                 tuple(topics),
                 quotas=quotas,
                 addresses=addresses,

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from tidemark_broker.wire.current_leaders import CurrentLeader
 from tidemark_broker.wire.fetch import (
     FetchPartition,
     FetchRequest,
@@ -51,7 +52,11 @@ RESPONSE = FetchResponse(
         ),
         TopicAnswer(
             TWO,
-            (PartitionAnswer(1, ErrorCode.FENCED_LEADER_EPOCH, current_leader=(3, 9)),),
+            (
+                PartitionAnswer(
+                    1, ErrorCode.FENCED_LEADER_EPOCH, current_leader=CurrentLeader(3, 9)
+                ),
+            ),
         ),
     ),
 )

@@ -9,8 +9,10 @@ from tidemark_broker.runtime.kafka.fetch_sessions import (
     NO_SESSION,
     FetchSession,
     FetchSessions,
+    Key,
     asked_of,
 )
+from tidemark_broker.runtime.kafka.leader_hints import LeaderHints
 from tidemark_broker.runtime.kafka.quotas import Used
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
@@ -21,6 +23,7 @@ from tidemark_broker.wire.consumer_fetch import (
 )
 from tidemark_broker.wire.consumer_fetch_answers import encode_consumer_fetch_response
 from tidemark_broker.wire.fetch import (
+    FIRST_FETCH_VERSION_WITH_LEADERS,
     MAX_FETCH_VERSION,
     MIN_FETCH_VERSION,
     FetchRequest,
@@ -140,9 +143,13 @@ class ConsumerFetches:
         is_incremental: bool,
     ) -> None:
         topics: dict[tuple[str, TopicId], list[PartitionAnswer]] = {}
+        hints = LeaderHints(self._services.partitions, request.listener)
         for key, answer in found.items():
             if session is not None and is_incremental and not session.is_news(key, answer):
                 continue
+            has_failed = answer.error is not ErrorCode.NONE
+            if has_failed and request.version >= FIRST_FETCH_VERSION_WITH_LEADERS:
+                answer = self._with_leader(hints, key, answer)
             topics.setdefault(key[:2], []).append(answer)
             if session is not None:
                 session.note_told(key, answer)
@@ -153,7 +160,17 @@ class ConsumerFetches:
         )
         session_id = NO_SESSION if session is None else session.session_id
         correlation_id = request.header.correlation_id
-        self._answer(request, FetchResponse(correlation_id, ErrorCode.NONE, answers, session_id))
+        response = FetchResponse(correlation_id, ErrorCode.NONE, answers, session_id)
+        self._answer(request, response._replace(nodes=hints.nodes.values()))
+
+    def _with_leader(
+        self, hints: LeaderHints, key: Key, answer: PartitionAnswer
+    ) -> PartitionAnswer:
+        topic = self._services.partitions.metadata.topics_by_id.get(key[1])
+        if topic is None:
+            return answer
+        leader = hints.leader(answer.error, topic.topic, answer.partition)
+        return answer._replace(current_leader=leader)
 
     def _answer(self, request: KafkaRequest, response: FetchResponse) -> None:
         read_bytes = sum(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from tidemark_protocol.error_codes import ErrorCode
 
+from tidemark_broker.runtime.kafka.leader_hints import LeaderHints
 from tidemark_broker.runtime.kafka.quotas import Used
 from tidemark_broker.runtime.kafka.requests import NO_ANSWER, ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
@@ -122,14 +123,23 @@ class Producing:
             request.answer(NO_ANSWER)
             return
         header = request.header
+        hints = LeaderHints(self._partitions, request.listener)
+        if any(answer.error is not ErrorCode.NONE for answer in answers):
+            answers = [_with_leader(hints, answer) for answer in answers]
         request.answer(
             encode_produce_response(
                 header.correlation_id,
                 header.api_version,
                 answers,
                 throttle_ms=request.throttle_ms,
+                nodes=hints.nodes.values(),
             )
         )
+
+
+def _with_leader(hints: LeaderHints, answer: ProduceAnswer) -> ProduceAnswer:
+    leader = hints.leader(answer.error, answer.topic, answer.partition)
+    return answer._replace(current_leader=leader)
 
 
 def refusal(asked: ProducePartition, produce: ProduceRequest, version: int) -> ProduceResult | None:
