@@ -114,6 +114,7 @@ class SeriesKey(NamedTuple):
 
 
 MOST_PARTITION = 2**31 - 1  # Kafka's int32
+CRC_FAILURES = PREFIX + "crc_failures_total"
 
 
 class BadLabels(ValueError):
@@ -134,6 +135,8 @@ def series_key(labels: Mapping[str, str]) -> SeriesKey | None:
         broker = kafka_names().broker_of(labels)
         follower = broker if ours in OF_THEMSELVES else ""
         detail = SAID_BY_KAFKA if ours in LEADERS_ONLY else ""
+    elif name == CRC_FAILURES:  # of a process: of whose, only its address tells
+        broker = broker or labels.get("instance", "") or labels.get("pod", "")
     partition = labels.get("partition") or "-1"  # an empty label is none
     if not partition.removeprefix("-").isdecimal() or int(partition) > MOST_PARTITION:
         raise BadLabels(f"{as_text(labels)}: expected a number as partition, found {partition!r}")

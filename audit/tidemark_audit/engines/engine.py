@@ -191,15 +191,17 @@ def _place(facts: PartitionFacts) -> tuple[str, str, str, int]:
 def _crc_failures(rows: pa.Table, context: Context) -> tuple[tuple[str, str, int], ...]:
     total: dict[tuple[str, str], int] = {}
     cap_ms = context.intervals.cap_ms(Exporter.BROKER)
-    for track in tracks_of(rows):
-        if track.key.family == "crc_failures_total" and not track.is_empty:
-            by = sum(
-                step.by
-                for step in increments(track, from_zero=False, cap_ms=cap_ms)
-                if step.at_ms >= context.window_start_ms
-            )
-            place = (track.key.cluster, track.key.detail)
-            total[place] = total.get(place, 0) + int(by)
+    tracks = [track for track in tracks_of(rows) if track.key.family == "crc_failures_total"]
+    for track in fold_scrapes(tracks, cap_ms):
+        if track.is_empty:
+            continue
+        by = sum(
+            step.by
+            for step in increments(track, from_zero=False, cap_ms=cap_ms)
+            if step.at_ms >= context.window_start_ms
+        )
+        place = (track.key.cluster, track.key.detail)
+        total[place] = total.get(place, 0) + int(by)
     return tuple((*place, count) for place, count in sorted(total.items()) if count)
 
 

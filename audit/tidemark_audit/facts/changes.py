@@ -1,14 +1,35 @@
 """What happened at one moment: elections and changes of the in-sync set, with who counted them."""
 
 import itertools
+from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
 from tidemark_audit.facts.latched import counted_steps
-from tidemark_audit.facts.steps import Increment
+from tidemark_audit.facts.steps import Increment, increments
 from tidemark_audit.facts.view import NOBODY, Series, State, View
 from tidemark_audit.families import Exporter
 from tidemark_audit.results import Election, IsrChange, TopicPartition
+
+
+class Change(StrEnum):
+    SHRINK = "shrink"
+    EXPAND = "expand"
+    ELECTION = "election"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Changes that brokers and operator counted between two scrapes, whatever scrapes saw of them;
+    those that somebody asked for are told apart."""
+
+    change: Change
+    after_ms: int
+    at_ms: int
+    by: int
+    planned: bool = False
+
 
 UNKNOWN = "unknown"
 KIND_ORDER = ("unclean", "planned", "clean")  # the worst that was counted at that time
@@ -79,3 +100,23 @@ def _reason(shrinks: dict[str, list[Increment]], after_ms: int, at_ms: int) -> s
         if any(step.after_ms <= at_ms and step.at_ms >= after_ms for step in steps):
             return reason
     return ""
+
+
+_COUNTERS = {
+    "partition_isr_shrinks_total": Change.SHRINK,
+    "partition_isr_expands_total": Change.EXPAND,
+    "partition_leader_elections_total": Change.ELECTION,
+}
+
+
+def counted_of(series: Series) -> list[Counted]:
+    """In order of time. Only between two samples of one counter: its first may be of long ago, or
+    of the grant that made the partition."""
+    found = [
+        Counted(change, step.after_ms, step.at_ms, int(step.by), track.key.detail == "planned")
+        for family, change in _COUNTERS.items()
+        for track in series.all_of(family)
+        for step in increments(track, from_zero=False, cap_ms=series.cap_ms(family))
+        if step.at_ms >= series.context.window_start_ms
+    ]
+    return sorted(found, key=lambda counted: (counted.at_ms, counted.change, counted.planned))

@@ -7,7 +7,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tidemark_audit.facts.changes import elections_of, isr_changes_of, partition_of
+from tidemark_audit.facts.changes import (
+    Counted,
+    counted_of,
+    elections_of,
+    isr_changes_of,
+    partition_of,
+)
 from tidemark_audit.facts.context import Context
 from tidemark_audit.facts.lag import lag_of
 from tidemark_audit.facts.loss import loss_of
@@ -37,6 +43,7 @@ class PartitionFacts:
     intervals: tuple[Interval, ...]
     elections: tuple[Election, ...]
     isr_changes: tuple[IsrChange, ...]
+    counted: tuple[Counted, ...]
     follower_lag: tuple[FollowerLag, ...]
     loss_evidence: tuple[LossEvidence, ...]
     oddities: tuple[Oddity, ...]
@@ -113,6 +120,7 @@ def _facts(series: Series) -> PartitionFacts:
         intervals=tuple(intervals_of(series, whole, all_planned)),
         elections=tuple(e for e in elections_of(series, whole) if e.at_ms >= start_ms),
         isr_changes=tuple(c for c in isr_changes_of(series, whole) if c.at_ms >= start_ms),
+        counted=tuple(counted_of(series)),
         follower_lag=tuple(lag_of(series)),
         loss_evidence=tuple(loss_of(series)),
         oddities=tuple(oddities_of(series)),

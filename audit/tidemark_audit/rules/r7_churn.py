@@ -1,7 +1,13 @@
-"""R7: the in-sync set and the leader stay put. Planned moves of leadership are free."""
+"""R7: the in-sync set and the leader stay put. Planned moves of leadership are free.
+
+What scrapes saw and what was counted between them are both lower bounds: the greater counts.
+"""
 
 import itertools
+import math
+from collections import deque
 
+from tidemark_audit.facts.changes import Change
 from tidemark_audit.facts.partition import PartitionFacts
 from tidemark_audit.results import Interval, IntervalKind, Outcome, RuleResult, Severity
 from tidemark_audit.rules.judgement import (
@@ -16,6 +22,7 @@ RULE = "R7"
 TITLE = "churn"
 NEEDS = ("partition_in_sync_replicas", "replica_leader_epoch", "replica_is_leader")
 FLAP_MS = 300_000
+MOST_AT_ONCE = 10_000  # of a counter whose value is nonsense, no more than this is worth counting
 
 
 def evaluate(facts: AuditFacts) -> Judgement:
@@ -31,7 +38,8 @@ def evaluate(facts: AuditFacts) -> Judgement:
     told, most_flaps, most_moves = [], 0, 0
     for partition in facts.partitions:
         limits = facts.slo.of(partition.sli.topic)
-        flaps, moves = _flaps(partition), _moves(facts, partition)
+        flaps = max(_flaps_seen(partition), _flaps_counted(partition))
+        moves = max(_moves_seen(facts, partition), _moves_counted(facts, partition))
         most_flaps, most_moves = max(most_flaps, flaps), max(most_moves, moves)
         said = []
         if flaps > limits.isr_flaps_per_partition_day * days:
@@ -66,7 +74,7 @@ def evaluate(facts: AuditFacts) -> Judgement:
     )
 
 
-def _flaps(partition: PartitionFacts) -> int:
+def _flaps_seen(partition: PartitionFacts) -> int:
     """A shrink and an expand within five minutes, outside planned absences."""
     flaps = 0
     pairs = itertools.pairwise(partition.isr_changes)
@@ -84,11 +92,56 @@ def _flaps(partition: PartitionFacts) -> int:
     return flaps
 
 
-def _moves(facts: AuditFacts, partition: PartitionFacts) -> int:
+def _moves_seen(facts: AuditFacts, partition: PartitionFacts) -> int:
     return sum(
         election.kind != "planned"
         and not _is_planned(partition.intervals, election.at_ms, facts.slack_ms)
         for election in partition.elections
+    )
+
+
+def _flaps_counted(partition: PartitionFacts) -> int:
+    """An expand is that of who is out for longest; only then of who left since the last scrape."""
+    flaps = 0
+    out: deque[tuple[float, bool]] = deque()  # since when, and whether on its own
+    by_time = itertools.groupby(partition.counted, key=lambda counted: counted.at_ms)
+    for at_ms, together in by_time:
+        steps = list(together)
+        missing = _missing_at(partition.intervals, min(step.after_ms for step in steps))
+        out.extendleft([(-math.inf, False)] * (missing - len(out)))  # whom no counter told of
+        excused = _is_planned(partition.intervals, at_ms)
+        left = [
+            (at_ms, not (step.planned or excused))
+            for step in steps
+            if step.change is Change.SHRINK
+            for _ in range(min(step.by, MOST_AT_ONCE))
+        ]
+        out.extend(left)
+        back = sum(step.by for step in steps if step.change is Change.EXPAND)
+        for _ in range(min(back, len(out))):
+            since_ms, is_own = out.popleft()
+            flaps += is_own and at_ms - since_ms <= FLAP_MS
+    return flaps
+
+
+def _missing_at(intervals: tuple[Interval, ...], at_ms: int) -> int:
+    return max(
+        (
+            interval.replicas - interval.in_sync_replicas
+            for interval in intervals
+            if interval.start_ms <= at_ms < interval.end_ms and interval.in_sync_replicas >= 0
+        ),
+        default=0,
+    )
+
+
+def _moves_counted(facts: AuditFacts, partition: PartitionFacts) -> int:
+    return sum(
+        counted.by
+        for counted in partition.counted
+        if counted.change is Change.ELECTION
+        and not counted.planned
+        and not _is_planned(partition.intervals, counted.at_ms, facts.slack_ms)
     )
 
 

@@ -167,7 +167,7 @@ def _crc_failures(facts: AuditFacts) -> Iterator[Finding]:
             RULE,
             Severity.MINOR,
             facts.about(f"{cluster}: CRC in {where}" if cluster else f"CRC in {where}"),
-            f"{plural(count, 'record batch')} failed the checksum in {where}",
+            f"{count} record batch{'' if count == 1 else 'es'} failed the checksum in {where}",
             cause="a disk or a network that changes bytes; nothing bad was kept",
             remedy="see which broker's log tells of it, and look at its disk",
         )

@@ -285,9 +285,29 @@ class _Monitor:
         add("partition_replica_lag_max_seconds", times, np.full(len(times), 10.0), **labels)
         add("partition_largest_append_records", times, np.full(len(times), 500.0), **labels)
         add("partition_election_committed_gap_records", times, gap, **labels)
+        self._counted_changes(place, broker, times, labels)
         for follower in replicas(place):
             if follower != broker:
                 self._follower(place, follower, times, number, labels)
+
+    def _counted_changes(
+        self, place: int, broker: int, times: Times, labels: dict[str, object]
+    ) -> None:
+        """Since the leader's process began."""
+        births = [a.end_ms for a in self.story.absences if a.broker == broker]
+        born = np.max([np.where(times >= at, at, -1) for at in (*births, -1)], axis=0)
+        planned = {(a.broker, a.start_ms - 300) for a in self.story.absences if a.planned}
+        counts = {name: np.zeros(len(times)) for name in ("fenced", "planned", "expand")}
+        for before, after in itertools.pairwise(self.story.histories[place]):
+            if not before.leader == after.leader == broker or before.in_sync == after.in_sync:
+                continue
+            left = before.in_sync - after.in_sync
+            is_planned = any((each, after.at_ms) in planned for each in left)
+            name = "expand" if not left else "planned" if is_planned else "fenced"
+            counts[name] += (times >= after.at_ms) & (after.at_ms > born)
+        self.table.add("partition_isr_expands_total", times, counts.pop("expand"), **labels)
+        for reason, count in counts.items():
+            self.table.add("partition_isr_shrinks_total", times, count, reason=reason, **labels)
 
     def _follower(
         self, place: int, follower: int, times: Times, number: Times, labels: dict[str, object]

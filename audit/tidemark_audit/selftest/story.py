@@ -154,8 +154,8 @@ def _begin(
         partitions[place].unclean = (start, random.randrange(2000, 5000), shown)
     elif name == "flapping":
         for turn in range(3):
-            at = start + turn * 150_000
-            story.spells.append(Spell(name, place, follower, at, at + 60_000))
+            at = start + turn * 200_000
+            story.spells.append(Spell(name, place, follower, at, at + 155_000))
     elif name == "blind":
         story.blind.append((start, start + 600_000))
     elif name == "short blindness":
