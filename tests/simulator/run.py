@@ -8,7 +8,7 @@ import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark_broker.runtime.partitions import FetchResult
@@ -32,6 +32,7 @@ from tests.simulator.group_member import SimulatedGroup
 from tests.simulator.idempotent_client import IdempotentProducer
 from tests.simulator.invariants import Invariants
 from tests.simulator.operation_checks import QUIET_SECONDS, QUIET_TIMES, QuietTime
+from tests.simulator.placed_history import placed
 from tests.simulator.promises import KILLED, KILLED_MS, Bounds, Promises
 from tests.simulator.shape import Shape, faults_of
 from tests.simulator.timeline import FOREVER_US
@@ -299,7 +300,7 @@ class Run:
 
     def _judge_history(self) -> None:
         verdict = judge(
-            _placed([*self.history, *self.open_sends.values()]), self.invariants.suspensions()
+            placed([*self.history, *self.open_sends.values()]), self.invariants.suspensions()
         )
         for name, count in verdict.operations.items():
             self.invariants.coverage[f"client: {name}"] += count
@@ -410,22 +411,6 @@ class Run:
 
 def _number_of(history_name: str) -> int:
     return int(history_name.rpartition("/")[2])
-
-
-def _placed(history: list[Operation]) -> Iterator[Operation]:
-    """Sends that were told no topic id belong to the topic in which their values were read."""
-    read_in = {
-        value: operation.partition
-        for operation in history
-        if operation.kind is Kind.POLL
-        for value in operation.values
-    }
-    for operation in history:
-        if operation.kind is Kind.SEND and operation.partition.startswith("/"):
-            found = [read_in[value] for value in operation.values if value in read_in]
-            yield replace(operation, partition=found[0] if found else operation.partition)
-        else:
-            yield operation
 
 
 def run_seed(seed: int, safety_seconds: float = SAFETY_SECONDS, weather: str = "") -> RunResult:
