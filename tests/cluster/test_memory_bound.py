@@ -17,9 +17,10 @@ pytestmark = pytest.mark.cluster
 
 MIB = 2**20
 CONNECTIONS = 1000
+LARGEST = 100  # MiB of a request
 # The three pools, one request of the largest size, and 64 KiB a connection that its socket holds
 # unsent (docs/kafka.md), and a part for what the allocator keeps.
-BOUND_BYTES = (64 + 64 + 128 + 16 + 64) * MIB * 5 // 4
+BOUND_BYTES = (64 + 64 + 128 + LARGEST + 64) * MIB * 5 // 4
 ONE_BROKER = """
 apiVersion: tidemark.dev/v1alpha1
 kind: Topic
@@ -55,7 +56,7 @@ def connections(cluster: LocalCluster, data: bytes, *, receive_bytes: int) -> It
         yield
 
 
-@pytest.mark.parametrize("kind", ["slow-readers", "half-sent"])
+@pytest.mark.parametrize("kind", ["slow-readers", "half-sent", "half-sent-largest"])
 def test_memory_is_bounded_under_a_thousand_slow_connections(tmp_path: Path, kind: str) -> None:
     with running(tmp_path, brokers=1, manifest=ONE_BROKER) as cluster:
         cluster.wait_until_in_sync(seconds=60)
@@ -67,6 +68,7 @@ def test_memory_is_bounded_under_a_thousand_slow_connections(tmp_path: Path, kin
         data = {
             "slow-readers": fetch(max_bytes=50 * MIB) * 4,
             "half-sent": request(0, 3, bytes(16 * MIB - 100))[:-1],
+            "half-sent-largest": request(0, 3, bytes(LARGEST * MIB - 100))[:-1],
         }[kind]
         highest = 0
         with connections(cluster, data, receive_bytes=4096):

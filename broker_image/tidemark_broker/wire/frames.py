@@ -120,7 +120,8 @@ class FrameSplitter:
         size = int(INT32.unpack_from(data, position)[0])
         if not 0 <= size <= self._max_frame_bytes:
             raise MalformedFrame(
-                f"a frame's length: expected 0 to {self._max_frame_bytes} bytes, found {size}"
+                f"a frame of {size} bytes: expected 0 to {self._max_frame_bytes}"
+                " (of a client's requests: see its max.request.size or message.max.bytes)"
             )
         return size
 

@@ -193,10 +193,11 @@ def request(api_key: int, version: int, body: bytes = b"", client_id: str = "tes
     return framed(head + nullable_string(client_id) + body)
 
 
-def produce(batch: bytes, *, acks: int = 1, client_id: str = "test") -> bytes:
-    """v3: one batch for partition 0."""
+def produce(batch: bytes, *, acks: int = 1, client_id: str = "test", times: int = 1) -> bytes:
+    """v3: one batch for partition 0; `times`: so often."""
     body = INT16.pack(-1) + INT16.pack(acks) + INT32.pack(5000) + INT32.pack(1)
-    body += nullable_string(TOPIC) + INT32.pack(1) + INT32.pack(0) + INT32.pack(len(batch)) + batch
+    body += nullable_string(TOPIC) + INT32.pack(times)
+    body += (INT32.pack(0) + INT32.pack(len(batch)) + batch) * times
     return request(PRODUCE, 3, body, client_id)
 
 

@@ -11,9 +11,10 @@ from tidemark_broker.runtime.kafka.memory import ListenerMemory, MemoryLimits
 from tidemark_broker.storage.partition_log import PartitionLog
 from tidemark_broker.wire.create_topics import CREATE_TOPICS_API
 from tidemark_broker.wire.primitives import INT32, unsigned_varint
+from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.topic_messages import TopicsRequest, TopicsResponse
 
-from tests.unit.runtime.in_process_pool import a_batch
+from tests.unit.runtime.in_process_pool import TOPIC, a_batch
 from tests.unit.runtime.kafka_door import (
     API_VERSIONS_REQUEST,
     Client,
@@ -88,6 +89,19 @@ def test_large_requests_get_their_place_smallest_first() -> None:
     assert memory.is_reserved(small) and not memory.is_reserved(large)
     memory.forget(small)
     assert memory.is_reserved(large)
+
+
+def test_the_largest_have_one_place_beside_those_of_the_others() -> None:
+    memory, _ = small_memory()
+    slow, next_one = FakeHolder(memory), FakeHolder(memory)
+    others = [FakeHolder(memory) for _ in range(5)]
+    assert memory.reserve(slow, 5000)
+    assert not memory.reserve(next_one, 251)
+    assert [memory.reserve(each, 250) for each in others] == [True] * 4 + [False]
+    memory.forget(others[0])
+    assert memory.is_reserved(others[4]) and not memory.is_reserved(next_one)
+    memory.release_large(memory.keep_reserved(slow))
+    assert memory.is_reserved(next_one)
 
 
 def test_who_holds_a_place_that_others_wait_for_and_does_not_move_is_cut() -> None:
@@ -174,19 +188,20 @@ def test_many_half_sent_large_requests_hold_nobody_up(tmp_path: Path) -> None:
     async def scenario(door: Door) -> None:
         slow = [await Client.connect(door) for _ in range(20)]
         for client in slow:
-            client.send(INT32.pack(1000 * KIB) + bytes(1000))
+            client.send(INT32.pack(500 * KIB) + bytes(1000))
         await eventually(lambda: len(door.listener.connections) == 20)
         other = await Client.connect(door)
         assert len(await other.ask(API_VERSIONS_REQUEST)) > 10  # at once: it is small
-        batch = a_batch("x" * 500 * KIB)
+        batch = a_batch("x" * 400 * KIB)
         assert len(await other.ask(produce(batch))) > 10  # once those that do not move are cut
 
     with_door(tmp_path, scenario, SMALL)
 
 
-def test_large_requests_of_many_are_all_answered_in_turn(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size_kib", [400, 700])
+def test_large_requests_of_many_are_all_answered_in_turn(size_kib: int, tmp_path: Path) -> None:
     async def scenario(door: Door) -> None:
-        batch = a_batch("x" * 700 * KIB)
+        batch = a_batch("x" * size_kib * KIB)
         clients = [await Client.connect(door) for _ in range(30)]
         answers = await asyncio.gather(*(client.ask(produce(batch)) for client in clients))
         assert all(len(answer) > 10 for answer in answers)
@@ -356,5 +371,21 @@ def test_a_fetch_that_waits_is_answered_though_its_limit_cuts_what_it_may_have(
         for _ in range(4):
             await producer.ask(produce(a_batch("x" * 4 * KIB)))
         assert 8 * KIB <= len(await reader.answer()) <= 10 * KIB
+
+    with_door(tmp_path, scenario)
+
+
+def test_a_request_as_large_as_clients_of_kafka_make_them_is_taken(tmp_path: Path) -> None:
+    """franz-go and sarama put up to 100 MiB of batches for one broker into a request."""
+
+    async def scenario(door: Door) -> None:
+        batch = a_batch("x" * 900 * KIB)
+        client = await Client.connect(door)
+        answer = await client.ask(produce(batch, times=30))
+        replica = door.partitions.find_leading(TOPIC, 0)
+        assert not isinstance(replica, ErrorCode)
+        assert replica.log.log_end_offset == 30
+        assert len(answer) > 30 * 14
+        assert door.services.memory.requests.used_bytes == 0
 
     with_door(tmp_path, scenario)

@@ -6,12 +6,13 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from tidemark_broker.runtime.kafka.produce import Producing
 from tidemark_broker.runtime.kafka.requests import KafkaRequest
 from tidemark_broker.runtime.kafka.turns import STEPS_OF_A_SLICE, Turns
 from tidemark_broker.runtime.replica_fetches import FollowerLink
 from tidemark_broker.wire.describe_configs import DESCRIBE_CONFIGS_API
 from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
-from tidemark_broker.wire.frames import RequestHeader
+from tidemark_broker.wire.frames import Buffers, RequestHeader
 from tidemark_broker.wire.list_offsets import LIST_OFFSETS_API
 from tidemark_broker.wire.metadata import METADATA_API
 from tidemark_broker.wire.primitives import (
@@ -22,6 +23,7 @@ from tidemark_broker.wire.primitives import (
     Reader,
     nullable_string,
 )
+from tidemark_broker.wire.produce import ProducePartition, ProduceRequest
 from tidemark_broker.wire.steps import Steps
 from tidemark_broker.wire.tables import ZERO_TOPIC_ID, Api, Values
 
@@ -230,3 +232,20 @@ def test_more_elements_than_a_request_may_have_end_the_connection(
 
     with_door(tmp_path, scenario)
     assert f"expected at most {MAX_ELEMENTS}" in str(caplog.records[-1].__dict__)
+
+
+def test_a_turn_of_a_produce_ends_after_so_many_bytes_too(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        answers: list[Buffers] = []
+        header = RequestHeader(PRODUCE, 9, 1, None)
+        asked = KafkaRequest(header, Reader(b""), FollowerLink(), answers.append, print)
+        batches = tuple(
+            ProducePartition(TOPIC, 0, memoryview(a_batch("x" * kib * 1024)))
+            for kib in (1, 900, 500, 900)
+        )
+        producing = Producing(door.partitions, asked, ProduceRequest(None, 1, 1000, batches))
+        # A step for each, and one more for each quarter of a mebibyte; the last one ends it.
+        assert list(producing.start_steps(batches)) == [1, 4, 2, 1]
+        assert len(answers) == 1
+
+    with_door(tmp_path, scenario)

@@ -34,7 +34,7 @@ def test_frames_come_out_whole_however_the_stream_is_cut(step: int) -> None:
 def test_hostile_lengths_are_refused_before_anything_is_held(size: int, step: int) -> None:
     splitter = FrameSplitter(max_frame_bytes=300)
     stream = INT32.pack(size)
-    with pytest.raises(MalformedFrame, match=f"expected 0 to 300 bytes, found {size}"):
+    with pytest.raises(MalformedFrame, match=f"a frame of {size} bytes: expected 0 to 300"):
         for start in range(0, 4, step):
             splitter.feed(stream[start : start + step])
 

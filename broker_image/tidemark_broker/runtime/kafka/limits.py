@@ -11,7 +11,7 @@ MEBIBYTE = 1024 * 1024
 class ListenerLimits:
     """`waiting_*` and `requests_in_work` are of one connection: at them its socket is not read."""
 
-    request_bytes: int = 16 * MEBIBYTE
+    request_bytes: int = 100 * MEBIBYTE  # Kafka's socket.request.max.bytes
     connections: int = 2048
     newcomers: int = 64  # above those, until it is known whether they are brokers of the pool
     newcomer_seconds: float = 1.0

@@ -2,10 +2,12 @@
 
 Three pools. Requests: whatever has arrived of them, until each is answered; while the pool is full
 nobody's socket is read. Large requests: one that comes in pieces takes its whole length before more
-of it is read, smallest first, so that what was begun can be ended. Answers: what was given to a
-socket whose client does not read; a fetch reads at most a share of what is left, and none begins
-while little is left. Whoever holds a full pool and does not move is cut, so slow clients do not
-cost the others more than a second or two. Brokers of the pool are outside all of this.
+of it is read, smallest first, so that what was begun can be ended; those above a quarter of it
+have one place of their own, so that a slow one keeps none of the others waiting. Answers: what was
+given to a socket whose client does not read; a fetch reads at most a share of what is left, and
+none begins while little is left. Whoever holds a full pool and does not move is cut, so slow
+clients do not cost the others more than a second or two. Brokers of the pool are outside all of
+this.
 """
 
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
 MEBIBYTE = 1024 * 1024
 SMALL_FRAME_BYTES = 4096  # what becomes of it is not worth counting
 LARGE_FRAME_BYTES = 256 * 1024  # what one read of a socket brings at most
+OUTSIZE_PART = 4  # of the pool of large requests
 SMALLEST_SHARE_BYTES = 64 * 1024
 WATCH_SECONDS = 0.125  # while a pool is full, or somebody waits for one
 PATIENCE_MS = 500  # with a request begun, or an answer unread, while others wait
@@ -28,7 +31,8 @@ _TOO_SLOW = f"memory is short: expected {PROGRESS_BYTES} bytes in {PATIENCE_MS} 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
     """Bytes of each pool. What a process holds is at most their sum, one request of the largest
-    size, and for each connection what its socket gave or takes at once (64 to 256 KiB)."""
+    size (in that place of its own), and for each connection what its socket gave or takes at once
+    (64 to 256 KiB)."""
 
     requests: int = 64 * MEBIBYTE
     large_requests: int = 64 * MEBIBYTE
@@ -105,7 +109,7 @@ class ListenerMemory:
         self._holders: dict[Holder, None] = {}  # by age
         self._reserved: dict[Holder, int] = {}
         self._waiting: dict[Holder, int] = {}
-        self._large_bytes = 0
+        self._large_bytes = self._outsize_bytes = 0
         self._seen_partial: dict[Holder, _Seen] = {}
         self._seen_unread: dict[Holder, _Seen] = {}
         self._watch_timer: Timer | None = None
@@ -138,7 +142,9 @@ class ListenerMemory:
         """Room for a whole large request. False: `look_again` is called once there is."""
         if holder in self._reserved:
             return True
-        if self._has_large_room(size_bytes) and not self._waiting:
+        is_outsize = self._is_outsize(size_bytes)
+        is_next = all(self._is_outsize(each) != is_outsize for each in self._waiting.values())
+        if is_next and self._has_large_room(size_bytes):
             self._reserve(holder, size_bytes)
             return True
         self._waiting[holder] = size_bytes
@@ -150,8 +156,8 @@ class ListenerMemory:
 
     def release_large(self, size_bytes: int) -> None:
         """A large request was answered or dropped."""
-        self._large_bytes -= size_bytes
-        assert self._large_bytes >= 0, "more was given back than reserved"
+        self._count_large(size_bytes, -size_bytes)
+        assert self._large_bytes >= 0 <= self._outsize_bytes, "more was given back than reserved"
         self._grant()
 
     def keep_reserved(self, holder: Holder) -> int:
@@ -168,19 +174,28 @@ class ListenerMemory:
 
     # ---- inside
 
+    def _is_outsize(self, size_bytes: int) -> bool:
+        return size_bytes * OUTSIZE_PART > self.limits.large_requests
+
     def _has_large_room(self, size_bytes: int) -> bool:
-        # One always fits, however small the pool.
-        is_empty = not self._large_bytes
-        return is_empty or self._large_bytes + size_bytes <= self.limits.large_requests
+        if self._is_outsize(size_bytes):
+            return not self._outsize_bytes
+        return self._large_bytes + size_bytes <= self.limits.large_requests
 
     def _reserve(self, holder: Holder, size_bytes: int) -> None:
         self._reserved[holder] = size_bytes
-        self._large_bytes += size_bytes
+        self._count_large(size_bytes, size_bytes)
+
+    def _count_large(self, size_bytes: int, change_bytes: int) -> None:
+        if self._is_outsize(size_bytes):
+            self._outsize_bytes += change_bytes
+        else:
+            self._large_bytes += change_bytes
 
     def _grant(self) -> None:
         for holder, size_bytes in sorted(self._waiting.items(), key=lambda entry: entry[1]):
             if not self._has_large_room(size_bytes):
-                return
+                continue
             del self._waiting[holder]
             self._reserve(holder, size_bytes)
             holder.look_again()

@@ -33,6 +33,7 @@ _LENGTH_END = 12
 _ZSTD = 4
 _FIRST_VERSION_WITH_ZSTD = 7
 BATCHES_OF_A_TURN = 64  # each is a write to a file
+BYTES_OF_A_STEP = 256 * 1024  # of a batch that is large
 
 
 def produce_handler(services: KafkaServices) -> ApiHandler:
@@ -85,7 +86,7 @@ class Producing:
     def _steps_of(self, asked: ProducePartition) -> int:
         replica = self._partitions.find_leading(asked.topic, asked.partition)
         is_opened = not isinstance(replica, ErrorCode) and replica.log.settings.opens_batches
-        return WHOLE_TURN if is_opened else 1
+        return WHOLE_TURN if is_opened else 1 + len(asked.records) // BYTES_OF_A_STEP
 
     def _append(self, index: int, asked: ProducePartition) -> None:
         self._partitions.produce(
