@@ -184,6 +184,7 @@ class Segment:
             times = self._disk.read(self.path.with_suffix(".timeindex"))
             self._time_index = TimeIndex.from_bytes(times)
             self._walk_to_the_end()
+            self._check_latest_time()
         except (FileNotFoundError, MalformedIndex):
             self.rebuild_indexes()
         except CorruptBatch:
@@ -209,6 +210,18 @@ class Segment:
                 self._max_timestamp_offset = header.last_offset
             self._bytes_since_index += header.size_bytes
             self.next_offset = header.next_offset
+
+    def _check_latest_time(self) -> None:
+        """Retention deletes by it, and an index file that a lost kernel had not synced may be cut
+        short or empty. Raises MalformedIndex, CorruptBatch."""
+        if self._time_index.last is None:
+            if self.first_timestamp_ms is not None:
+                raise MalformedIndex("expected the time of the latest record, found no entry")
+            return
+        timestamp_ms, relative_offset = self._time_index.last
+        found_ms = self.find(Offset(self.base_offset + relative_offset)).header.max_timestamp_ms
+        if found_ms != timestamp_ms:
+            raise MalformedIndex(f"expected {found_ms} at {relative_offset}, found {timestamp_ms}")
 
     def _walk(self, start: int) -> Iterator[PlacedBatch]:
         """From a position that an index gave, so the first offset there is not known before."""

@@ -1,6 +1,7 @@
 """What a look-up by time opens at most; beyond it, the answer is the first offset of the batch."""
 
 from pathlib import Path
+from struct import Struct
 
 import pytest
 from crc32c import crc32c
@@ -8,9 +9,11 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from tidemark_broker.storage.record_batch import Batch, split_batches
 from tidemark_protocol.ids import LeaderEpoch
 
-from tests.unit.storage.small_logs import open_log
+from tests.unit.storage.small_logs import batch_of, open_log
 
 START_MS = 1_700_000_000_000
+EPOCH = LeaderEpoch(0)
+TIME_ENTRY = Struct(">qi")
 
 
 def packed_batch(count: int, value_bytes: int, codec: int = 1) -> Batch:
@@ -72,3 +75,21 @@ def test_a_whole_batch_whose_records_do_not_parse_is_no_damage(tmp_path: Path) -
         leader_epoch=LeaderEpoch(0),
     )
     assert log.offset_for_timestamp(START_MS + 90) == (0, START_MS + 99)
+
+
+@pytest.mark.parametrize("damage", ["emptied", "an earlier time", "a later time"])
+def test_a_damaged_latest_time_is_not_believed(tmp_path: Path, damage: str) -> None:
+    """Retention by time would delete too early, or a look-up find nothing."""
+    log = open_log(tmp_path / "log")
+    for time_ms in (START_MS + 9000, START_MS, START_MS + 1):
+        log.append_as_leader([batch_of(bytes(5000), timestamp_ms=time_ms)], leader_epoch=EPOCH)
+    log.close()
+    path = log.segments[0].path.with_suffix(".timeindex")
+    *others, latest = TIME_ENTRY.iter_unpack(path.read_bytes())
+    assert others == [] and latest == (START_MS + 9000, 0)
+    shifts = {"an earlier time": -8999, "a later time": 1}
+    damaged = b"" if damage == "emptied" else TIME_ENTRY.pack(latest[0] + shifts[damage], 0)
+    path.write_bytes(damaged)
+    again = open_log(tmp_path / "log", recovery_point=None)
+    assert again.segments[0].max_timestamp_ms == START_MS + 9000
+    assert again.offset_for_timestamp(START_MS + 2) == (0, START_MS + 9000)
