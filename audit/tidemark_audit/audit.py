@@ -14,7 +14,7 @@ from tidemark_audit.checkpoint import with_checkpoint
 from tidemark_audit.engines.engine import Engine, Observed, Progress, Request
 from tidemark_audit.engines.planning import kernel_settings
 from tidemark_audit.facts.what_if import WhatIf
-from tidemark_audit.results import AuditResult, SourceInfo
+from tidemark_audit.results import AuditResult, SourceInfo, WhatIfAnswer
 from tidemark_audit.slo import Slo
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Slice, Source, Window
@@ -65,7 +65,9 @@ def audit_what_if(
     *,
     progress: Progress = no_progress,
 ) -> tuple[AuditResult, AuditResult | None]:
-    """The audit, and the same summaries judged under other settings. Raises as `audit`."""
+    """The audit, which tells of both, and the same summaries judged under other settings. Raises
+    as `audit`.
+    """
     started = time.monotonic()
     settings = kernel_settings(sources, asked.window, asked.interval_ms)
     window, slices = asked.window.looking_back(), list[Slice]()
@@ -89,9 +91,14 @@ def audit_what_if(
             unsettled_ms=asked.unsettled_ms,
         )
 
+    result = assembled(observed)
     if what_if is None:
-        return assembled(observed), None
-    return assembled(observed), assembled(replace(observed, partitions=observed.partitions_what_if))
+        return result, None
+    would = assembled(replace(observed, partitions=observed.partitions_what_if))
+    answer = WhatIfAnswer(
+        what_if.words(), would.verdict, would.sentence, would.rules, would.sli_by_topic
+    )
+    return replace(result, what_if=answer), would
 
 
 def _all_sources(sources: Sequence[Source], observed: Observed) -> SourceInfo:

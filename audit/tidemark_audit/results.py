@@ -175,14 +175,14 @@ class FollowerLag:
 
 @dataclass(frozen=True, slots=True)
 class LagBand:
-    """Caught-up age of all followers together in one stretch of time."""
+    """Caught-up age of all followers together in one stretch of time; None: never caught up."""
 
     start_ms: int
     end_ms: int
     samples: int
-    p50_seconds: float
-    p90_seconds: float
-    p99_seconds: float
+    p50_seconds: float | None
+    p90_seconds: float | None
+    p99_seconds: float | None
     max_seconds: float
 
 
@@ -300,6 +300,17 @@ class SourceInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class WhatIfAnswer:
+    """The same samples judged under other settings."""
+
+    settings: str  # min.insync.replicas=1, replicationFactor=2
+    verdict: Verdict
+    sentence: str
+    rules: tuple[RuleResult, ...]
+    sli_by_topic: tuple[SliRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AuditResult:
     verdict: Verdict
     sentence: str
@@ -325,6 +336,7 @@ class AuditResult:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()  # e.g. what is too small to be seen by sampling
     format: int = RESULT_FORMAT
+    what_if: WhatIfAnswer | None = None
 
     @property
     def window_ms(self) -> int:

@@ -228,8 +228,9 @@ def _lag_bands(rows: pa.Table, context: Context) -> tuple[LagBand, ...]:
         counts = np.concatenate([band.counts for band in members])
         order = np.argsort(bins, kind="stable")
         p50, p90, p99 = (
-            histogram.quantile(bins[order], counts[order], share) or 0.0
+            None if value is None or np.isinf(value) else value
             for share in (0.5, 0.9, 0.99)
+            for value in (histogram.quantile(bins[order], counts[order], share),)
         )
         first = max(start, context.window_start_ms)
         end = max(min(start + length, context.window_end_ms), first + 1)

@@ -1,8 +1,9 @@
 """The result as a few lines of Markdown, for a pull request or a chat. Pure."""
 
-from tidemark_audit.report.sections import records_lost, total_row
+from tidemark_audit.report.sections import total_row
 from tidemark_audit.report.words import count, day, duration, moment, plural, share, span
 from tidemark_audit.results import AuditResult, Outcome, Verdict
+from tidemark_audit.rules.r6_durability import lost_records
 
 MOST_FINDINGS = 10
 _SIGNS = {Outcome.KEPT: "kept", Outcome.VIOLATED: "**violated**"}
@@ -17,13 +18,15 @@ def render_markdown(result: AuditResult) -> str:
         "",
         f"{_plain(result.sentence)}.",
         "",
-        f"{day(result.window_start_ms)}, {moment(result.window_start_ms)} to"
-        f" {moment(result.window_end_ms)} UTC ({duration(result.window_ms)}),"
+        f"{_when(result)} UTC ({duration(result.window_ms)}),"
         f" {plural(len(result.sli_by_partition), 'partition')}, {observed} of the time observed.",
         "",
     ]
     if result.verdict is Verdict.LOSS:
-        lines += [f"At least **{count(records_lost(result))}** committed records are lost:", ""]
+        lines += [
+            f"At least **{count(lost_records(result.loss_evidence))}** committed records are lost:",
+            "",
+        ]
         lines += [
             f"- {_plain(str(each.partition))}: {_plain(each.sentence)}"
             f" ({span(each.after_ms, each.at_ms)}, {each.confidence.value})"
@@ -36,6 +39,16 @@ def render_markdown(result: AuditResult) -> str:
         f" {_plain(rule.measured)} | {_plain(rule.objective)} |"
         for rule in result.rules
     ]
+    if result.what_if:
+        answer = result.what_if
+        lines += ["", f"### What if {_plain(answer.settings)}", ""]
+        lines += [f"{answer.verdict.value}: {_plain(answer.sentence)}.", ""]
+        lines += ["| rule | as it was | would have been | measured then |", "|---|---|---|---|"]
+        lines += [
+            f"| {was.rule} {_plain(was.title)} | {_SIGNS.get(was.outcome, was.outcome.value)} |"
+            f" {_SIGNS.get(would.outcome, would.outcome.value)} | {_plain(would.measured)} |"
+            for was, would in zip(result.rules, answer.rules, strict=True)
+        ]
     told = [finding for finding in result.findings if not finding.planned]
     if told:
         lines += ["", f"### {count(len(told))} findings", ""]
@@ -48,6 +61,12 @@ def render_markdown(result: AuditResult) -> str:
     if len(told) > MOST_FINDINGS:
         lines.append(f"\n{count(len(told) - MOST_FINDINGS)} more are in report.json.")
     return "\n".join(lines) + "\n"
+
+
+def _when(result: AuditResult) -> str:
+    start, end = result.window_start_ms, result.window_end_ms
+    to = moment(end, with_date=day(start) != day(end))
+    return f"{day(start)}, {moment(start, with_date=False)} to {to}"
 
 
 def _with_code(text: str) -> str:

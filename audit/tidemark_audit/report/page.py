@@ -19,6 +19,7 @@ def render_html(result: AuditResult) -> str:
         sections.loss(result),
         *(sections.in_sync(result, scale) if result.sli_by_partition else ()),
         sections.rules(result),
+        sections.what_if(result, result.what_if) if result.what_if else None,
         sections.findings(result),
         sections.lag(result, scale),
         sections.budgets(result),

@@ -255,7 +255,9 @@ def lag_plot(bands: Sequence[LagBand], limit_seconds: float, scale: TimeScale) -
     ceiling = max([limit_seconds, *(band.max_seconds for band in bands)], default=1.0) * 1.3
     decades = math.log10(ceiling / LAG_FLOOR_SECONDS)
 
-    def y(value: float) -> float:
+    def y(value: float | None) -> float:
+        if value is None:  # never caught up
+            return 0
         above = math.log10(max(value, LAG_FLOOR_SECONDS) / LAG_FLOOR_SECONDS) / decades
         return round(8 + (HEIGHT - 16) * (1 - above), 2)
 
@@ -314,7 +316,7 @@ def _hair(run: Sequence[LagBand], heights: Sequence[float], scale: TimeScale) ->
 
 def _lag_title(band: LagBand, scale: TimeScale) -> Markup:
     values = ", ".join(
-        f"{name} {duration(1000 * value)}"
+        f"{name} {'never' if value is None else duration(1000 * value)}"
         for name, value in (
             ("p50", band.p50_seconds),
             ("p90", band.p90_seconds),

@@ -16,7 +16,9 @@ from tidemark_audit.results import (
     Sample,
     Severity,
     SliRow,
+    WhatIfAnswer,
 )
+from tidemark_audit.rules.r6_durability import lost_records
 
 MOST_FINDINGS = 200
 OPEN_FINDINGS = 8  # minor ones, where there are no graver ones
@@ -71,20 +73,10 @@ def _of_observed(total: SliRow, good_ms: int) -> str:
 
 
 def _lost(result: AuditResult) -> str:
-    lost = records_lost(result)
+    lost = lost_records(result.loss_evidence)
     if lost:
         return f"\u2265 {count(lost)}"
     return "some" if result.loss_evidence else "none seen"
-
-
-def records_lost(result: AuditResult) -> int:
-    """A lower bound: evidence of one partition and leader epoch is of one loss."""
-    most: dict[tuple[str, str, int, int], int] = {}
-    for evidence in result.loss_evidence:
-        place = evidence.partition
-        key = (place.topic, place.topic_id, place.partition, evidence.leader_epoch)
-        most[key] = max(most.get(key, 0), evidence.records or 0)
-    return sum(most.values())
 
 
 # ---- loss
@@ -157,10 +149,12 @@ def rules(result: AuditResult) -> Markup:
     )
 
 
+def _chip(outcome: Outcome) -> Markup:
+    css = {Outcome.VIOLATED: "violated-rule", Outcome.KEPT: "kept"}.get(outcome, "not-evaluated")
+    return element("span", outcome.value, class_=f"chip {css}")
+
+
 def _rule(rule: RuleResult) -> Markup:
-    css = {Outcome.VIOLATED: "violated-rule", Outcome.KEPT: "kept"}.get(
-        rule.outcome, "not-evaluated"
-    )
     measured: Content = rule.measured
     if rule.missing_families:
         measured = join(
@@ -171,9 +165,39 @@ def _rule(rule: RuleResult) -> Markup:
     return element(
         "tr",
         element("td", f"{rule.rule} {rule.title}", class_="name"),
-        element("td", element("span", rule.outcome.value, class_=f"chip {css}")),
+        element("td", _chip(rule.outcome)),
         element("td", measured),
         element("td", rule.objective, class_="wide meta"),
+    )
+
+
+def what_if(result: AuditResult, answer: WhatIfAnswer) -> Markup:
+    """Rules whose measure is another one, and those alone."""
+    names = ("rule", "as it was", "would have been")
+    head = element("tr", (element("th", name) for name in names))
+    moved = [
+        (was, would)
+        for was, would in zip(result.rules, answer.rules, strict=True)
+        if (was.outcome, was.measured) != (would.outcome, would.measured)
+    ]
+    rows = [
+        element(
+            "tr",
+            element("td", f"{was.rule} {was.title}", class_="name"),
+            (
+                element("td", _chip(rule.outcome), element("div", rule.measured))
+                for rule in (was, would)
+            ),
+        )
+        for was, would in moved
+    ]
+    return section(
+        f"What if {answer.settings}",
+        f"The same samples judged under these settings. The verdict would have been"
+        f" {answer.verdict.value}: {answer.sentence}.",
+        table(head, rows, css="stacked both")
+        if rows
+        else element("p", "No rule would have measured anything else.", class_="quiet"),
     )
 
 

@@ -42,14 +42,15 @@ class Incident:
             self.subject, self.start_ms, self.end_ms, self.partitions, planned=self.planned
         )
 
-    def still(self, facts: AuditFacts) -> str:
-        """The end of a sentence about it."""
-        is_open = self.end_ms >= facts.window_end_ms
-        return "; still so when the window ended" if is_open else ""
-
     def lost_ms(self, kinds: Iterable[IntervalKind]) -> int:
         wanted = set(kinds)
         return sum(each.duration_ms for each in self.intervals if each.kind in wanted)
+
+
+def still(intervals: Iterable[Interval], facts: AuditFacts) -> str:
+    """The end of a sentence about them."""
+    is_open = any(each.end_ms >= facts.window_end_ms for each in intervals)
+    return "; still so when the window ended" if is_open else ""
 
 
 def incidents(facts: AuditFacts, kinds: Iterable[IntervalKind] = BAD) -> list[Incident]:

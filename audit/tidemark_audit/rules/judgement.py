@@ -221,7 +221,7 @@ def share_judgement(rule: str, title: str, objective: str, found: Sequence[Share
         Outcome.KEPT if kept else Outcome.VIOLATED,
         objective,
         f"{percent(good / observed)}"
-        + ("" if kept else f"; {worst.topic}: {percent(worst.value)}"),
+        + ("" if kept or len(found) == 1 else f" ({worst.topic} {percent(worst.value)})"),
         good / observed,
         worst.limit,
         worst.topic,

@@ -4,7 +4,7 @@ R1' counts the planned ones too, against a lower promise.
 """
 
 from tidemark_audit.results import Finding, IntervalKind, Outcome, RuleResult, Severity
-from tidemark_audit.rules.incidents import BAD, Incident, incidents
+from tidemark_audit.rules.incidents import BAD, Incident, incidents, still
 from tidemark_audit.rules.judgement import (
     AuditFacts,
     Judgement,
@@ -84,7 +84,8 @@ def _finding(facts: AuditFacts, incident: Incident) -> Finding:
         RULE,
         Severity.INFO if incident.planned else Severity.MINOR,
         incident.about(),
-        f"{where} under-replicated, {lost} of partition-time in all{incident.still(facts)}",
+        f"{where} under-replicated, {lost} of partition-time in all"
+        + still(incident.intervals, facts),
         cause=incident.intervals[0].cause,
         remedy="nothing to do: somebody asked for it"
         if incident.planned

@@ -1,7 +1,7 @@
 """R2: partitions have a leader and min.insync.replicas in sync, so acks=all is answered."""
 
 from tidemark_audit.results import Finding, IntervalKind, Severity
-from tidemark_audit.rules.incidents import Incident, incidents
+from tidemark_audit.rules.incidents import Incident, incidents, still
 from tidemark_audit.rules.judgement import (
     AuditFacts,
     Judgement,
@@ -55,7 +55,7 @@ def _finding(facts: AuditFacts, incident: Incident) -> Finding:
         Severity.MINOR if incident.planned else Severity.MAJOR,
         incident.about(),
         f"{where} {state}, {duration(incident.lost_ms(NOT_WRITABLE))} of partition-time in all"
-        + incident.still(facts),
+        + still(bad, facts),
         cause=bad[0].cause,
         remedy="bring the missing brokers back (`tidemark status`, then their logs); if this"
         " happens with one broker down, the replication factor is too low for this"

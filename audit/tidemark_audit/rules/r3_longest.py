@@ -4,7 +4,7 @@ One that began before the window counts whole, as far back as was read: what lie
 border would else be short in both.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tidemark_audit.results import (
@@ -14,9 +14,8 @@ from tidemark_audit.results import (
     Outcome,
     RuleResult,
     Severity,
-    TopicPartition,
 )
-from tidemark_audit.rules.incidents import Incident, incidents
+from tidemark_audit.rules.incidents import Incident, incidents, still
 from tidemark_audit.rules.judgement import (
     About,
     AuditFacts,
@@ -59,18 +58,18 @@ def evaluate(facts: AuditFacts) -> Judgement:
         )
         measured.append(f"{duration(longest.lasted_ms if longest else 0)} {words}")
         over = {
-            (stretch.partition, stretch.start_ms)
+            (stretch.partition, stretch.start_ms): stretch
             for stretch in _stretches(facts, kinds)
             if not stretch.planned
             and stretch.lasted_ms > 1000 * limit(facts.slo.of(stretch.partition.topic))
         }
         if over and longest:
             worst = worst or str(longest.partition)
-        told += [
-            _finding(facts, incident, words, over)
-            for incident in incidents(facts, kinds)
-            if any((each.partition, each.start_ms) in over for each in _joined(incident.intervals))
-        ]
+        for incident in incidents(facts, kinds):
+            # A stretch may go on when other brokers are missing: it is told where it began.
+            begun = ((each.partition, each.start_ms) for each in incident.intervals)
+            if bad := [over[place] for place in begun if place in over]:
+                told.append(_finding(facts, incident, words, bad))
     outcome = Outcome.VIOLATED if told else Outcome.KEPT
     return Judgement(
         RuleResult(RULE, TITLE, outcome, objective, ", ".join(measured), worst=worst), tuple(told)
@@ -102,10 +101,7 @@ def _joined(intervals: tuple[Interval, ...]) -> list[Interval]:
     return joined
 
 
-def _finding(
-    facts: AuditFacts, incident: Incident, words: str, over: set[tuple[TopicPartition, int]]
-) -> Finding:
-    bad = [each for each in _joined(incident.intervals) if (each.partition, each.start_ms) in over]
+def _finding(facts: AuditFacts, incident: Incident, words: str, bad: Sequence[Interval]) -> Finding:
     longest = max(bad, key=lambda each: each.lasted_ms)
     return finding(
         RULE,
@@ -117,7 +113,7 @@ def _finding(
             tuple(each.partition for each in bad),
         ),
         f"{plural(len(bad), 'partition')} too long {words}; the longest,"
-        f" {longest.partition}, for {duration(longest.lasted_ms)}" + incident.still(facts),
+        f" {longest.partition}, for {duration(longest.lasted_ms)}" + still((longest,), facts),
         cause=longest.cause,
         remedy="find what kept the broker away: its restarts, its disk, its network; a broker that"
         " will not come back is replaced with `tidemark drain`",

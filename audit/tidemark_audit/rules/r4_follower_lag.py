@@ -70,7 +70,7 @@ def _too_far_behind(
         largest = partition.largest_append_records * goal.lag_p99_largest_appends
         records = max(largest, goal.lag_p99_records_floor)
         if lag.records_p99 > records:
-            said.append(f"p99 of lag {lag.records_p99:.4g} records, allowed {records:g}")
+            said.append(f"p99 of lag {lag.records_p99:.0f} records, allowed {records:.0f}")
     if said:
         yield ", ".join(said)
 

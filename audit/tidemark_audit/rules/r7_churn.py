@@ -16,6 +16,7 @@ from tidemark_audit.rules.judgement import (
     duration,
     finding,
     not_evaluated,
+    plural,
 )
 
 RULE = "R7"
@@ -45,7 +46,7 @@ def evaluate(facts: AuditFacts) -> Judgement:
         if flaps > limits.isr_flaps_per_partition_day * days:
             said.append(f"the ISR shrank and grew again {flaps} times")
         if moves > limits.leader_moves_per_partition_day * days:
-            said.append(f"{moves} unplanned leader moves")
+            said.append(plural(moves, "unplanned leader move"))
         if said:
             where = partition.coverage.partition
             told.append(
@@ -65,7 +66,8 @@ def evaluate(facts: AuditFacts) -> Judgement:
             TITLE,
             Outcome.VIOLATED if told else Outcome.KEPT,
             objective,
-            f"at most {most_flaps} flaps and {most_moves} leader moves of a partition",
+            f"at most {plural(most_flaps, 'flap')} and {plural(most_moves, 'leader move')} of a"
+            " partition",
             float(max(most_flaps, most_moves)),
             None,
             told[0].subject if told else "",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tidemark_audit.audit import Asked, audit, audit_what_if
 from tidemark_audit.engines.local import LocalEngine
-from tidemark_audit.results import AuditResult, Severity, Verdict
+from tidemark_audit.results import AuditResult, Severity, Verdict, from_json, to_json
 from tidemark_audit.slo import Objectives, Slo
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window
@@ -457,3 +457,14 @@ def test_lag_bands_leave_no_moment_out(minutes: int, tmp_path: Path) -> None:
     assert len(bands) <= 97
     for band in bands:
         assert band.start_ms <= 1000 * band.max_seconds < band.end_ms
+
+
+def test_a_follower_that_never_caught_up_has_no_age_in_its_band(tmp_path: Path) -> None:
+    """A number in its place would be none, and the page could not draw it."""
+    export = Export(length_ms=120_000, step_ms=15_000)
+    about = {"topic": "orders", "topic_id": "id-orders", "partition": "0", "broker": "1"}
+    export.add("follower_caught_up_age_seconds", -1, **about, follower="2")
+    export.add("partition_replicas", 3, **about)
+    result = judged(export, tmp_path, Window(0, 120_000))
+    assert {band.p99_seconds for band in result.lag_bands} == {None}
+    assert from_json(to_json(result)).lag_bands == result.lag_bands

@@ -13,7 +13,15 @@ from tidemark_audit.report.markdown import render_markdown
 from tidemark_audit.report.page import render_html
 from tidemark_audit.report.timescale import TimeScale
 from tidemark_audit.report.words import duration, share
-from tidemark_audit.results import AuditResult, Outcome, TopicPartition, Verdict, from_json, to_json
+from tidemark_audit.results import (
+    AuditResult,
+    LossKind,
+    Outcome,
+    TopicPartition,
+    Verdict,
+    from_json,
+    to_json,
+)
 
 from tests.unit.audit.eventful import LOST, eventful_result
 
@@ -32,6 +40,49 @@ def test_the_page_opens_with_the_verdict_and_the_evidence_of_loss(result: AuditR
     places = [page.index(text) for text in order]
     assert places == sorted(places)
     assert f"\u2265 {LOST:,}".replace(",", "\u202f") in page
+
+
+def test_an_outage_is_told_in_its_whole_length_whoever_was_missing_meanwhile(
+    result: AuditResult,
+) -> None:
+    """Partition orders-2: two brokers out of sync, then no leader, then one replica in sync."""
+    (told,) = (
+        each.sentence
+        for each in result.findings
+        if each.rule == "R3" and "orders-2" in each.sentence and "min.insync" in each.sentence
+    )
+    assert told.endswith("the longest, orders-2, for 2.5 min")
+    open_ones = [each for each in result.findings if "still so" in each.sentence]
+    assert {each.rule for each in open_ones} == {"R3"}  # R2's outage was over by then
+
+
+def test_followers_that_never_caught_up_are_drawn_at_the_top(result: AuditResult) -> None:
+    never = tuple(
+        replace(band, p90_seconds=None, p99_seconds=None) if number % 2 else band
+        for number, band in enumerate(result.lag_bands)
+    )
+    changed = replace(result, lag_bands=never)
+    page = render_html(changed)
+    assert not re.search(r"[VM] ?-?(inf|nan)", page)
+    assert "p99 never" in page
+    assert from_json(to_json(changed)).lag_bands == never
+
+
+def test_evidence_of_epochs_that_overlap_is_of_one_loss_on_the_page_too(
+    result: AuditResult,
+) -> None:
+    """A replica that comes back two elections later cuts the records that the first one missed."""
+    (evidence,) = result.loss_evidence
+    cut = replace(
+        evidence,
+        kind=LossKind.COMMITTED_TRUNCATION,
+        leader_epoch=evidence.leader_epoch + 1,
+        since_epoch=evidence.leader_epoch - 1,
+    )
+    twice = replace(result, loss_evidence=(evidence, cut))
+    lost = f"{LOST:,}".replace(",", "\u202f")
+    assert f"<dd>\u2265 {lost}</dd>" in render_html(twice)
+    assert f"At least **{lost}** committed" in render_markdown(twice)
 
 
 def test_every_finding_stands_there_with_what_to_do(result: AuditResult) -> None:

@@ -6,7 +6,8 @@ import pytest
 from tidemark_audit.audit import Asked, audit_what_if
 from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.facts.what_if import BadSetting, WhatIf, what_if_of
-from tidemark_audit.results import AuditResult, SliRow
+from tidemark_audit.outputs import write_outputs
+from tidemark_audit.results import AuditResult, Outcome, SliRow, from_json
 from tidemark_audit.sources.detect import sources_at
 
 from tests.unit.audit.exports import Export, brokers, partition
@@ -72,3 +73,25 @@ def test_settings_are_read_together() -> None:
     found = what_if_of("min.insync.replicas=1, replica.lag.time.max.ms=2500")
     assert found == WhatIf(1, None, 2.5)
     assert found.words() == "min.insync.replicas=1, replica.lag.time.max.ms=2500"
+
+
+def test_the_report_says_both_and_its_verdict_is_of_what_was(tmp_path: Path) -> None:
+    export = Export()
+    partition(export, in_sync=lambda t: {1} if 40_000 <= t < 50_000 else {1, 2, 3})
+    brokers(export)
+    sources = sources_at([str(export.write(tmp_path / "export.jsonl"))])
+    settings = what_if_of("min.insync.replicas=1")
+    result, would = audit_what_if(LocalEngine(), sources, Asked(), settings)
+    assert would is not None
+    write_outputs(result, tmp_path / "report")
+    kept = from_json((tmp_path / "report" / "report.json").read_bytes())
+    assert kept == result
+    assert kept.what_if is not None
+    assert (kept.rules[1].outcome, kept.what_if.rules[1].outcome) == (
+        Outcome.VIOLATED, Outcome.KEPT
+    )  # fmt: skip
+    assert (kept.what_if.rules, kept.what_if.sli_by_topic) == (would.rules, would.sli_by_topic)
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "What if min.insync.replicas=1" in page
+    assert would.rules[1].measured in page
+    assert "What if min.insync.replicas=1" in (tmp_path / "report" / "summary.md").read_text()
