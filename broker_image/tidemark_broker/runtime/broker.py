@@ -284,6 +284,7 @@ class Broker:
             first_session_id=UUID(self.incarnation).int % MAX_SESSION_ID + 1,
             log_directory=str(self.settings.data_directory),
             space=lambda: self._environment.disk.space(self.settings.data_directory),
+            creates_topics=self.settings.creates_topics,
             broker_configs=broker_configs(self.settings),
             processing_clock_s=self._environment.processing_clock_s,
         )

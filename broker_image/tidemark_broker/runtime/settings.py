@@ -45,6 +45,7 @@ class BrokerSettings:
     high_watermark_checkpoint_seconds: float = 5.0
     recovery_point_checkpoint_seconds: float = 60.0
     groups: GroupSettings = field(default_factory=GroupSettings)
+    creates_topics: bool = False  # that Kafka clients ask for; Kafka's auto.create.topics.enable
 
 
 def parse_settings(arguments: list[str]) -> BrokerSettings:
@@ -61,6 +62,11 @@ def parse_settings(arguments: list[str]) -> BrokerSettings:
         parser.error(
             "--metrics-profile (TIDEMARK_METRICS_PROFILE): expected minimal, audit or full,"
             f" found {found.metrics_profile!r}"
+        )
+    if found.auto_create_topics_enable not in ("true", "false"):
+        parser.error(
+            "--auto-create-topics-enable (TIDEMARK_AUTO_CREATE_TOPICS_ENABLE): expected true or"
+            f" false, found {found.auto_create_topics_enable!r}"
         )
     controllers = tuple(text.strip() for text in found.controllers.split(",") if text.strip())
     if not controllers:
@@ -92,6 +98,7 @@ def parse_settings(arguments: list[str]) -> BrokerSettings:
         metrics_profile=MetricsProfile(found.metrics_profile),
         stop_limit_seconds=found.stop_limit_seconds,
         groups=_group_settings(found, parser),
+        creates_topics=found.auto_create_topics_enable == "true",
     )
 
 
@@ -163,12 +170,17 @@ def _parser() -> argparse.ArgumentParser:
         default=float(env("TIDEMARK_STOP_LIMIT_SECONDS", "10")),
         help="longest wait for the controller in a controlled shutdown",
     )
-    _add_group_flags(parser)
+    _add_kafka_flags(parser)
     return parser
 
 
-def _add_group_flags(parser: argparse.ArgumentParser) -> None:
+def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
     """Named after Kafka's settings of brokers."""
+    parser.add_argument(
+        "--auto-create-topics-enable",
+        default=os.environ.get("TIDEMARK_AUTO_CREATE_TOPICS_ENABLE", "false"),
+        help="whether topics that Kafka clients ask for are made: true or false",
+    )
     for name, default, meaning in (
         ("offsets-topic-partitions", 50, "partitions of __consumer_offsets when it is made"),
         ("offsets-retention-minutes", 10_080, "how long a group without members keeps offsets"),

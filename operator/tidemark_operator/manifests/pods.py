@@ -147,6 +147,7 @@ def _broker_container(
                 }
                 for name, value in pool.groups.items()
             ),
+            *_topic_creation_env(pool),
             _from_field("TIDEMARK_POD_UID", "metadata.uid"),
             _from_field("TIDEMARK_ADVERTISED_HOST", "status.podIP"),
         ],
@@ -176,6 +177,11 @@ def _listeners_env(pool: PoolSpec) -> list[dict[str, Any]]:
             value = ",".join(f"{each.name}:{each.port}" for each in those)
             found.append({"name": name, "value": value})
     return found
+
+
+def _topic_creation_env(pool: PoolSpec) -> list[dict[str, Any]]:
+    value = {"name": "TIDEMARK_AUTO_CREATE_TOPICS_ENABLE", "value": "true"}
+    return [value] if pool.creates_topics else []  # as before it could be wished for
 
 
 def _http_probe(path: str, *, period_s: int, failures: int) -> dict[str, Any]:

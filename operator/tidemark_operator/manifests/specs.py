@@ -85,6 +85,7 @@ class PoolSpec:
     pod_template: dict[str, Any] = field(default_factory=dict)
     metrics_profile: str = "audit"  # minimal | audit | full
     groups: dict[str, int] = field(default_factory=dict)  # those of GROUP_SETTINGS that are set
+    creates_topics: bool = False  # that Kafka clients ask for and that there are not
     quotas: tuple[ClientQuota, ...] = ()
     listeners: tuple[ListenerSpec, ...] = ()
     rack_key: str = ""  # the node label that names the rack; "": brokers say it themselves
@@ -138,6 +139,7 @@ def pool_spec(pool: Object) -> PoolSpec:
         move_bytes_per_second=spec["moveBytesPerSecond"],
         metrics_profile=spec["metricsProfile"],
         groups={name: spec["groups"][name] for name in GROUP_SETTINGS if name in spec["groups"]},
+        creates_topics=spec["autoCreateTopics"],
         resources=spec.get("resources", {}),
         pod_template=spec.get("podTemplate", {}),
         listeners=tuple(_listener(entry) for entry in spec["listeners"]),

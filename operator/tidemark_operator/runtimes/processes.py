@@ -168,6 +168,7 @@ class ProcessesRuntime:
                 *("--controllers", self._settings.controller_address),
                 *("--metrics-profile", pool.metrics_profile),
                 *(f"--{GROUP_SETTINGS[name]}={value}" for name, value in pool.groups.items()),
+                f"--auto-create-topics-enable={str(pool.creates_topics).lower()}",
                 *self._settings.more_arguments(broker_id),
                 *("--pod-uid", self._settings.run_id),
                 stdin=asyncio.subprocess.DEVNULL,

@@ -169,6 +169,16 @@ def test_a_listener_is_a_port_of_the_pod_and_a_service_for_each_broker() -> None
     assert service["spec"]["publishNotReadyAddresses"] is True
 
 
+def test_only_a_pool_that_wants_topics_made_tells_its_brokers() -> None:
+    def told(pool: PoolSpec) -> list[str]:
+        (container,) = pod(pool)["spec"]["containers"]
+        env = container["env"]
+        name = "TIDEMARK_AUTO_CREATE_TOPICS_ENABLE"
+        return [entry["value"] for entry in env if entry["name"] == name]
+
+    assert (told(POOL), told(replace(POOL, creates_topics=True))) == ([], ["true"])
+
+
 def test_listeners_of_http_are_told_to_brokers_beside_those_of_kafka() -> None:
     web = ListenerSpec("web", "LoadBalancer", 8081, protocol="HTTP")
     (container,) = pod(replace(POOL, listeners=(OUTSIDE, web)))["spec"]["containers"]

@@ -86,6 +86,8 @@ class Door:
         partition_count: int = 1,  # of which the first one is told
         broker_epoch: int = 11,
         next_leader: BrokerState | None = None,  # leads instead, in epoch 2
+        others: tuple[str, ...] = (),  # more topics of one partition
+        retained: tuple[str, ...] = (),  # and of those whose Topic is gone and whose data is kept
     ) -> None:
         self._version += 1
         endpoints = Endpoints("127.0.0.1", self.port, 1, "http://b")
@@ -106,6 +108,10 @@ class Door:
         )
         topic = TopicState(TOPIC, TOPIC_ID, partition_count, 1, config=config or {})
         topics = [TopicPush(topic, (state,))]
+        for name in (*others, *retained):
+            topic_id = TopicId(str(uuid.uuid5(uuid.NAMESPACE_DNS, name)))
+            other = TopicState(name, topic_id, 1, 1)
+            topics.append(TopicPush(other, (state,), is_retained=name in retained))
         if has_groups:
             topics.append(TopicPush(TopicState(OFFSETS_TOPIC, OFFSETS_TOPIC_ID, 1, 1), (state,)))
         self.partitions.apply_push(

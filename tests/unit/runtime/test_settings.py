@@ -1,6 +1,7 @@
 """What a broker is told at its start."""
 
 import pytest
+from tidemark_broker.runtime.kafka.broker_configs import broker_configs
 from tidemark_broker.runtime.settings import parse_settings
 
 GIVEN = ["--broker-id", "0", "--pool", "shop/default", "--data-dir", "/d", "--controllers", "c:1"]
@@ -22,3 +23,16 @@ def test_listeners_that_cannot_be_end_the_start(
     with pytest.raises(SystemExit):
         parse_settings([*GIVEN, f"--{flag}", text])
     assert f"--{flag} (TIDEMARK_{flag.upper().replace('-', '_')})" in capsys.readouterr().err
+
+
+def test_topics_are_made_for_clients_only_if_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not parse_settings(GIVEN).creates_topics
+    assert parse_settings([*GIVEN, "--auto-create-topics-enable=true"]).creates_topics
+    monkeypatch.setenv("TIDEMARK_AUTO_CREATE_TOPICS_ENABLE", "true")
+    assert broker_configs(parse_settings(GIVEN))["auto.create.topics.enable"] == "true"
+    monkeypatch.setenv("TIDEMARK_AUTO_CREATE_TOPICS_ENABLE", "yes")
+    with pytest.raises(SystemExit):
+        parse_settings(GIVEN)
+    assert "TIDEMARK_AUTO_CREATE_TOPICS_ENABLE" in capsys.readouterr().err

@@ -21,7 +21,7 @@ def broker_configs(settings: BrokerSettings) -> Mapping[str, str]:
     port = settings.advertised_kafka_port or settings.kafka_port
     return defaults | {
         "advertised.listeners": f"PLAINTEXT://{settings.advertised_host}:{port}",
-        "auto.create.topics.enable": "false",
+        "auto.create.topics.enable": str(settings.creates_topics).lower(),
         "connections.max.idle.ms": str(int(limits.idle_seconds * 1000)),
         "max.connections": str(limits.connections),
         "broker.id": str(settings.broker_id),

@@ -27,6 +27,7 @@ from tidemark_broker.runtime.kafka.addresses import (
 )
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
+from tidemark_broker.runtime.kafka.topic_auto_creation import TopicAutoCreation
 from tidemark_broker.wire.describe_cluster import DESCRIBE_CLUSTER_API, ENDPOINTS_OF_BROKERS
 from tidemark_broker.wire.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS_API
 from tidemark_broker.wire.metadata import METADATA_API
@@ -50,12 +51,15 @@ class ClusterView:
         self._services = services
         self._metadata = services.partitions.metadata
         self._departures = services.departures
+        self._creation = TopicAutoCreation(self._metadata, services.partitions.topic_changes)
 
     async def metadata(self, request: KafkaRequest, asked: Values) -> Values:
         wants_all = asked["topics"] is None or (request.version == 0 and not asked["topics"])
         # Each once, as Kafka: of one topic there may be much to tell.
         named = ((entry["topic"], entry["topic_id"]) for entry in asked["topics"] or ())
         wanted = list(dict.fromkeys(named))
+        if self._services.creates_topics and asked["allow_auto_topic_creation"]:
+            await self._creation.ensure(name for name, _ in wanted if name is not None)
         brokers = self._live_brokers()  # who asks for these alone may go on to ask each of them
         if wants_all or wanted:
             names = None if wants_all else [self._name_of(*entry) for entry in wanted]

@@ -37,6 +37,7 @@ class KafkaServices:
     cluster_id: str = ""
     log_directory: str = ""
     space: Callable[[], DiskSpace] = lambda: DiskSpace(-1, -1)  # of its volume; in a worker
+    creates_topics: bool = False  # that clients ask for and that there are not
     broker_configs: Mapping[str, str] = field(default_factory=dict)  # by Kafka's names
     first_session_id: int = 1
     clock: Clock = monotonic_ms
