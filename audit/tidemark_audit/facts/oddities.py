@@ -16,7 +16,16 @@ from tidemark_audit.facts.view import Series
 from tidemark_audit.families import Exporter, key_as_text
 from tidemark_audit.results import Confidence, Sample
 
-_Claim = tuple[str, int, int, int, str]  # broker, epoch, from, to, series
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A broker was seen to lead in the epoch, at both times."""
+
+    broker: str
+    epoch: int
+    first_ms: int
+    last_ms: int
+    text: str  # its series
 
 
 class OddityKind(StrEnum):
@@ -84,34 +93,46 @@ def _unclean_elections(series: Series) -> Iterator[Oddity]:
 
 def _two_leaders(series: Series) -> Iterator[Oddity]:
     """Two brokers with real samples on both sides of a common moment, each leading one epoch."""
-    claims: list[_Claim] = []
+    by_epoch: dict[int, list[_Claim]] = {}
     for track in series.all_of("replica_is_leader"):
         epochs = epochs_of(series, track.key.broker)
         for run in np.flatnonzero(track.first_value == 1.0).tolist():
-            claims += _claims(track, run, epochs)
-    for place, (broker, epoch, start, end, text) in enumerate(claims):
-        for other, other_epoch, other_start, other_end, other_text in claims[place + 1 :]:
-            first, last = max(start, other_start), min(end, other_end)
-            if broker == other or epoch != other_epoch or first >= last:
-                continue
-            yield Oddity(
-                OddityKind.TWO_LEADERS,
-                first,
-                last,
-                f"brokers {broker} and {other} both led in leader epoch {epoch}",
-                Confidence.PROVED,
-                (Sample(text, first, 1.0), Sample(other_text, first, 1.0)),
-            )
+            for claim in _claims(track, run, epochs):
+                by_epoch.setdefault(claim.epoch, []).append(claim)
+    for claims in by_epoch.values():
+        claims.sort(key=lambda claim: (claim.first_ms, claim.broker))
+        open_ones: list[_Claim] = []
+        for claim in claims:
+            open_ones = [other for other in open_ones if other.last_ms > claim.first_ms]
+            for other in open_ones:
+                if other.broker != claim.broker and claim.first_ms < claim.last_ms:
+                    yield _both_lead(other, claim)
+            open_ones.append(claim)
+
+
+def _both_lead(one: "_Claim", other: "_Claim") -> Oddity:
+    first = max(one.first_ms, other.first_ms)
+    low, high = sorted((one, other), key=lambda claim: claim.broker)
+    return Oddity(
+        OddityKind.TWO_LEADERS,
+        first,
+        min(one.last_ms, other.last_ms),
+        f"brokers {low.broker} and {high.broker} both led in leader epoch {one.epoch}",
+        Confidence.PROVED,
+        (Sample(low.text, first, 1.0), Sample(high.text, first, 1.0)),
+    )
 
 
 def _claims(track: Track, run: int, epochs: StepFunction) -> Iterator[_Claim]:
+    """A stretch in which it says that it leads, by the epochs that it was in meanwhile."""
     start, end = int(track.first_ms[run]), int(track.last_ms[run])
-    for epoch_start, epoch_end, epoch in zip(
-        epochs.start_ms, epochs.last_sample_ms, epochs.value, strict=True
-    ):
-        first, last = max(start, int(epoch_start)), min(end, int(epoch_end))
-        if first <= last:
-            yield track.key.broker, int(epoch), first, last, key_as_text(track.key)
+    place = int(np.searchsorted(epochs.last_sample_ms, start, side="left"))
+    until = int(np.searchsorted(epochs.start_ms, end, side="right"))
+    for number in range(place, until):
+        first = max(start, int(epochs.start_ms[number]))
+        last = min(end, int(epochs.last_sample_ms[number]))
+        epoch = int(epochs.value[number])
+        yield _Claim(track.key.broker, epoch, first, last, key_as_text(track.key))
 
 
 def _epoch_regresses(series: Series) -> Iterator[Oddity]:

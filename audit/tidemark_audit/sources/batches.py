@@ -6,6 +6,8 @@ from tidemark_audit.families import SeriesKey
 from tidemark_audit.kernel.samples import EMPTY, STALE, Floats, Longs, SampleBatch
 
 BATCH_SAMPLES = 2_000_000
+# Of one answer, which is whole before any of it is handed on; slices are made for a batch each.
+MOST_ANSWER_SAMPLES = 8 * BATCH_SAMPLES
 
 
 def values_of_text(values: Floats) -> Floats:

@@ -32,7 +32,7 @@ _SAYS_TOO_LARGE = re.compile(
     r"too many samples|exceeded sample limit|query timed out|\"errorType\":\s*\"timeout\""
 )
 MOST_WAIT_SECONDS = 30.0  # that a `Retry-After` is given
-MOST_ANSWER_BYTES = 1 << 30
+MOST_ANSWER_BYTES = 256 << 20  # five times what a batch takes in the longest form
 MANY = 1 << 20  # as often as there are pauses
 _PIECE_BYTES = 1 << 20
 _SAID_BYTES = 300

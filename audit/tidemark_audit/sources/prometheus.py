@@ -18,7 +18,7 @@ import msgspec
 from tidemark_audit.families import READ_NAMES, BadLabels
 from tidemark_audit.kernel.samples import SampleBatch
 from tidemark_audit.sources import remote_read, remote_read_samples
-from tidemark_audit.sources.batches import BATCH_SAMPLES, BatchBuilder
+from tidemark_audit.sources.batches import BATCH_SAMPLES, MOST_ANSWER_SAMPLES, BatchBuilder
 from tidemark_audit.sources.http_server import Answer, NotAnswered, Patience, Server, TooLarge
 from tidemark_audit.sources.json_lines import series_of
 from tidemark_audit.sources.protobuf import BadMessage
@@ -26,11 +26,13 @@ from tidemark_audit.sources.remote_read import SAMPLES, STREAMED_XOR_CHUNKS, Dam
 from tidemark_audit.sources.source import Slice, SourceError, Window
 
 SHORTEST_SLICE_MS = 60_000
+LOOKS = 4  # moments at which series are counted
 LOOK_MS = 600_000  # by which the scrape interval is guessed
 NAMES = "|".join(sorted(READ_NAMES))
 SELECTOR = f'{{__name__=~"{NAMES}"}}'
 READ_PATH, QUERY_PATH = "/api/v1/read", "/api/v1/query"
-GUESSED_SERIES = 1000  # where the server knows none at the window's end
+GUESSED_SERIES = 1000  # where the server knows of none
+SAMPLES_OF_A_KEY = 40  # a series' labels take as much memory as so many samples
 REFUSED = (0, 401, 403)  # that no other way to ask would mend; 0: nothing was said in HTTP
 
 
@@ -170,10 +172,20 @@ def _batches(answer: Answer) -> list[SampleBatch]:
     """Raises BadMessage, Damaged, BadLabels, NotSpoken, TooLarge; as `Answer.read`."""
     form = _FORMS.get(answer.content_type)
     if form is Form.STREAMED:
-        return list(remote_read.batches(answer))
+        return list(within_memory(remote_read.batches(answer)))
     if form is Form.SAMPLES:
         return [remote_read_samples.batch_of(answer.whole())]
     raise Damaged(f"an answer of type {answer.content_type!r}")
+
+
+def within_memory(batches: Iterator[SampleBatch]) -> Iterator[SampleBatch]:
+    """Raises TooLarge for what a server, wrong or hostile, never ends to send."""
+    held = 0
+    for batch in batches:
+        held += len(batch) + SAMPLES_OF_A_KEY * len(batch.series)
+        if held > MOST_ANSWER_SAMPLES:
+            raise TooLarge(f"an answer of more than {MOST_ANSWER_SAMPLES} samples")
+        yield batch
 
 
 def _look(whole: PrometheusSlice) -> SampleBatch | None:
@@ -206,14 +218,21 @@ class _Counted(msgspec.Struct):
 
 
 def _series(whole: PrometheusSlice) -> int:
-    """How many there are at the window's end, by which slices are cut; a guess if it says none."""
-    asked = {"query": f"count({SELECTOR})", "time": f"{whole.end_ms / 1000:.3f}"}
+    """The most that there are at some moments of the window, by which slices are cut: a cluster may
+    be gone at its end. A guess if there are none at any."""
+    length = whole.end_ms - whole.start_ms
+    moments = (whole.end_ms - length * part // LOOKS for part in range(LOOKS))
+    return max(_series_at(whole, at_ms) for at_ms in moments) or GUESSED_SERIES
+
+
+def _series_at(whole: PrometheusSlice, at_ms: int) -> int:
+    asked = {"query": f"count({SELECTOR})", "time": f"{at_ms / 1000:.3f}"}
     try:
         document = whole.server.ask(QUERY_PATH, urllib.parse.urlencode(asked).encode(), {}, _whole)
         result = msgspec.json.decode(document, type=_Counted).data.result
-        return max(1, int(float(result[0].value[1]))) if result else GUESSED_SERIES
+        return max(1, int(float(result[0].value[1]))) if result else 0
     except TooLarge:
-        return GUESSED_SERIES  # slices that are too large are asked for in halves
+        return 0  # slices that are too large are asked for in halves
     except (msgspec.MsgspecError, ValueError, OverflowError) as error:
         raise SourceError(
             whole.server.url + QUERY_PATH,

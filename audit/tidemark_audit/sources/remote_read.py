@@ -12,8 +12,8 @@ import numpy as np
 
 from tidemark_audit.families import SeriesKey, series_key
 from tidemark_audit.kernel.samples import SampleBatch
-from tidemark_audit.sources.batches import BATCH_SAMPLES
-from tidemark_audit.sources.http_server import Answer, BrokenOff
+from tidemark_audit.sources.batches import BATCH_SAMPLES, MOST_ANSWER_SAMPLES
+from tidemark_audit.sources.http_server import Answer, BrokenOff, TooLarge
 from tidemark_audit.sources.protobuf import (
     BadMessage,
     fields,
@@ -24,13 +24,14 @@ from tidemark_audit.sources.protobuf import (
     write_bytes,
     write_number,
 )
-from tidemark_audit.sources.xor_chunks import BadChunk, decode
+from tidemark_audit.sources.xor_chunks import BadChunk, decode, samples_in
 
 CONTENT_TYPE = "application/x-streamed-protobuf"
 SAMPLES, STREAMED_XOR_CHUNKS = 0, 1
 REGEX_MATCH = 2
 XOR = 1
-MOST_FRAME_BYTES = 64 << 20
+MOST_FRAME_BYTES = 16 << 20  # Prometheus makes them of one MiB
+PENDING_BYTES = 32 << 20
 CHUNKS_AT_ONCE = BATCH_SAMPLES // 120
 
 
@@ -56,14 +57,15 @@ def request_body(start_ms: int, end_ms: int, names: str, accepted: Sequence[int]
 
 
 def batches(stream: Answer) -> Iterator[SampleBatch]:
-    """Raises Damaged, BadLabels, NotSpoken, BrokenOff."""
+    """Raises Damaged, BadLabels, NotSpoken, BrokenOff, TooLarge. However the server packs them,
+    there is never more in memory than a few frames and the samples of one answer."""
     if not stream.says_its_length:
         raise Damaged("frames without a length of all: where they end cannot be known")
     pending = _Pending()
     try:
         for frame in _frames(stream):
             pending.add(frame)
-            if len(pending.chunks) >= CHUNKS_AT_ONCE:
+            if pending.is_full:
                 yield pending.take()
         yield pending.take()
     except (BadMessage, BadChunk) as error:
@@ -114,10 +116,21 @@ class _Pending:
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
+        self.samples = 0
+        self._bytes = 0
         self._series_of: list[int] = []
         self._place: dict[SeriesKey, int] = {}
 
+    @property
+    def is_full(self) -> bool:
+        return (
+            len(self.chunks) >= CHUNKS_AT_ONCE
+            or self.samples >= BATCH_SAMPLES
+            or self._bytes >= PENDING_BYTES
+        )
+
     def add(self, frame: memoryview) -> None:
+        self._bytes += len(frame)
         for number, value in fields(frame):
             if number == 1 and isinstance(value, memoryview):
                 self._add_series(value)
@@ -133,6 +146,9 @@ class _Pending:
         key = series_key(labels_of(pairs))
         if key is None:
             return
+        self.samples += sum(samples_in(chunk) for chunk in chunks)
+        if self.samples > MOST_ANSWER_SAMPLES:
+            raise TooLarge(f"an answer of more than {MOST_ANSWER_SAMPLES} samples")
         self.chunks += chunks
         self._series_of += [self._place.setdefault(key, len(self._place))] * len(chunks)
 
@@ -145,6 +161,7 @@ class _Pending:
             values,
         )
         self.chunks, self._series_of, self._place = [], [], {}
+        self.samples = self._bytes = 0
         return batch
 
 

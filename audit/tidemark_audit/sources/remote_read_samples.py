@@ -17,7 +17,7 @@ from tidemark_audit.sources.http_server import TooLarge
 from tidemark_audit.sources.protobuf import BadMessage, fields, labels_of, signed, varint
 
 CONTENT_TYPE = "application/x-protobuf"
-MOST_BYTES = 1 << 30
+MOST_BYTES = 128 << 20  # unpacked; a batch takes a third of it
 _SAMPLE_TAG = 2 << 3 | 2
 _VALUE_TAG = 1 << 3 | 1
 _TIME_TAG = 2 << 3
@@ -26,7 +26,7 @@ _LENGTH = 1 + 8 + 1 + _TIME_BYTES
 
 
 def batch_of(answer: bytes) -> SampleBatch:
-    """Raises BadMessage, BadLabels; TooLarge for what would take more than a gigabyte."""
+    """Raises BadMessage, BadLabels; TooLarge for what would take a gigabyte in memory."""
     builder = BatchBuilder()
     for result in _messages(memoryview(_unpacked(answer)), 1):
         for series in _messages(result, 1):

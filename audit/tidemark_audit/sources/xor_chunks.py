@@ -25,7 +25,7 @@ class BadChunk(ValueError):
 
 def decode(chunks: Sequence[bytes]) -> tuple[Longs, Longs, Floats]:
     """(count of each chunk, times in ms, values), chunk after chunk. Raises BadChunk."""
-    counts = np.array([_count(chunk) for chunk in chunks], dtype=np.int64)
+    counts = np.array([samples_in(chunk) for chunk in chunks], dtype=np.int64)
     if not len(counts):
         return counts, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float64)
     # Those with most samples first: the chunks that still go on are always the first ones.
@@ -44,10 +44,15 @@ def decode(chunks: Sequence[bytes]) -> tuple[Longs, Longs, Floats]:
     return counts, times, values.view(np.float64)
 
 
-def _count(chunk: bytes) -> int:
+def samples_in(chunk: bytes) -> int:
+    """As it says itself. Raises BadChunk."""
     if len(chunk) < 2:
         raise BadChunk(f"a chunk of {len(chunk)} bytes")
-    return int.from_bytes(chunk[:2], "big")
+    count = int.from_bytes(chunk[:2], "big")
+    # Of all samples but the first, a time and a value take a bit each at least.
+    if 2 * (count - 1) > 8 * len(chunk):
+        raise BadChunk(f"a chunk of {len(chunk)} bytes that says it has {count} samples")
+    return count
 
 
 class _Walk:
