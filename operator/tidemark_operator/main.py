@@ -144,7 +144,7 @@ class Operator:
             asyncio.get_running_loop().create_future()
         )
         audits = AuditReconciler(store)
-        self.audit_metrics = AuditCollector(audits.statuses)
+        self.audit_metrics = AuditCollector(audits.statuses, audits.schedules)
         self.leading = LeadingOperator(
             self.controller,
             WithAudits(self._reconciler, audits),

@@ -7,14 +7,20 @@ from typing import Any
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tidemark_operator.audits.due import PERIODS, Schedule
 from tidemark_operator.reconcile.work_queue import WorkKey
 
 _LABELS = ["namespace", "audit"]
 
 
 class AuditCollector(Collector):
-    def __init__(self, statuses: Mapping[WorkKey, Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        statuses: Mapping[WorkKey, Mapping[str, Any]],
+        schedules: Mapping[WorkKey, Schedule],
+    ) -> None:
         self._statuses = statuses
+        self._schedules = schedules
 
     def collect(self) -> Iterator[Metric]:
         verdict = GaugeMetricFamily(
@@ -70,3 +76,17 @@ class AuditCollector(Collector):
                 count, _, severity = text.partition(" ")
                 findings.add_metric([*labels, severity], int(count))
         yield from (verdict, loss, lost, coverage, success, value, budget, findings)
+        yield self._due()
+
+    def _due(self) -> Metric:
+        due = GaugeMetricFamily(
+            "tidemark_audit_due_timestamp_seconds",
+            "When a run on a schedule should have come to a verdict at the latest",
+            labels=_LABELS,
+        )
+        for key, schedule in list(self._schedules.items()):
+            status = self._statuses.get(key, {})
+            since = datetime.fromisoformat(status.get("lastSuccessTime", schedule.created_time))
+            seconds = since.timestamp() + PERIODS * schedule.period_seconds
+            due.add_metric([key.namespace, key.name], seconds)
+        return due

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from tidemark_operator.audits.due import Schedule, schedule_of
 from tidemark_operator.audits.plan import (
     AuditAction,
     Create,
@@ -70,18 +71,23 @@ class AuditReconciler:
         self._statuses = StatusWriter(
             store, interval_ms=STATUS_INTERVAL_MS, now_ms=now_ms, now_text=now_text
         )
-        self.statuses: dict[WorkKey, dict[str, Any]] = {}  # as last seen, for the metrics
+        # For the metrics, as last seen.
+        self.statuses: dict[WorkKey, dict[str, Any]] = {}
+        self.schedules: dict[WorkKey, Schedule] = {}
 
     async def reconcile(self, key: WorkKey) -> int | None:
         """A delay in ms after which it wants the key again, or None. Raises StoreError."""
         audit = await self._store.get(REPLICATION_AUDIT, key.namespace, key.name)
         if audit is None or "deletionTimestamp" in audit["metadata"]:
             self.statuses.pop(key, None)
+            self.schedules.pop(key, None)
             return None  # the collector takes its Jobs
         sentences = validate(audit)
         if sentences:
             return await self._say_trouble(audit, "InvalidSpec", "; ".join(sentences))
-        observed = await self._observe(audit_spec(effective(audit)), audit)
+        spec = audit_spec(effective(audit))
+        self._note_schedule(key, schedule_of(spec, audit["metadata"]["creationTimestamp"]))
+        observed = await self._observe(spec, audit)
         plan = plan_audit(observed)
         if plan.announced:
             await self._statuses.write(REPLICATION_AUDIT, audit, {}, plan.announced, at_once=True)
@@ -97,6 +103,12 @@ class AuditReconciler:
         wait_ms = await self._statuses.write(REPLICATION_AUDIT, audit, plan.fields, plan.conditions)
         self.statuses[key] = audit.get("status", {})
         return wait_ms or (APPLICATIONS_INTERVAL_MS if plan.awaits_applications else None)
+
+    def _note_schedule(self, key: WorkKey, schedule: Schedule | None) -> None:
+        if schedule is None:
+            self.schedules.pop(key, None)
+        else:
+            self.schedules[key] = schedule
 
     async def _say_trouble(self, audit: Object, reason: str, sentence: str) -> int | None:
         conditions = trouble_conditions(audit.get("status", {}), reason, sentence)
