@@ -29,7 +29,8 @@ from tidemark_broker.runtime.metrics import CONTENT_TYPE, BrokerFacts
 
 Topic = Annotated[str, Path(min_length=1, max_length=249)]
 PartitionText = Annotated[
-    str, Path(max_length=10, json_schema_extra={"type": "integer", "minimum": 0})
+    str,
+    Path(max_length=10, json_schema_extra={"type": "integer", "minimum": 0, "maximum": 2**31 - 1}),
 ]
 METRICS_CHUNK_BYTES = 256 * 1024  # what one write may hold the loop for
 _SMALL_BODY = HttpLimits(body_bytes=4096, body_seconds=5.0)

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import PlainTextResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.http import documents
@@ -276,10 +277,19 @@ def _use_problems(api: FastAPI) -> None:
         detail = f"{request.method} {request.url.path[:200]}: {error.detail}; see /openapi.json"
         problem = HttpProblem(ErrorCode.INVALID_REQUEST, detail, status=error.status_code)
         response = await on_problem(request, problem)
-        for name, value in (error.headers or {}).items():  # Allow, with 405
-            response.headers[name] = value
+        if error.status_code == 405:
+            response.headers["allow"] = _allowed(api, request)
         return response
 
     api.add_exception_handler(HttpProblem, on_problem)
     api.add_exception_handler(RequestValidationError, on_invalid)
     api.add_exception_handler(HTTPException, on_http_error)
+
+
+def _allowed(api: FastAPI, request: Request) -> str:
+    """RFC 9110 15.5.6: all methods of the path. Starlette names those of its first route."""
+    found: set[str] = set()
+    for route in api.routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return ", ".join(sorted(found))

@@ -117,6 +117,21 @@ def test_no_replica_here_is_404() -> None:
     assert (response.status, response.json()["error"]) == (404, "REPLICA_NOT_AVAILABLE")
 
 
+def test_what_a_path_does_not_do_is_answered_with_all_that_it_does() -> None:
+    """RFC 9110 15.5.6, of every path and by what the document says."""
+    broker = fake_broker()
+    places = {"topic": "orders", "partition": "0", "group": "g", "name": "c"}
+    for template, operations in get(broker, "/openapi.json").json()["paths"].items():
+        path = template.format(**places)
+        documented = {method.upper() for method in operations}
+        for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"} - documented:
+            refused = get(broker, path, method)
+            assert (refused.status, refused.headers.get("allow")) == (
+                405,
+                ", ".join(sorted(documented)),
+            ), (method, path)
+
+
 @pytest.mark.parametrize("target", ["/topics", "/brokers", "/topics/orders"])
 def test_a_broker_without_metadata_does_not_deny_that_topics_exist(target: str) -> None:
     broker = fake_broker()
