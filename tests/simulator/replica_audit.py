@@ -279,9 +279,10 @@ class ReplicaAudit:
 
     def _take_committed(self) -> None:
         high_watermark = self.replica.high_watermark
-        # One that gave up its role in this very event, as when its disk failed, led until then.
+        # One that gave up its role in this very event led until then: its disk failed, or the push
+        # that names its successor told it first of brokers that it need not wait for any more.
         is_leader = self.replica.leader is not None
-        if is_leader or (self._was_leader and self.replica.follower is None):
+        if is_leader or self._was_leader:
             self.note_led()
         self._was_leader = is_leader
         while self._taken < len(self._batches):

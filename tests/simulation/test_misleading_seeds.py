@@ -1,0 +1,19 @@
+"""Runs in which a judge was wrong, whole: nothing was broken in them, and they say so."""
+
+import pytest
+
+from tests.simulator.run import run_seed
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(10000635, id="the run's own kill is no fault"),
+        pytest.param(11001072, id="sent again after its topic was made anew"),
+        pytest.param(11002659, id="it committed in the event in which it was deposed"),
+    ],
+)
+def test_a_judge_that_was_misled_is_not_any_more(seed: int) -> None:
+    """As long as the seed draws the same run; then it is a seed like others."""
+    result = run_seed(seed)
+    assert result.violation is None, result.violation
