@@ -1,5 +1,9 @@
 """The OpenAPI document of a real broker, taken at its word: schemathesis makes requests of it,
-valid ones and others, and judges the answers. Bounded: so many examples each, always the same."""
+valid ones and others, and judges the answers. Bounded: so many examples each, always the same.
+
+Of its other checks: refusing what is valid is often right here (base64 and JSON values, offsets out
+of range), and 503 and 504 are answers that clients are to expect. What a path does not do is tested
+with all of the paths in tests/unit/http; there are no credentials and no links."""
 
 from pathlib import Path
 
@@ -9,6 +13,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
+    negative_data_rejection,
     response_headers_conformance,
     response_schema_conformance,
     status_code_conformance,
@@ -19,6 +24,7 @@ from tests.cluster.local_cluster import running
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 EXAMPLES = 15  # of each operation
+INVALID_EXAMPLES = 5  # and of what its document forbids
 CHECKS = [
     status_code_conformance,
     content_type_conformance,
@@ -49,6 +55,29 @@ def examine(operation: schemathesis.schemas.APIOperation, base_url: str) -> None
     conforms()
 
 
+def has_much_to_refuse(operation: schemathesis.schemas.APIOperation) -> bool:
+    """Not mere names in a path: one that is forbidden takes the generator ten seconds to find."""
+    return bool(operation.body or operation.query or "{partition}" in operation.path)
+
+
+def examine_refusals(operation: schemathesis.schemas.APIOperation, base_url: str) -> None:
+    invalid = schemathesis.GenerationMode.NEGATIVE
+
+    @seed(1)
+    @settings(
+        max_examples=INVALID_EXAMPLES,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation_mode=invalid))
+    def refuses(case: schemathesis.Case) -> None:
+        response = case.call(base_url=base_url, timeout=40)
+        assert response.status_code != 500, response.text
+        case.validate_response(response, checks=[*CHECKS, negative_data_rejection])
+
+    refuses()
+
+
 def test_every_operation_answers_as_the_document_says(tmp_path: Path) -> None:
     with running(tmp_path) as cluster:
         cluster.wait_until_in_sync(seconds=90)
@@ -59,6 +88,8 @@ def test_every_operation_answers_as_the_document_says(tmp_path: Path) -> None:
         for operation in operations:
             try:
                 examine(operation, base_url)
+                if has_much_to_refuse(operation):
+                    examine_refusals(operation, base_url)
             except Exception as error:
                 error.add_note(operation.label)
                 raise
