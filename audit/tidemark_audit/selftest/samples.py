@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +20,18 @@ from tidemark_audit.selftest.story import (
     LENGTH_MS,
     MIN_ISR,
     PARTITIONS,
+    SLOTS,
     Loss,
     Scenario,
     Truth,
     replicas,
+    told,
 )
 from tidemark_audit.selftest.truth import INTERVAL_MS
 from tidemark_audit.sources.source import LOOK_BACK_MS
 
 BASE_MS = 1_700_000_000_000
+LATE_MS = 90_000  # well within what coverage may lack
 LABELS = (
     "cluster", "pool", "topic", "topic_id", "partition", "broker", "follower", "kind", "reason",
     "cause", "instance", "prometheus_replica",
@@ -76,7 +80,18 @@ def write_samples(stories: Iterable[Scenario], path: Path) -> int:
     table = Table()
     for story in stories:
         _Monitor(story, table).run()
+        if story.has("two pools"):
+            _Monitor(_quiet_beside(story), table, pool="q").run()
     return table.write(path)
+
+
+def _quiet_beside(story: Scenario) -> Scenario:
+    """Of another pool, whose brokers have the same ids: it fares well, and says of each of them
+    that it is restarted on purpose whenever one of the story's dies."""
+    quiet = told(story.number, ["quiet"] * SLOTS, Random(0))
+    quiet.blind = story.blind
+    quiet.announced = [fall for fall in story.absences if not fall.planned]
+    return quiet
 
 
 def _numbers(history: Sequence[Truth], times: Times) -> Times:
@@ -88,16 +103,25 @@ def _numbers(history: Sequence[Truth], times: Times) -> Times:
 class _Monitor:
     """One Prometheus (and its twin) over one scenario."""
 
-    def __init__(self, story: Scenario, table: Table) -> None:
+    def __init__(self, story: Scenario, table: Table, *, pool: str = "p") -> None:
         self.story = story
         self.table = table
+        self.pool = pool
+        self.topic = f"{story.topic}{pool}"
+        self.topic_id = f"id-{story.cluster}{pool}"
 
     def run(self) -> None:
         twins = (0, 7000) if self.story.has("pair") else (0,)
         for twin, shift in enumerate(twins):
             for broker in BROKERS:
-                self._broker(broker, shift + broker * 1300, f"prom-{twin}")
+                self._broker(broker, shift + self._phase_ms(broker), f"prom-{twin}")
             self._operator(shift + 500, f"prom-{twin}")
+
+    def _phase_ms(self, broker: int) -> int:
+        """Far apart, at a handover both brokers may be seen to follow for nearly an interval."""
+        return (
+            (len(BROKERS) - broker) * 3600 if self.story.has("phased handover") else broker * 1300
+        )
 
     def _times(self, phase_ms: int) -> Times:
         times = np.arange(phase_ms - LOOK_BACK_MS, LENGTH_MS, INTERVAL_MS, dtype=np.int64)
@@ -117,6 +141,9 @@ class _Monitor:
         for spell in self.story.spells_of("failed scrape"):
             if spell.broker == broker:
                 up &= (times < spell.start_ms) | (times >= spell.start_ms + INTERVAL_MS)
+        if not self.story.has("old loss"):  # what is up at a late first sight is of unknown time
+            for spell in self.story.spells_of("late exporter"):
+                up &= (times >= LATE_MS) | (broker != spell.broker)
         times, restarts = times[up], restarts[up]
         for address, here in self._addresses(broker, times):
             about: dict[str, object] = {
@@ -126,7 +153,7 @@ class _Monitor:
                 "instance": address,
             }
             epochs = (100 + restarts[here]).astype(np.float64)
-            self.table.add("broker_epoch", times[here], epochs, pool="p", **about)
+            self.table.add("broker_epoch", times[here], epochs, pool=self.pool, **about)
             for place in range(PARTITIONS):
                 if broker in replicas(place):
                     self._replica(place, broker, times[here], restarts[here], about)
@@ -152,7 +179,7 @@ class _Monitor:
         ):
             labels = {
                 **about,
-                "topic": self.story.topic, "topic_id": topic_id, "partition": place,
+                "topic": self.topic, "topic_id": topic_id, "partition": place,
             }  # fmt: skip
             self._replica_families(
                 place, broker, times[chosen], restarts[chosen], labels,
@@ -172,9 +199,9 @@ class _Monitor:
         """Where it was scraped, and when; a new address for a while beside the old one."""
         moved = [s.start_ms for s in self.story.spells_of("new address") if s.broker == broker]
         since = moved[0] if moved else LENGTH_MS
-        yield f"10.0.0.{broker}:8080", times < since + 2 * INTERVAL_MS
+        yield f"10.0.0.{broker}:{8080 + ord(self.pool)}", times < since + 2 * INTERVAL_MS
         if moved:
-            yield f"10.0.1.{broker}:8080", times >= since
+            yield f"10.0.1.{broker}:{8080 + ord(self.pool)}", times >= since
 
     def _faulty_offsets(
         self, place: int, times: Times, end: Array, mark: Array, epoch: Array, start: Array
@@ -199,7 +226,7 @@ class _Monitor:
     ) -> Iterator[tuple[str, NDArray[np.bool_], Array, Array, Array]]:
         """A topic made again begins at 0 under another id."""
         again = [s for s in self.story.spells_of("topic again") if s.partition == place]
-        name = f"id-{self.story.cluster}"
+        name = self.topic_id
         if not again:
             yield name, np.ones(len(times), dtype=bool), end, mark, start
             return
@@ -334,7 +361,7 @@ class _Monitor:
         times = self._times(phase_ms)
         common: dict[str, object] = {
             "cluster": self.story.cluster,
-            "pool": "p",
+            "pool": self.pool,
             "prometheus_replica": prometheus,
         }
         # After a change of operators another process counts from 0, at another address.
@@ -342,8 +369,9 @@ class _Monitor:
         renamed = LENGTH_MS // 3 if self.story.has("renamed pod") else LENGTH_MS
         for broker in BROKERS:
             planned = np.zeros(len(times))
-            for absence in self.story.absences:
-                if absence.planned and absence.broker == broker:
+            announced = [a for a in self.story.absences if a.planned] + self.story.announced
+            for absence in announced:
+                if absence.broker == broker:
                     planned += (times >= absence.start_ms - 500) & (times < absence.end_ms + 8000)
             skew = 3.0 if self.story.has("clock") and broker == 2 else -0.002
             for chosen, instance in (
@@ -365,7 +393,7 @@ class _Monitor:
         leader = np.array([-1 if history[n].leader is None else history[n].leader for n in number])
         count = np.array([len(history[n].in_sync) for n in number], dtype=np.float64)
         labels = {
-            **common, "topic": self.story.topic, "topic_id": f"id-{self.story.cluster}",
+            **common, "topic": self.topic, "topic_id": self.topic_id,
             "partition": place,
         }  # fmt: skip
         again = [s for s in self.story.spells_of("topic again") if s.partition == place]
@@ -374,7 +402,7 @@ class _Monitor:
             cut = times >= again[0].start_ms
             lives = [
                 (~cut, labels),
-                (cut, {**labels, "topic_id": f"id-{self.story.cluster}-again"}),
+                (cut, {**labels, "topic_id": f"{self.topic_id}-again"}),
             ]
         for chosen, about in lives:
             self.table.add("partition_leader_id", times[chosen], leader[chosen], **about)

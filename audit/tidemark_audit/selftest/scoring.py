@@ -10,7 +10,7 @@ from random import Random
 from tidemark_audit.assembly import assemble
 from tidemark_audit.engines.engine import Engine, Observed, Request
 from tidemark_audit.engines.planning import kernel_settings
-from tidemark_audit.results import AuditResult, Outcome
+from tidemark_audit.results import AuditResult, Finding, Outcome
 from tidemark_audit.rules.r6_durability import lost_records
 from tidemark_audit.selftest.samples import BASE_MS, write_samples
 from tidemark_audit.selftest.story import LENGTH_MS, RATE, Scenario, scenario
@@ -22,6 +22,7 @@ from tidemark_audit.sources.source import Window
 # Of six hours at 15 s an outage of seconds cannot be told from none: the budget must be larger.
 OBJECTIVES = Slo(Objectives(writable=0.999))
 PER_FILE = 25
+ABSENCES = ("R1", "R2", "R3", "R5")  # whose findings are of replicas that were not there
 RULES = tuple(f"R{number}" for number in range(1, 9))
 
 
@@ -167,7 +168,20 @@ def mistakes_of(story: Scenario, truth: Expected, result: AuditResult) -> list[s
     for broker, start, end in truth.falls:
         if not _is_told(result, broker, BASE_MS + start, BASE_MS + end):
             found.append(f"{where}: nothing of broker {broker}'s fall at {start} ms")
+    found += [
+        f"{where}: {finding.rule} tells of {finding.subject} at {finding.start_ms - BASE_MS} ms"
+        for finding in result.findings
+        if finding.rule in ABSENCES and not finding.planned and not _was(truth, finding)
+    ]
     return found
+
+
+def _was(truth: Expected, finding: Finding) -> bool:
+    slack = 2 * INTERVAL_MS
+    return any(
+        finding.start_ms < BASE_MS + end + slack and finding.end_ms > BASE_MS + start - slack
+        for start, end in truth.troubles
+    )
 
 
 def _is_told(result: AuditResult, broker: int, start_ms: int, end_ms: int) -> bool:

@@ -16,6 +16,7 @@ PARTITIONS = 3
 MIN_ISR = 2
 FENCED_AFTER_MS = 4000  # a dead broker's session, and the election that follows
 BACK_AFTER_MS = 8000  # from start to in sync
+HANDOVER_MS = 23_457  # now before a broker's scrape, now after it
 RATE = 20  # records per second of each partition
 FAULTS = (
     "quiet", "crash", "long crash", "two crashes", "unclean", "watermark back", "digest",
@@ -24,7 +25,7 @@ FAULTS = (
 TRAPS = (
     "planned", "long planned", "short blindness", "counter reset", "topic again", "pair", "idle",
     "move", "renamed pod", "operator change", "old loss", "late watermark",
-    "failed scrape", "new address",
+    "failed scrape", "new address", "two pools", "phased handover", "late exporter",
 )  # fmt: skip
 
 
@@ -83,6 +84,7 @@ class Scenario:
     absences: list[Absence] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     spells: list[Spell] = field(default_factory=list)
+    announced: list[Absence] = field(default_factory=list)  # that nobody was away for
     blind: list[tuple[int, int]] = field(default_factory=list)  # no scrapes at all
     histories: list[list[Truth]] = field(default_factory=list)
     unplanned_moves: list[int] = field(default_factory=list)  # of each partition
@@ -138,6 +140,7 @@ def _begin(
 ) -> None:
     broker, place = random.choice(BROKERS), random.randrange(PARTITIONS)
     follower = random.choice(replicas(place))
+    planned = ("planned", "long planned")
     lengths = {
         "crash": (330_000, 540_000), "long crash": (700_000, 1_200_000),
         "two crashes": (330_000, 540_000), "planned": (25_000, 40_000),
@@ -145,7 +148,7 @@ def _begin(
     }  # fmt: skip
     if name in lengths:
         end = start + random.randrange(*lengths[name])
-        story.absences.append(Absence(broker, start, end, planned="planned" in name))
+        story.absences.append(Absence(broker, start, end, planned=name in planned))
         if name == "two crashes":
             other = random.choice([each for each in BROKERS if each != broker])
             story.absences.append(Absence(other, start + 30_000, end + 30_000))
@@ -205,6 +208,10 @@ class _Partition:
             if spell.partition == self.number:
                 yield spell.start_ms, "shrink", spell.broker
                 yield spell.end_ms, "back", spell.broker
+        for spell in story.spells_of("phased handover"):
+            if spell.partition == self.number:
+                for at_ms in range(spell.start_ms, spell.end_ms, HANDOVER_MS):
+                    yield at_ms, "hand over", spell.broker
 
     def _apply(self, story: Scenario, at_ms: int, kind: str, broker: int) -> None:
         now = self.history[-1]
@@ -213,6 +220,10 @@ class _Partition:
             self._up.discard(broker)
             if leader == broker:
                 self._enter(at_ms, None, now.epoch, now.start_offset, in_sync)
+        elif kind == "hand over" and leader is not None:
+            new = min(in_sync - {leader})
+            end = now.end_at(at_ms)
+            self.history.append(Truth(at_ms, new, now.epoch + 1, end, in_sync, end))
         elif kind == "shrink":
             if leader != broker:
                 self._enter(at_ms, leader, now.epoch, now.start_offset, in_sync - {broker})

@@ -32,6 +32,7 @@ class Expected:
     verdict: str
     lost: tuple[tuple[int, int, bool], ...]  # partition, records, whether the number is exact
     falls: tuple[tuple[int, int, int], ...]  # broker, from, to in ms; unplanned, once each
+    troubles: tuple[tuple[int, int], ...]  # from, to: a partition lacked a replica, unplanned
     is_clear: bool
 
 
@@ -72,6 +73,12 @@ def expected(story: Scenario) -> Expected:
             (a.broker, a.start_ms, a.end_ms)
             for a in story.absences
             if not a.planned and any(a.broker in replicas(p) for p in range(PARTITIONS))
+        ),
+        tuple(
+            (part.start_ms, part.end_ms)
+            for history in parts
+            for part in history
+            if not part.planned and (_degraded(part) or not _writable(part))
         ),
         all(clear for _, clear in checks.values()),
     )
