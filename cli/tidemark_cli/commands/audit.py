@@ -27,6 +27,7 @@ HELP = "judge replication from Prometheus samples: verdict, findings, loss evide
 EXIT_NO_SOURCE = 4
 EXIT_BAD_USE = EXIT_NO_SOURCE  # 2, which argparse would end with, says here: records are lost
 BAR_WIDTH = 30
+SEVERITIES = ("critical", "major", "minor")  # the gravest first
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,11 +80,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--fail-on",
-        choices=("verdict", "no-verdict"),
+        choices=("verdict", "no-verdict", *SEVERITIES),
         default="verdict",
-        help="no-verdict: end with 0 whatever the verdict, if there is one (default: verdict)",
+        help="no-verdict: end with 0 whatever the verdict, if there is one; a severity: in place"
+        " of PASS and VIOLATED end with 1 if an unplanned finding is at least so grave, else with"
+        " 0 (default: verdict)",
     )
-
     parser.add_argument(
         "--checkpoint",
         type=Path,
@@ -132,7 +134,20 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     else:
         both = {"asItWas": result, "whatIf": what_if, "settings": arguments.what_if}
         output.result(both, lambda console: draw_what_if(console, result, what_if))
-    return 0 if arguments.fail_on == "no-verdict" else result.verdict.exit_code
+    return _exit_code(arguments.fail_on, result)
+
+
+def _exit_code(fail_on: str, result: "AuditResult") -> int:
+    """A loss, or too little to judge by, is told whatever severity was named."""
+    from tidemark_audit.results import Verdict
+
+    if fail_on == "no-verdict":
+        return EXIT_OK
+    if fail_on == "verdict" or result.verdict not in (Verdict.PASS, Verdict.VIOLATED):
+        return result.verdict.exit_code
+    enough = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
+    is_grave = any(not each.planned and each.severity.value in enough for each in result.findings)
+    return (Verdict.VIOLATED if is_grave else Verdict.PASS).exit_code
 
 
 def _self_test(arguments: argparse.Namespace, output: Output) -> int:

@@ -54,3 +54,27 @@ def test_a_window_ends_where_it_is_told(export: Path, capsys: pytest.CaptureFixt
     assert run("--window", "20s", "--end", "25", places=[export]) == 0
     assert "1970-01-01 00:00:05 to 1970-01-01 00:00:25" in capsys.readouterr().out
     assert run("--window", "20s", "--start", "5", places=[export]) == 4
+
+
+def test_a_pipeline_names_the_severity_that_it_minds(export: Path, tmp_path: Path) -> None:
+    """A follower out of sync is a minor finding, of a budget overdrawn or not."""
+    kept = json.dumps(
+        {
+            "objectives": {
+                "fullyReplicated": 0.5,
+                "fullyReplicatedWithPlanned": 0.5,
+                "oneFailureFromStall": 0.5,
+            }
+        }
+    )
+    for slo in ([], ["--slo", kept]):
+        codes = [
+            run("--fail-on", severity, *slo, places=[export])
+            for severity in ("critical", "major", "minor")
+        ]
+        assert codes == [0, 0, 1]
+    half = Export()
+    partition(half, is_up=lambda broker, at_ms: at_ms < 60_000)
+    brokers(half)
+    unseen = half.write(tmp_path / "half.jsonl")
+    assert run("--fail-on", "critical", places=[unseen]) == 3
