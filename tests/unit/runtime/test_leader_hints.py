@@ -2,18 +2,20 @@
 kafka-python's classes, an independent implementation, write the requests and read the answers."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka.protocol import consumer, producer
+from tidemark_broker.runtime.results import Consumer
 from tidemark_broker.storage.record_batch import build_batch
 from tidemark_protocol.controller_messages import BrokerState, Endpoints, ListenerAddress
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID
-from tests.unit.runtime.kafka_door import Door, with_door
+from tests.unit.runtime.kafka_door import ONLY, Door, with_door
 from tests.waiting import eventually
 
 OTHER = BrokerState(
@@ -38,7 +40,7 @@ def produce(version: int) -> Any:
     return kind(version=version, acks=-1, timeout_ms=5000, topic_data=[data])
 
 
-def fetch(version: int, *, max_wait_ms: int = 0, leader_epoch: int = -1) -> Any:
+def fetch(version: int, *, max_wait_ms: int = 0, leader_epoch: int = -1, rack: str = "") -> Any:
     kind = consumer.FetchRequest
     partition = kind.FetchTopic.FetchPartition(
         version=version,
@@ -54,6 +56,7 @@ def fetch(version: int, *, max_wait_ms: int = 0, leader_epoch: int = -1) -> Any:
         max_bytes=1000,
         session_epoch=-1,
         topics=[topic],
+        rack_id=rack,
     )
 
 
@@ -157,5 +160,30 @@ def test_what_was_written_names_nobody(tmp_path: Path) -> None:
     async def scenario(door: Door) -> None:
         produced = await answered(door.port, produce(12), producer.ProduceResponse)
         assert hint_of(produced) == (ErrorCode.NONE, NOBODY, [])
+
+    with_door(tmp_path, scenario)
+
+
+def test_a_consumer_is_sent_to_nearer_replicas_only_where_it_reaches_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it asks the leader again, and is sent there again."""
+
+    async def scenario(door: Door) -> None:
+        racks: list[str | None] = []
+        read = door.partitions.fetch
+
+        def noting(*args: Any, consumer: Consumer, **named: Any) -> Callable[[], None]:
+            racks.append(consumer.rack)
+            return read(*args, consumer=consumer, **named)
+
+        monkeypatch.setattr(door.partitions, "fetch", noting)
+        outside = await door.listener.start("127.0.0.1", 0, listener=OUTSIDE)
+        asked = fetch(17, rack="west")
+        await answered(door.port, asked, consumer.FetchResponse)
+        await answered(outside, asked, consumer.FetchResponse)
+        door.push(addresses=(ListenerAddress(OUTSIDE, ONLY, "node.example", 30001),))
+        await answered(outside, asked, consumer.FetchResponse)
+        assert racks == ["west", None, "west"]
 
     with_door(tmp_path, scenario)

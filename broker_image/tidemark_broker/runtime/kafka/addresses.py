@@ -35,6 +35,14 @@ def client_address(metadata: MetadataCache, broker: BrokerState, listener: str) 
     )
 
 
+def reach_all_brokers(metadata: MetadataCache, listener: str) -> bool:
+    """Whether clients of that listener do; all that are live."""
+    return listener == INTERNAL or all(
+        (listener, broker_id) in metadata.addresses or broker.is_fenced
+        for broker_id, broker in metadata.brokers.items()
+    )
+
+
 def described_brokers(
     metadata: MetadataCache, brokers: Iterable[BrokerState], listener: str
 ) -> tuple[Values, ...]:

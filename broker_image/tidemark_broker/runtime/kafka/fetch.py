@@ -4,6 +4,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId
 
 from tidemark_broker.runtime.follower_link import REPLICA_SESSION_ID
+from tidemark_broker.runtime.kafka.addresses import reach_all_brokers
 from tidemark_broker.runtime.kafka.consumer_fetch import ConsumerFetch, FetchLimits, Found
 from tidemark_broker.runtime.kafka.fetch_sessions import (
     NO_SESSION,
@@ -122,7 +123,7 @@ class ConsumerFetches:
                 fetch.max_wait_ms,
                 fetch.min_bytes,
                 _most_bytes(fetch, quota_bytes),
-                fetch.rack if request.version >= _FIRST_VERSION_WITH_RACK else None,
+                self._rack(request, fetch),
             ),
             scheduler=services.scheduler,
             clock=services.clock,
@@ -133,6 +134,15 @@ class ConsumerFetches:
         request.cancel = consumer_fetch.cancel
         request.hurry = consumer_fetch.hurry
         consumer_fetch.start()
+
+    def _rack(self, request: KafkaRequest, fetch: FetchRequest) -> str | None:
+        """None: it reads from leaders. Sent to a replica that it has no address of, it would ask
+        the leader again and be sent there again."""
+        if request.version < _FIRST_VERSION_WITH_RACK:
+            return None
+        metadata = self._services.partitions.metadata
+        may_leave = not fetch.rack or reach_all_brokers(metadata, request.listener)
+        return fetch.rack if may_leave else None
 
     def _respond(
         self,
