@@ -99,6 +99,9 @@ class JsonLines:
             for begin in range(0, size, SLICE_BYTES)
         ]
 
+    def ends_ms(self) -> int | None:
+        return None
+
     def first_batch(self, window: Window) -> SampleBatch | None:
         del window
         builder = BatchBuilder()

@@ -80,6 +80,9 @@ class OpenMetrics:
             for begin in range(0, size, SLICE_BYTES)
         ]
 
+    def ends_ms(self) -> int | None:
+        return None
+
     def first_batch(self, window: Window) -> SampleBatch | None:
         del window
         reader = _Reader(self.path)

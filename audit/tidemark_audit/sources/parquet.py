@@ -96,6 +96,21 @@ class Parquet:
             slices.append(ParquetSlice(self.path, tuple(pending)))
         return slices
 
+    def ends_ms(self) -> int | None:
+        try:
+            metadata = pq.read_metadata(self.path)
+            columns = columns_of(pq.read_schema(self.path), self.place)
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(self.place, error) from error
+        time_column = metadata.schema.names.index(columns.time)
+        found = [
+            metadata.row_group(group).column(time_column).statistics
+            for group in range(metadata.num_row_groups)
+        ]
+        ends = [each.max for each in found if each is not None and each.has_min_max]
+        is_known = len(ends) == len(found) and all(isinstance(end, int) for end in ends)
+        return max(ends, default=None) if is_known else None
+
     def first_batch(self, window: Window) -> SampleBatch | None:
         slices = self.slices(window)
         return next(iter(slices[0].read())) if slices else None

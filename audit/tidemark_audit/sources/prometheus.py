@@ -135,6 +135,9 @@ class Prometheus:
             replace(whole, start_ms=start, end_ms=end) for start, end in itertools.pairwise(borders)
         ]
 
+    def ends_ms(self) -> int | None:
+        return None
+
     def first_batch(self, window: Window) -> SampleBatch | None:
         end_ms = int(time.time() * 1000) if window.end_ms is None else window.end_ms
         start_ms = end_ms - LOOK_MS if window.start_ms is None else window.start_ms

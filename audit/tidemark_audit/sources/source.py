@@ -37,6 +37,7 @@ def _source_error(place: str, expected: str, found: str, to_do: str) -> SourceEr
     return SourceError(place, expected=expected, found=found, to_do=to_do)
 
 
+TAIL_MS = 600_000  # of a file, where its last sample of a family that is read should lie
 LOOK_BACK_MS = 300_000  # as Prometheus itself looks back for what stands at a moment
 
 
@@ -83,6 +84,11 @@ class Source(Protocol):
     def slices(self, window: Window) -> Sequence[Slice]:
         """Slices that together hold every sample of the window, each once. Raises SourceError."""
 
+    def ends_ms(self) -> int | None:
+        """A time that none of its samples is after, where it is written down beside them. Raises
+        SourceError.
+        """
+
     def first_batch(self, window: Window) -> SampleBatch | None:
         """A few of its series, by which the scrape interval is guessed: of the window where it
         matters, for an interval may have been another one since. Raises SourceError.
@@ -90,12 +96,20 @@ class Source(Protocol):
 
 
 def last_sample_ms(sources: Sequence[Source]) -> int | None:
-    """The newest sample of all; reads everything. Raises SourceError."""
-    newest = [
-        int(batch.at_ms.max())
-        for source in sources
-        for part in source.slices(Window())
-        for batch in part.read()
-        if len(batch)
-    ]
-    return max(newest, default=None)
+    """The newest sample of all; reads everything but where a source says when it ends. Raises
+    SourceError.
+    """
+    newest: int | None = None
+    for source in sources:
+        end = source.ends_ms()
+        if newest is not None and end is not None and end <= newest:
+            continue
+        found = None if end is None else _newest(source, Window(end - TAIL_MS))
+        found = _newest(source, Window()) if found is None else found
+        newest = max((each for each in (newest, found) if each is not None), default=None)
+    return newest
+
+
+def _newest(source: Source, window: Window) -> int | None:
+    batches = (batch for part in source.slices(window) for batch in part.read() if len(batch))
+    return max((int(batch.at_ms.max()) for batch in batches), default=None)

@@ -121,6 +121,12 @@ class TsdbBlock:
             raise BadBlock("deletions that are not carried out yet (clean_tombstones does it)")
         return meta.min_time, meta.max_time
 
+    def ends_ms(self) -> int | None:
+        try:
+            return self._times()[1]
+        except (BadBlock, OSError, ValueError) as error:
+            raise unreadable(self.directory, error) from error
+
     def first_batch(self, window: Window) -> SampleBatch | None:
         slices = self.slices(window)
         return next(iter(slices[0].read())) if slices else None

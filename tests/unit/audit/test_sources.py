@@ -3,13 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from tidemark_audit.audit import run
 from tidemark_audit.kernel.samples import STALE
 from tidemark_audit.results import AuditResult
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.open_metrics import labels_of
-from tidemark_audit.sources.source import SourceError
+from tidemark_audit.sources.source import SourceError, Window, last_sample_ms
 
 from tests.unit.audit.exports import Export, brokers, open_metrics, partition, tall_parquet
 
@@ -90,3 +91,30 @@ def test_an_unknown_file_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"\x89PNG\r\n")
     with pytest.raises(SourceError, match="picture"):
         sources_at([str(tmp_path)])
+
+
+def test_the_end_of_a_parquet_file_is_found_in_its_last_row_groups(tmp_path: Path) -> None:
+    """The first one cannot even be read."""
+    export = Export(length_ms=1_800_000, step_ms=15_000)
+    partition(export)
+    path = tall_parquet(export, tmp_path / "export.parquet")
+    rows = pq.read_table(path).sort_by("timestamp_ms")
+    pq.write_table(rows, path, row_group_size=500)
+    content = bytearray(path.read_bytes())
+    content[4:2000] = bytes(1996)
+    path.write_bytes(content)
+    (source,) = sources_at([str(path)])
+    with pytest.raises(SourceError):
+        list(source.slices(Window())[0].read())
+    assert last_sample_ms([source]) == 1_785_000
+
+
+def test_the_newest_of_several_files_counts(tmp_path: Path) -> None:
+    export = Export(length_ms=60_000)
+    partition(export)
+    parquet = tall_parquet(export, tmp_path / "export.parquet")
+    later = Export(length_ms=90_000)
+    partition(later)
+    lines = later.write(tmp_path / "export.jsonl")
+    for places in ([parquet, lines], [lines, parquet]):
+        assert last_sample_ms(sources_at([str(place) for place in places])) == 89_000
