@@ -24,6 +24,7 @@ from tidemark_broker.runtime.settings import BrokerSettings
 from tidemark_broker.storage.disk import Disk, OsDisk
 from tidemark_broker.storage.log_directory import LogDirectory
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
+from tidemark_broker.storage.start_proofs import Mount
 from tidemark_operator.controller.api import broker_calls
 from tidemark_protocol.controller_messages import Endpoints, RegisterRequest, RegisterResponse
 from tidemark_protocol.ids import BrokerId, Offset
@@ -129,6 +130,7 @@ class Process:
             self.disk,
             broker_id=self.settings.broker_id,
             settings=LogSettings(),
+            mount=Mount(self.settings.boot_id, self.settings.pod_uid, self.settings.claim_uid),
         )
         self.directory.secure_logs()
         self.partitions = Partitions(

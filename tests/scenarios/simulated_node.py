@@ -5,7 +5,9 @@ from random import Random
 
 from tidemark_broker.storage.log_directory import LogDirectory
 from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_protocol.ids import BrokerId
+from tidemark_broker.storage.start_proofs import Mount
+from tidemark_protocol.controller_messages import BootStamp
+from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
 from tests.simulator.disk import SimulatedDisk, Volume
 
@@ -24,6 +26,11 @@ class Node:
     def __init__(self, seed: int, settings: LogSettings) -> None:
         self.volume = Volume(Random(seed), lambda: 0, lambda: 0)
         self._settings = settings
+        self._boots = 1
+
+    @property
+    def _mount(self) -> Mount:
+        return Mount(f"boot-{self._boots}", "pod-1", "claim-1")
 
     def boots(self) -> LogDirectory:
         process = Process()
@@ -32,9 +39,16 @@ class Node:
             SimulatedDisk(self.volume, process),
             broker_id=BrokerId(1),
             settings=self._settings,
+            mount=self._mount,
         )
         directory.secure_logs()
         return directory
+
+    def registers(self, directory: LogDirectory) -> None:
+        directory.write_boot_stamp(BootStamp(*self._mount, BrokerEpoch(1)))
+
+    def names(self, log: str) -> list[str]:
+        return sorted(self.volume.image.directory(PATH / log).entries)
 
     def is_killed(self) -> None:
         self.volume.holders.clear()
@@ -42,3 +56,4 @@ class Node:
     def loses_power(self) -> None:
         self.is_killed()
         self.volume.lose_power()
+        self._boots += 1

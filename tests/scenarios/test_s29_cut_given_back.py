@@ -13,7 +13,7 @@ from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import Offset
 
 from tests.scenarios.simulated_node import Node
-from tests.unit.storage.small_logs import TOPIC_ID, append, values_of
+from tests.unit.storage.small_logs import TOPIC_ID, append, values_of, write_synced_part
 
 KEY = (TOPIC_ID, 0)
 SEEDS = range(20)  # each another fate of what was not synced
@@ -100,3 +100,54 @@ def test_records_that_came_back_keep_their_own_epoch(seed: int, settings: LogSet
         [(b"a", 1), (b"old", 1), (b"older", 1)],
         [(b"a", 1), (NEW, 2)],
     )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_a_lost_kernel_gave_back_is_never_taken_for_a_synced_part(
+    seed: int, settings: LogSettings
+) -> None:
+    """The file of a part may come back from before a cut, and what was written behind the cut may
+    have holes. The first start on the new kernel verifies all, and so no later one need."""
+    node = Node(seed, settings)
+    directory, log = with_three_durable_records(node)
+    node.registers(directory)
+    write_synced_part(log)
+    directory.checkpoint_recovery_points()
+    log.truncate_to(Offset(1))
+    for value in (b"new", b"newer", b"newest"):
+        append(log, value, epoch=2)
+    node.loses_power()
+    first = node.boots()
+    found = values_of(first.logs[KEY])
+    assert not [name for name in node.names("orders-0") if name.endswith(".synced")]
+    node.registers(first)
+    append(first.logs[KEY], b"next", epoch=9)
+    write_synced_part(first.logs[KEY])
+    node.is_killed()
+    assert values_of(node.boots().logs[KEY]) == [*found, (len(found), b"next")]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_synced_part_holds_whatever_the_kernel_loses_after_a_kill(
+    seed: int, settings: LogSettings
+) -> None:
+    """What it tells of was synced: a start that trusts it owes no sync and no write for that."""
+    node = Node(seed, settings)
+    directory, log = with_three_durable_records(node)
+    node.registers(directory)
+    append(log, b"synced", epoch=1)
+    write_synced_part(log)
+    append(log, b"not synced", epoch=1)
+    node.is_killed()
+    again = node.boots()
+    node.registers(again)
+    assert again.logs[KEY].recovery_point >= 4
+    again.checkpoint_high_watermarks({KEY: Offset(5)})
+    node.loses_power()
+    assert values_of(node.boots().logs[KEY]) == [
+        (0, b"a"),
+        (1, b"old"),
+        (2, b"older"),
+        (3, b"synced"),
+        (4, b"not synced"),
+    ]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.checkpointing import Checkpointing
+from tidemark_broker.runtime.checkpointing import Checkpointing, PassSettings
 from tidemark_broker.runtime.results import FetchResult
 from tidemark_broker.storage.partition_log import LogSettings
 from tidemark_operator.stores.object_store import BROKER
@@ -204,7 +204,9 @@ def test_a_start_that_nobody_heard_of_leaves_the_evidence(tmp_path: Path) -> Non
         machine.log_file(1).write_bytes(data[: len(data) // 2])
         unheard = machine.open()
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        checkpointing = Checkpointing(unheard.partitions, unheard.directory, lambda: 0.0)
+        checkpointing = Checkpointing(
+            unheard.partitions, unheard.directory, lambda: 0.0, PassSettings()
+        )
         writing = asyncio.create_task(checkpointing.run_high_watermarks(0.0))
         for _ in range(10):
             await asyncio.sleep(0)

@@ -34,7 +34,7 @@ FLIPS_AT_REST = "bits flip at rest"
 # Of a broker's files, beside its segments. Not those that say whose it is: `meta.properties`, which
 # only a human mends, and `partition.metadata`: of a topic that never was judges know nothing.
 FILES = {
-    "indexes": (".index", ".timeindex"),
+    "indexes": (".index", ".timeindex", ".synced"),
     "producers": (".snapshot", ".producers"),
     "offsets": ("-offset-checkpoint",),
     "epochs": ("leader-epoch-checkpoint",),

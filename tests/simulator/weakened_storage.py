@@ -142,6 +142,16 @@ MUTANTS = (
            "test_what_was_cut_is_never_below_the_watermark_again[one segment-0]",
            why_no_seed="a cut, a watermark written down up to 5 s later and a power loss of one"
            " broker, before any sync: once in 3,000 seeds"),
+    Mutant("a synced part of a lost kernel is believed", "S29",
+           (patch(PROOFS + "was_served_at", always(True)),),
+           "tests/unit/storage/test_synced_parts.py::"
+           "test_only_the_kernel_and_mount_that_it_was_written_on_believe_it[mount1-False-0]",
+           why_no_seed="its end is checked too, and the entries of its kernel's broker are void"),
+    Mutant("a worker brings a synced part back after a cut", "S29",
+           (patch("storage.synced_parts:SyncedParts.void", _does_nothing),),
+           "tests/unit/storage/test_synced_parts.py::"
+           "test_a_cut_takes_it_away_and_a_worker_does_not_bring_it_back[cut]",
+           why_no_seed="a cut during a pass, and a kill before the one that follows at once"),
     Mutant("one batch of each producer outlives a stop", "S24",
            (patch("storage.producer_snapshots:encode_side_snapshot", _keeps_one_batch),),
            "tests/scenarios/test_s24_five_batches.py::"

@@ -18,6 +18,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from tidemark_broker.runtime.checkpointing import PassSettings
 from tidemark_operator.stores.object_store import PARTITION_SLICE
 from tidemark_protocol.ids import BrokerId, TopicId
 
@@ -42,7 +43,9 @@ class WorldOptions:
     racks: tuple[str, ...] = ()
     stop_limit_seconds: float = 5.0
     high_watermark_checkpoint_seconds: float = 1.0
-    recovery_point_checkpoint_seconds: float = 4.0
+    recovery_points: PassSettings = PassSettings(
+        interval_seconds=4.0, appended_bytes=8 * 1024, growth_bytes=500
+    )
     # Like `BrokerEnvironment.serve_http`: what clients of this run speak, beside the health port.
     serve_clients: Callable[[Any, Any, Callable[[int], None]], Awaitable[None]] | None = None
     has_logs: bool = False  # production log lines in the trace; slow

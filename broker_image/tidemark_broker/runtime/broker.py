@@ -49,6 +49,7 @@ from tidemark_broker.runtime.ticks import run_ticks
 from tidemark_broker.storage.errors import DirectoryLocked, DiskFull, StorageError
 from tidemark_broker.storage.log_directory import LogDirectory, LogKey
 from tidemark_broker.storage.partition_log import LogSettings
+from tidemark_broker.storage.start_proofs import Mount
 
 EXIT_CLEAN = 0
 EXIT_CRASHED = 70
@@ -203,7 +204,9 @@ class Broker:
         self._flusher = GroupFlusher(partitions, on_flushed=self._fetchers.kick)
         fetches = ReplicaFetches(partitions, scheduler=self._loop)
         self._fetches = fetches
-        checkpointing = Checkpointing(partitions, directory, self._environment.wall_clock_s)
+        checkpointing = Checkpointing(
+            partitions, directory, self._environment.wall_clock_s, settings.recovery_points
+        )
         listeners = partitions.listeners
         listeners.propose = self.session.propose
         partitions.producer_ids.ask = self.session.ask_producer_ids
@@ -237,10 +240,7 @@ class Broker:
             checkpointing.run_high_watermarks(settings.high_watermark_checkpoint_seconds),
             "high-watermarks",
         )
-        self._start_background(
-            checkpointing.run_recovery_points(settings.recovery_point_checkpoint_seconds),
-            "recovery-points",
-        )
+        self._start_background(checkpointing.run_recovery_points(), "recovery-points")
         return checkpointing
 
     def _on_suspect(self, broker_id: BrokerId) -> None:
@@ -310,6 +310,7 @@ class Broker:
                     broker_id=settings.broker_id,
                     settings=LogSettings(),
                     new_uuid=self._environment.new_uuid,
+                    mount=Mount(settings.boot_id, settings.pod_uid, settings.claim_uid),
                 )
                 await asyncio.to_thread(directory.secure_logs)
                 return directory

@@ -9,6 +9,7 @@ from pathlib import Path
 from tidemark_protocol.ids import BrokerId
 
 from tidemark_broker.groups.settings import GroupSettings
+from tidemark_broker.runtime.checkpointing import PassSettings
 from tidemark_broker.runtime.controller_client import Address
 from tidemark_broker.runtime.metrics import MetricsProfile
 
@@ -43,7 +44,7 @@ class BrokerSettings:
     # How long another process may hold the log directory before this one gives up.
     lock_limit_seconds: float = 120.0
     high_watermark_checkpoint_seconds: float = 5.0
-    recovery_point_checkpoint_seconds: float = 60.0
+    recovery_points: PassSettings = field(default_factory=PassSettings)
     groups: GroupSettings = field(default_factory=GroupSettings)
     creates_topics: bool = False  # that Kafka clients ask for; Kafka's auto.create.topics.enable
 

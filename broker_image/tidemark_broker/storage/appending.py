@@ -12,8 +12,11 @@ from tidemark_protocol.ids import LeaderEpoch, Offset
 from tidemark_broker.storage.batch_rewriting import is_empty_run, run_from
 from tidemark_broker.storage.disk import Buffer
 from tidemark_broker.storage.errors import CorruptBatch, InvalidBatch, OffsetGap
+from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID, NotedBatch, noted_batch
 from tidemark_broker.storage.record_batch import LENGTH_END, PREFIX, Batch, read_header
+from tidemark_broker.storage.segment import Segment
+from tidemark_broker.storage.settings import LogSettings
 
 
 class PlacedBytes(NamedTuple):
@@ -32,6 +35,23 @@ class PreparedAppend(NamedTuple):
     @property
     def last_offset(self) -> Offset:
         return self.batches[-1].last_offset
+
+
+class AppendedRange(NamedTuple):
+    first_offset: Offset
+    last_offset: Offset
+
+
+def needs_roll(active: Segment, append: PreparedAppend, settings: LogSettings) -> bool:
+    """Whether it begins a new segment, as in Kafka."""
+    if active.size_bytes == 0:
+        return False
+    _, last_offset, max_timestamp_ms = append.batches[-1]
+    oldest_ms = active.first_timestamp_ms
+    is_too_large = active.size_bytes + append.size_bytes > settings.segment_bytes
+    is_too_old = oldest_ms is not None and max_timestamp_ms - oldest_ms > settings.segment_ms
+    is_too_long = last_offset - active.base_offset > MAX_RELATIVE_OFFSET
+    return is_too_large or is_too_old or is_too_long
 
 
 def prepare_as_leader(

@@ -4,6 +4,9 @@
 `.timeindex`: 12 bytes, (largest timestamp so far, relative last offset of the batch that has it).
 They are hints: every reader checks the batch found there, and a file that is missing or does not
 parse is rebuilt from the segment. So they are written when a segment is sealed, never on append.
+
+A start after a kill reads another form of them (`synced_part`), quick to write and to read: the
+arrays as this machine has them in memory, under a checksum of the caller's.
 """
 
 from array import array
@@ -14,6 +17,7 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
+_INT32, _INT64 = "i", "q"
 
 
 class MalformedIndex(ValueError):
@@ -21,9 +25,13 @@ class MalformedIndex(ValueError):
 
 
 class OffsetIndex:
-    def __init__(self) -> None:
-        self._offsets = array("i")
-        self._positions = array("i")
+    def __init__(
+        self,
+        offsets: "array[int] | None" = None,
+        positions: "array[int] | None" = None,
+    ) -> None:
+        self._offsets = array(_INT32) if offsets is None else offsets
+        self._positions = array(_INT32) if positions is None else positions
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -46,6 +54,19 @@ class OffsetIndex:
         keep = bisect_left(self._offsets, relative_offset)
         del self._offsets[keep:], self._positions[keep:]
 
+    def copy(self) -> "OffsetIndex":
+        return OffsetIndex(self._offsets[:], self._positions[:])
+
+    def to_memory(self) -> bytes:
+        return self._offsets.tobytes() + self._positions.tobytes()
+
+    @classmethod
+    def from_memory(cls, data: memoryview, entries: int) -> tuple["OffsetIndex", memoryview]:
+        """And what follows it. Raises MalformedIndex."""
+        offsets, data = _array_from(data, _INT32, entries)
+        positions, data = _array_from(data, _INT32, entries)
+        return cls(offsets, positions), data
+
     def to_bytes(self) -> bytes:
         return b"".join(map(_OFFSET_ENTRY.pack, self._offsets, self._positions))
 
@@ -64,9 +85,13 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    def __init__(self) -> None:
-        self._timestamps_ms = array("q")
-        self._offsets = array("i")
+    def __init__(
+        self,
+        timestamps_ms: "array[int] | None" = None,
+        offsets: "array[int] | None" = None,
+    ) -> None:
+        self._timestamps_ms = array(_INT64) if timestamps_ms is None else timestamps_ms
+        self._offsets = array(_INT32) if offsets is None else offsets
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -92,6 +117,19 @@ class TimeIndex:
         keep = bisect_left(self._offsets, relative_offset)
         del self._timestamps_ms[keep:], self._offsets[keep:]
 
+    def copy(self) -> "TimeIndex":
+        return TimeIndex(self._timestamps_ms[:], self._offsets[:])
+
+    def to_memory(self) -> bytes:
+        return self._timestamps_ms.tobytes() + self._offsets.tobytes()
+
+    @classmethod
+    def from_memory(cls, data: memoryview, entries: int) -> tuple["TimeIndex", memoryview]:
+        """And what follows it. Raises MalformedIndex."""
+        timestamps_ms, data = _array_from(data, _INT64, entries)
+        offsets, data = _array_from(data, _INT32, entries)
+        return cls(timestamps_ms, offsets), data
+
     def to_bytes(self) -> bytes:
         return b"".join(map(_TIME_ENTRY.pack, self._timestamps_ms, self._offsets))
 
@@ -107,3 +145,12 @@ class TimeIndex:
             index._timestamps_ms.append(timestamp_ms)
             index._offsets.append(offset)
         return index
+
+
+def _array_from(data: memoryview, kind: str, entries: int) -> "tuple[array[int], memoryview]":
+    found = array(kind)
+    size_bytes = entries * found.itemsize
+    if not 0 <= size_bytes <= len(data):
+        raise MalformedIndex(f"expected {entries} entries, found {len(data)} bytes")
+    found.frombytes(data[:size_bytes])
+    return found, data[size_bytes:]

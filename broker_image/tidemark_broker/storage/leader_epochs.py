@@ -39,6 +39,13 @@ class LeaderEpochs:
         self._starts.append(start_offset)
         return True
 
+    def may_lead_in(self, epoch: LeaderEpoch, start_offset: Offset, log_end_offset: Offset) -> bool:
+        """Whether a leader of the epoch may begin there: batches do not contradict it (I5)."""
+        known_start = self.start_offset_of(epoch)
+        if known_start is None:
+            return epoch > self.latest_epoch and start_offset == log_end_offset
+        return epoch == self.latest_epoch and start_offset >= known_start
+
     def end_offset_for(
         self, epoch: LeaderEpoch, log_end_offset: Offset
     ) -> tuple[LeaderEpoch, Offset] | None:

@@ -7,7 +7,6 @@ Methods that sync may run in a worker thread; one lock keeps the checkpoint file
 """
 
 import base64
-import re
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -37,16 +36,16 @@ from tidemark_broker.storage.errors import (
 )
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
-from tidemark_broker.storage.recovery import RecoveryReport
+from tidemark_broker.storage.recovery import FormerLife, RecoveryReport
 from tidemark_broker.storage.recovery_points import RecoveryPoints
+from tidemark_broker.storage.removed import DELETED_SUFFIX, LOG_NAME, delete_removed
 from tidemark_broker.storage.rewriting import write_again
-from tidemark_broker.storage.start_proofs import StartProofs
+from tidemark_broker.storage.start_proofs import UNKNOWN_MOUNT, Mount, StartProofs
+from tidemark_broker.storage.synced_parts import synced_part_of
 
 LogKey = tuple[TopicId, int]
 T = TypeVar("T")
 
-_LOG_NAME = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,10})$")
-_DELETED_SUFFIX = "-delete"
 _STRAY_SUFFIX = "-stray"
 _UNBORN_SUFFIX = "-future"
 
@@ -89,8 +88,10 @@ class LogDirectory:
         broker_id: BrokerId,
         settings: LogSettings,
         new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+        mount: Mount = UNKNOWN_MOUNT,
     ) -> "LogDirectory":
-        """Raises DirectoryLocked (try again), ForeignVolume, UnsafeFilesystem, StorageFailed."""
+        """`mount`: where the volume is now. Raises DirectoryLocked (try again), ForeignVolume,
+        UnsafeFilesystem, StorageFailed."""
         try:
             if not disk.is_directory(path):
                 disk.make_directory(path)
@@ -105,7 +106,7 @@ class LogDirectory:
         try:
             directory._identify()
             directory.proofs.take()  # S1: before a log is read
-            directory._load_logs()
+            directory._load_logs(is_same_mount=directory.proofs.was_served_at(mount))
         except OSError as error:
             lock.release()
             raise StorageFailed(f"cannot open log directory {path}: {error}") from error
@@ -120,7 +121,7 @@ class LogDirectory:
         names = [name for name in self._disk.list_names(self.path) if name != "lost+found"]
         path = self.path / checkpoints.META_PROPERTIES
         if checkpoints.META_PROPERTIES not in names:
-            if any(_LOG_NAME.match(name) for name in names):
+            if any(LOG_NAME.match(name) for name in names):
                 raise ForeignVolume(
                     self.path, f"{checkpoints.META_PROPERTIES} of broker {self.broker_id}", "none"
                 )
@@ -228,14 +229,15 @@ class LogDirectory:
 
     # Opening the logs
 
-    def _load_logs(self) -> None:
+    def _load_logs(self, *, is_same_mount: bool) -> None:
+        """`is_same_mount`: files are as the last lives wrote them, synced or not."""
         recovery_points = self._recovery_points.read()
         high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         log_starts = self._read_offsets(checkpoints.LOG_STARTS)
         cleaned_to = self._read_offsets(checkpoints.CLEANED_TO)
         is_clean = self.proofs.has_clean_stop
         for name in self._disk.list_names(self.path):
-            match = _LOG_NAME.match(name)
+            match = LOG_NAME.match(name)
             path = self.path / name
             if name.endswith(_UNBORN_SUFFIX):
                 self._disk.remove_tree(path)
@@ -247,8 +249,12 @@ class LogDirectory:
                 self._set_aside(path)
                 continue
             at = (topic, partition)
+            part = synced_part_of(self._disk, path) if is_same_mount else None
+            recovery_point = recovery_points.get(at, Offset(0))
+            if part is not None:  # it was written after a sync of all below
+                recovery_point = max(recovery_point, part.next_offset)
             if not is_clean:
-                write_again(self._disk, path, recovery_points.get(at, Offset(0)))
+                write_again(self._disk, path, recovery_point, part)
             log = PartitionLog(
                 self._disk,
                 path,
@@ -256,8 +262,9 @@ class LogDirectory:
                 topic_id=topic_id,
                 partition=partition,
                 settings=self._settings,
-                recovery_point=None if is_clean else recovery_points.get(at, Offset(0)),
-                log_start_offset=log_starts.get(at, Offset(0)),
+                former=FormerLife(
+                    None if is_clean else recovery_point, log_starts.get(at, Offset(0)), part
+                ),
             )
             log.cleaned_to = min(cleaned_to.get(at, Offset(0)), log.log_end_offset)
             self._recovery_points.lower(at, log.recovery_point)  # recovery may have cut it
@@ -287,6 +294,11 @@ class LogDirectory:
             (log.producers.highest_producer_id for log in tuple(self.logs.values())),
             default=NO_PRODUCER_ID,
         )
+
+    @property
+    def appended_bytes(self) -> int:
+        """To all logs that are here, since they were opened."""
+        return sum(log.appended_bytes for log in self.logs.values())
 
     # Logs come and go
 
@@ -340,7 +352,7 @@ class LogDirectory:
             topic_id=topic_id,
             partition=partition,
             settings=settings,
-            recovery_point=Offset(0),
+            former=FormerLife(Offset(0)),
         )
         self._add(log)
         self.high_watermarks[topic_id, partition] = Offset(0)
@@ -366,7 +378,7 @@ class LogDirectory:
             if log is None:
                 return
             log.note_removed()
-            name = f"{log.directory.name}.{self._new_uuid().hex}{_DELETED_SUFFIX}"
+            name = f"{log.directory.name}.{self._new_uuid().hex}{DELETED_SUFFIX}"
             path = self.path / name
 
             def rename() -> None:
@@ -377,30 +389,10 @@ class LogDirectory:
 
     def delete_removed(self, *, now_s: float, grace_s: float) -> int:
         """Deletes what was removed or truncated away; wall clock. In a worker. Entries deleted."""
-
-        def delete() -> int:
-            deleted = 0
-            for name in self._disk.list_names(self.path):
-                path = self.path / name
-                try:
-                    if name.endswith(_DELETED_SUFFIX):
-                        if now_s - self._disk.changed_at_s(path) >= grace_s:
-                            self._disk.remove_tree(path)
-                            deleted += 1
-                    elif _LOG_NAME.match(name) and self._disk.is_directory(path):
-                        deleted += self._delete_retired_segments(path, now_s - grace_s)
-                except FileNotFoundError:
-                    continue  # renamed by the loop meanwhile: the next pass finds it
-            return deleted
-
-        return self._guarded("delete removed logs", delete)
-
-    def _delete_retired_segments(self, path: Path, before_s: float) -> int:
-        retired = [path / name for name in self._disk.list_names(path) if name.endswith(".deleted")]
-        due = [segment for segment in retired if self._disk.changed_at_s(segment) <= before_s]
-        for segment in due:
-            self._disk.remove(segment)
-        return len(due)
+        return self._guarded(
+            "delete removed logs",
+            lambda: delete_removed(self._disk, self.path, before_s=now_s - grace_s),
+        )
 
     # Checkpoints
 

@@ -14,6 +14,7 @@ from tidemark_broker.storage.errors import CorruptBatch
 from tidemark_broker.storage.producer_snapshots import ProducerSnapshots
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID, ProducerStates, noted_batch
 from tidemark_broker.storage.segment import Segment
+from tidemark_broker.storage.synced_part import SyncedPart
 
 
 class LogProducers:
@@ -26,8 +27,14 @@ class LogProducers:
         self._snapshots = ProducerSnapshots(disk, checkpoint.path.parent)
         self._has_unsynced = False
 
-    def restore(self, segments: Sequence[Segment], log_start_offset: Offset) -> None:
-        """As of the end of the segments: the newest usable snapshot, and the log after it.
+    def restore(
+        self,
+        segments: Sequence[Segment],
+        log_start_offset: Offset,
+        part: SyncedPart | None = None,
+    ) -> None:
+        """As of the end of the segments: the newest usable snapshot, or what the synced part of one
+        of them says, and the log after it.
 
         A segment that turns out corrupt is read as far as it goes: it is not served, and the
         replica is soon replaced."""
@@ -38,6 +45,9 @@ class LogProducers:
             log_start_offset=log_start_offset,
             log_end_offset=segments[-1].next_offset,
         )
+        if part is not None and part.next_offset >= offset:
+            highest_producer_id = max(highest_producer_id, self.states.highest_producer_id)
+            self.states, offset = part.producers, part.next_offset
         self.states.note_highest(highest_producer_id)
         for segment in segments:
             if segment.next_offset > offset:

@@ -6,15 +6,15 @@ or short one is taken back (S10). After an I/O error other than a full disk it r
 write. It knows no high watermark: the caller says up to where to read (I1 is the caller's too).
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
 
 from tidemark_broker.storage.appending import (
+    AppendedRange,
     PreparedAppend,
+    needs_roll,
     prepare_as_follower,
     prepare_as_leader,
     within_reach,
@@ -26,26 +26,26 @@ from tidemark_broker.storage.durability import Durability
 from tidemark_broker.storage.epoch_checkpoint import EpochCheckpoint
 from tidemark_broker.storage.errors import DiskFull, OffsetOutOfRange, StorageFailed
 from tidemark_broker.storage.failing import LogFailure
-from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
 from tidemark_broker.storage.log_producers import LogProducers
 from tidemark_broker.storage.producer_states import ProducerStates
 from tidemark_broker.storage.reading import LogReader
 from tidemark_broker.storage.record_batch import Batch, split_batches
-from tidemark_broker.storage.recovery import RecoveryReport, load_segments
+from tidemark_broker.storage.recovery import (
+    CLEANLY_STOPPED,
+    FormerLife,
+    RecoveryReport,
+    load_segments,
+)
 from tidemark_broker.storage.segment import Segment
 from tidemark_broker.storage.segment_list import SegmentList
 from tidemark_broker.storage.settings import LogSettings
 from tidemark_broker.storage.swapping import Swaps
+from tidemark_broker.storage.synced_parts import DuePart, SyncedParts
 from tidemark_broker.storage.timestamps import first_record_from
 
 __all__ = ["AppendedRange", "LogSettings", "PartitionLog"]
 
 _FIRST_OFFSET = Offset(0)
-
-
-class AppendedRange(NamedTuple):
-    first_offset: Offset
-    last_offset: Offset
 
 
 class PartitionLog:
@@ -58,12 +58,11 @@ class PartitionLog:
         topic_id: TopicId,
         partition: int,
         settings: LogSettings,
-        recovery_point: Offset | None = None,
-        log_start_offset: Offset = _FIRST_OFFSET,
+        former: FormerLife = CLEANLY_STOPPED,
     ) -> None:
-        """Opens the log in an existing directory, recovering it from `recovery_point` on.
+        """Opens the log in an existing directory, recovering it from its recovery point on.
 
-        `recovery_point` None says that it was stopped cleanly. Raises StorageFailed, DiskFull.
+        Raises StorageFailed, DiskFull.
         """
         self.topic = topic
         self.topic_id = topic_id
@@ -75,39 +74,41 @@ class PartitionLog:
         self._is_removed = False
         self._reader = LogReader()
         self.swaps = Swaps(disk, directory)
+        self.appended_bytes = 0  # since it was opened
         self.cleaned_to = _FIRST_OFFSET  # below it every record was compacted once
         self.before_cut: Callable[[Offset], None] = lambda offset: None  # may raise OSError
         try:
             self.damage_mark = DamageMark(disk, directory)
-            self._load(recovery_point, log_start_offset)
+            self._load(former)
         except OSError as error:
             raise self._failing.failed_by(error, "open") from error
 
-    def _load(self, recovery_point: Offset | None, log_start_offset: Offset) -> None:
+    def _load(self, former: FormerLife) -> None:
         self._checkpoint = EpochCheckpoint(self._disk, self.directory)
         loaded = load_segments(
             self._disk,
             self.directory,
-            recovery_point=recovery_point,
+            former=former,
             epochs=self._checkpoint.epochs,
             epochs_known=self._checkpoint.is_known,
-            log_start_offset=log_start_offset,
             index_interval_bytes=self.settings.index_interval_bytes,
         )
+        self._synced_parts = SyncedParts(self._disk, self.directory, loaded.part)
         self._segments = SegmentList(self._disk, self.directory, loaded.segments)
         self.recovery: RecoveryReport = loaded.report
         self.log_end_offset = self._segments.active.next_offset
         self.log_start_offset = Offset(
-            min(max(log_start_offset, self._segments[0].base_offset), self.log_end_offset)
+            min(max(former.log_start_offset, self._segments[0].base_offset), self.log_end_offset)
         )
-        synced_to = self.log_end_offset if recovery_point is None else recovery_point
+        point = former.recovery_point
+        synced_to = self.log_end_offset if point is None else point
         self._durability = Durability(
             self._disk, self.directory, Offset(min(synced_to, self.log_end_offset))
         )
         self._checkpoint.is_written = False  # recovery may have completed or cut it
         self._checkpoint.write_if_possible()
         self._producers = LogProducers(self._disk, self._checkpoint)
-        self._producers.restore(self._segments, self.log_start_offset)
+        self._producers.restore(self._segments, self.log_start_offset, loaded.part)
 
     # What is known
 
@@ -162,13 +163,7 @@ class PartitionLog:
         Raises ValueError if it would contradict batches in the log (I5), DiskFull, StorageFailed.
         """
         self._failing.ensure_writable()
-        known_start = self.epoch_start_offset(epoch)
-        is_possible = (
-            epoch > self.latest_epoch and start_offset == self.log_end_offset
-            if known_start is None
-            else epoch == self.latest_epoch and start_offset >= known_start
-        )
-        if not is_possible:
+        if not self._checkpoint.epochs.may_lead_in(epoch, start_offset, self.log_end_offset):
             raise ValueError(
                 f"epoch {epoch} from {start_offset}: the log ends at {self.log_end_offset} "
                 f"in epoch {self.latest_epoch}"
@@ -253,6 +248,7 @@ class PartitionLog:
             position += size_bytes
         segment.size_bytes = position
         self.log_end_offset = segment.next_offset
+        self.appended_bytes += append.size_bytes
         if append.producer_batches:
             self.producers.note(append.producer_batches)  # S10: not before the write
 
@@ -266,16 +262,7 @@ class PartitionLog:
     def _segment_for(self, append: PreparedAppend) -> Segment:
         """The active segment, or a new one where Kafka would roll. Raises OSError."""
         active = self._segments.active
-        if active.size_bytes == 0:
-            return active
-        _, last_offset, max_timestamp_ms = append.batches[-1]
-        oldest_ms = active.first_timestamp_ms
-        is_too_large = active.size_bytes + append.size_bytes > self.settings.segment_bytes
-        is_too_old = (
-            oldest_ms is not None and max_timestamp_ms - oldest_ms > self.settings.segment_ms
-        )
-        is_too_long = last_offset - active.base_offset > MAX_RELATIVE_OFFSET
-        return self._roll() if is_too_large or is_too_old or is_too_long else active
+        return self._roll() if needs_roll(active, append, self.settings) else active
 
     def _roll(self) -> Segment:
         self._segments.active.write_indexes()
@@ -318,12 +305,10 @@ class PartitionLog:
         In batches that cannot be opened here, the first offset of the batch: never too late a one.
         Raises CorruptBatch, StorageFailed.
         """
-        try:
+        with self._failing.breaking("look up a timestamp"):
             return first_record_from(
                 self._segments, timestamp_ms, log_start_offset=self.log_start_offset
             )
-        except OSError as error:
-            raise self._failing.broken_by(error, "look up a timestamp") from error
 
     # Retention
 
@@ -341,13 +326,13 @@ class PartitionLog:
         there that a missing beginning is no damage. Segments deleted. Raises DiskFull,
         StorageFailed."""
         self._failing.ensure_writable()
-        count = bisect_right([s.next_offset for s in self._segments], durable_start_offset)
+        count = self._segments.count_below(durable_start_offset)
         if self._segments.active.size_bytes == 0:
             count = min(count, len(self._segments) - 1)  # a new one would have its name
         if count == 0:
             return 0
         try:
-            self.swaps.void()
+            self._void_copies()
             if count == len(self._segments):
                 self._begin_segment()
             self._segments.drop_first(count)
@@ -366,12 +351,11 @@ class PartitionLog:
         loop, a few renames. Raises StorageFailed."""
         self._segments.replace(rewritten.replaced, rewritten.segment)
         self._reader.forget_places()
-        try:
+        self._synced_parts.void()
+        with self._failing.breaking("take in a compacted segment"):
             for segment in rewritten.replaced:
                 segment.retire()
             self.swaps.complete(rewritten.segment.path)
-        except OSError as error:
-            raise self._failing.broken_by(error, "take in a compacted segment") from error
 
     # Truncating
 
@@ -387,7 +371,7 @@ class PartitionLog:
         old_end_offset = self.log_end_offset
         with self._failing.breaking("truncate"):
             if offset < old_end_offset:
-                self._cut_segments(offset)
+                self._cut(*self._segments.end_before(offset))
             self._checkpoint.truncate_from_end(min(offset, self.log_end_offset))
             self._write_epochs_if_possible()
         return old_end_offset - self.log_end_offset
@@ -406,14 +390,6 @@ class PartitionLog:
             self._checkpoint.truncate_from_end(sound_end)
             self._write_epochs_if_possible()
         return old_end_offset - self.log_end_offset
-
-    def _cut_segments(self, offset: Offset) -> None:
-        segment = self._segments.holding(offset)
-        if offset < segment.next_offset:
-            found = segment.find(offset)
-            self._cut(segment, found.position, found.header.base_offset)
-        else:
-            self._cut(segment, segment.size_bytes, segment.next_offset)
 
     def _cut(self, segment: Segment, position: int, next_offset: Offset) -> None:
         self._forget_from(next_offset)
@@ -446,9 +422,14 @@ class PartitionLog:
         """Before anything is cut. Raises OSError."""
         self._durability.note_truncating(offset)
         self.before_cut(offset)
-        self.swaps.void()
+        self._void_copies()
         self._reader.forget_places()
         self.cleaned_to = min(self.cleaned_to, offset)
+
+    def _void_copies(self) -> None:
+        """What workers write of the log as it was does not count any more. Raises OSError."""
+        self._synced_parts.void()
+        self.swaps.void()
 
     def _write_epochs_if_possible(self) -> None:
         if self._checkpoint.write_if_possible():
@@ -479,6 +460,23 @@ class PartitionLog:
         segments = self.log_end_offset, tuple(self._segments)
         return *segments, checkpoint.path if checkpoint.exists else None
 
+    def due_part(self, *, growth_bytes: int) -> DuePart | None:
+        """A copy for `write_synced_part`, if the active segment has grown by that much since."""
+        if self.failure:
+            return None
+        return self._synced_parts.copy_if_due(
+            self._segments.active,
+            self.producers,
+            self._checkpoint.epochs,
+            growth_bytes=growth_bytes,
+        )
+
+    def write_synced_part(self, due: DuePart) -> None:
+        """In a worker. Syncs what it tells of first. Raises StorageFailed."""
+        self.flush()
+        with self._failing.breaking("write a synced part"):
+            self._synced_parts.write(due)
+
     def close(self) -> None:
         """Index files and epochs written, everything synced: what a clean stop needs.
 
@@ -496,5 +494,6 @@ class PartitionLog:
 
     def note_removed(self) -> None:
         """Its directory is being renamed away: no more writes, and a flush may find nothing."""
+        self._synced_parts.void()
         self._is_removed = True
         self._failing.note("it was removed")

@@ -121,6 +121,16 @@ class ProducerStates:
         if producer_id < FORGED_PRODUCER_IDS_FROM:
             self.highest_producer_id = max(self.highest_producer_id, producer_id)
 
+    def copy(self) -> "ProducerStates":
+        """Of what a snapshot tells; batches noted later do not show there."""
+        copied = ProducerStates()
+        for producer_id, entry in self._entries.items():
+            copied._entries[producer_id] = ProducerEntry(
+                entry.batches, has_forgotten=entry.has_forgotten
+            )
+        copied.highest_producer_id = self.highest_producer_id
+        return copied
+
     def forget_all(self) -> None:
         """The log begins anew elsewhere."""
         self._entries.clear()

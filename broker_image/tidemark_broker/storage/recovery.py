@@ -6,6 +6,9 @@ removed (I10). Before that point only the shape is checked, and the batches wher
 segment that fails there is treated like one after it. Nothing is synced, and the recovery point is
 not moved. Kafka: LogLoader.
 
+A segment whose synced part is known (`synced_part`) is trusted up to the end of that, as the ones
+before it are, and verified from there on.
+
 The leader-epoch checkpoint is renamed into place before the first batch of an epoch is written, and
 filesystems with ordered metadata keep that order through a power cut. So where that file is whole,
 a batch that names another epoch is corrupt: the field is outside the CRC and nothing else guards
@@ -15,6 +18,7 @@ it. Where the file is missing, empty or unreadable, epochs are derived from the 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from crc32c import crc32c
 from tidemark_protocol.ids import Offset
@@ -30,12 +34,15 @@ from tidemark_broker.storage.record_batch import (
 )
 from tidemark_broker.storage.segment import (
     CLEANED_SUFFIX,
+    INDEX_SUFFIXES,
     SCAN_BYTES,
     Segment,
     base_offsets_of,
     log_path,
 )
 from tidemark_broker.storage.swapping import finish_swaps, remove_segment_files
+from tidemark_broker.storage.synced_part import SyncedPart
+from tidemark_broker.storage.synced_parts import synced_path
 
 _LEFTOVER_SUFFIXES = (".deleted", ".tmp", CLEANED_SUFFIX)
 
@@ -51,28 +58,41 @@ class RecoveryReport:
     only_a_torn_tail: bool = True
 
 
+class FormerLife(NamedTuple):
+    """What is known of a log before it is opened."""
+
+    recovery_point: Offset | None = None  # all below was synced; None: it was stopped cleanly
+    log_start_offset: Offset = Offset(0)
+    # Of the segment with the recovery point, which is not below its end: what need not be verified.
+    synced_part: SyncedPart | None = None
+
+
+CLEANLY_STOPPED = FormerLife()
+
+
 @dataclass(slots=True)
 class LoadedSegments:
     segments: list[Segment] = field(default_factory=list)
     report: RecoveryReport = field(default_factory=RecoveryReport)
+    part: SyncedPart | None = None  # as long as nothing speaks against it
 
 
 def load_segments(
     disk: Disk,
     directory: Path,
     *,
-    recovery_point: Offset | None,
+    former: FormerLife,
     epochs: LeaderEpochs,
     epochs_known: bool,
-    log_start_offset: Offset,
     index_interval_bytes: int,
 ) -> LoadedSegments:
-    """Segments in order, at least one. `recovery_point` None: cleanly stopped, nothing to verify.
+    """Segments in order, at least one.
 
     A log start is checkpointed before what lies below is deleted: what is missing or damaged there
     costs nothing, only what comes behind it does. `epochs` is completed (if not `epochs_known`) and
     cut to the log's end in place. Raises OSError.
     """
+    recovery_point, log_start_offset, part = former
     base_offsets = _sort_out_files(disk, directory)
     if not base_offsets:
         first = Segment.create(
@@ -80,7 +100,8 @@ def load_segments(
         )
         return LoadedSegments([first])
     suspect_from = _first_suspect(base_offsets, recovery_point if epochs_known else Offset(0))
-    loaded = LoadedSegments()
+    is_there = part is not None and disk.exists(synced_path(directory, part.base_offset))
+    loaded = LoadedSegments(part=part if is_there else None)  # compaction may just have replaced it
     verified = 0
     expected = base_offsets[0]
     for index, base_offset in enumerate(base_offsets):
@@ -103,7 +124,8 @@ def load_segments(
             expected = segment.next_offset
             continue
         verified += 1
-        cut = _verify(segment, epochs, epochs_known)
+        behind = _resume(segment, loaded, epochs, index >= suspect_from and epochs_known)
+        cut = _verify(segment, epochs, epochs_known, behind)
         if cut is not None and _is_needless(base_offsets, index, log_start_offset):
             _drop_beginning(disk, directory, loaded)
             expected = base_offsets[index + 1]
@@ -115,6 +137,8 @@ def load_segments(
     end_offset = loaded.segments[-1].next_offset
     epochs.truncate_from_end(Offset(end_offset + 1))  # an epoch without batches may start there
     loaded.report = replace(loaded.report, verified_segments=verified)
+    if not loaded.report.only_a_torn_tail:
+        loaded.part = None  # its segment may be gone
     return loaded
 
 
@@ -141,7 +165,7 @@ def _sort_out_files(disk: Disk, directory: Path) -> list[Offset]:
     stems = {f"{base_offset:020d}" for base_offset in base_offsets}
     for name in names:
         stem, _, suffix = name.partition(".")
-        if suffix in ("index", "timeindex") and stem not in stems:
+        if f".{suffix}" in INDEX_SUFFIXES and stem not in stems:
             disk.remove(directory / name)
     return base_offsets
 
@@ -175,10 +199,27 @@ def _epochs_agree(segment: Segment, epochs: LeaderEpochs) -> bool:
     )
 
 
-def _verify(segment: Segment, epochs: LeaderEpochs, epochs_known: bool) -> CorruptBatch | None:
+def _resume(
+    segment: Segment, loaded: LoadedSegments, epochs: LeaderEpochs, is_trusted: bool
+) -> SyncedPart | None:
+    """What of the segment need not be verified, which it knows then."""
+    part = loaded.part
+    if part is None or part.base_offset != segment.base_offset:
+        return None
+    if is_trusted and epochs.epoch_at(Offset(part.next_offset - 1)) == part.epoch_before:
+        segment.resume(part)
+        if _epochs_agree(segment, epochs):
+            return part
+    loaded.part = None
+    return None
+
+
+def _verify(
+    segment: Segment, epochs: LeaderEpochs, epochs_known: bool, behind: SyncedPart | None
+) -> CorruptBatch | None:
     """The first batch that is not valid, or None."""
     try:
-        for position, header in segment.rebuild(verify_crc=True):
+        for position, header in segment.rebuild(verify_crc=True, behind=behind):
             _check_epoch(position, header, epochs, epochs_known)
     except CorruptBatch as error:
         return error
@@ -218,7 +259,9 @@ def _cut(
         and not _is_whole(segment.file, cut.position, size_bytes)
     )
     _remove_from(disk, directory, base_offsets, index + 1, loaded, f"{segment.path.name}: {cut}")
-    segment.truncate(cut.position, segment.next_offset)
+    part = loaded.part if torn else None
+    is_before = part is not None and part.base_offset == segment.base_offset
+    segment.truncate(cut.position, segment.next_offset, behind=part if is_before else None)
     loaded.report = replace(
         loaded.report,
         cut_bytes=loaded.report.cut_bytes + size_bytes - cut.position,

@@ -24,12 +24,16 @@ from tidemark_broker.storage.segment import (
     scan_batches,
     write_all,
 )
+from tidemark_broker.storage.synced_part import SyncedPart
 
 _END_OF_OFFSETS = Offset(2**63)
 
 
-def write_again(disk: Disk, directory: Path, recovery_point: Offset) -> None:
-    """All that is not certainly below the recovery point. Raises DiskFull, OSError."""
+def write_again(
+    disk: Disk, directory: Path, recovery_point: Offset, part: SyncedPart | None = None
+) -> None:
+    """All that is not certainly below the recovery point. `part`: of the log, as
+    `synced_parts.synced_part_of` found it, below that point. Raises DiskFull, OSError."""
     bases = base_offsets_of(disk.list_names(directory))
     for base_offset, next_base in pairwise([*bases, _END_OF_OFFSETS]):
         if next_base <= recovery_point:
@@ -37,7 +41,8 @@ def write_again(disk: Disk, directory: Path, recovery_point: Offset) -> None:
         path = log_path(directory, base_offset)
         file = disk.open(path)
         try:
-            _write_from(file, _end_of_what_is_synced(file, base_offset, recovery_point))
+            begun = part if part is not None and part.base_offset == base_offset else None
+            _write_from(file, _end_of_what_is_synced(file, base_offset, recovery_point, begun))
         except OSError as error:
             if error.errno not in DISK_FULL_ERRORS:
                 raise
@@ -47,18 +52,21 @@ def write_again(disk: Disk, directory: Path, recovery_point: Offset) -> None:
             ) from error
 
 
-def _end_of_what_is_synced(file: DiskFile, base_offset: Offset, recovery_point: Offset) -> int:
+def _end_of_what_is_synced(
+    file: DiskFile, base_offset: Offset, recovery_point: Offset, part: SyncedPart | None
+) -> int:
     """Position after the last batch below the recovery point. By headers from the segment's start,
-    not by an index, which nobody synced; where headers end, nothing after them is known."""
-    position = 0
+    or from the end of its synced part, not by an index file, which may be of another kernel; where
+    headers end, nothing after them is known."""
     if base_offset >= recovery_point:
-        return position
+        return 0
+    position, next_offset = (part.size_bytes, part.next_offset) if part else (0, base_offset)
     try:
         for placed in scan_batches(
             file,
-            start=0,
+            start=position,
             end=file.size_bytes(),
-            expected_offset=base_offset,
+            expected_offset=next_offset,
             verify_crc=False,
             chunk_bytes=WALK_BYTES,
         ):

@@ -11,21 +11,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crc32c import crc32c
-from tidemark_protocol.ids import Offset
+from tidemark_protocol.ids import LeaderEpoch, Offset
 
 from tidemark_broker.storage.disk import MAX_BUFFERS_PER_WRITE, Buffer, Disk, DiskFile
 from tidemark_broker.storage.errors import CorruptBatch, CutBatch
 from tidemark_broker.storage.indexes import MalformedIndex, OffsetIndex, TimeIndex
+from tidemark_broker.storage.producer_states import ProducerStates
 from tidemark_broker.storage.record_batch import (
     CRC_START,
     HEADER_BYTES,
     BatchHeader,
     read_header,
 )
+from tidemark_broker.storage.synced_part import SYNCED_SUFFIX, SyncedPart
 
 SCAN_BYTES = 1024 * 1024
 WALK_BYTES = 16 * 1024  # a walk over headers starts near its goal: see index_interval_bytes
 NO_TIMESTAMP = -1
+INDEX_SUFFIXES = (".index", ".timeindex", SYNCED_SUFFIX)
 CLEANED_SUFFIX = ".cleaned"  # written by compaction, not valid before it is renamed
 _SEGMENT_NAME = re.compile(r"^(\d{20})\.log$")
 
@@ -245,14 +248,18 @@ class Segment:
         for _ in self.rebuild(verify_crc=False):
             pass
 
-    def rebuild(self, *, verify_crc: bool) -> Iterator[PlacedBatch]:
-        """Indexes anew from the batches, each noted after the caller has seen it."""
-        self._clear_indexes()
+    def rebuild(
+        self, *, verify_crc: bool, behind: SyncedPart | None = None
+    ) -> Iterator[PlacedBatch]:
+        """Indexes anew from the batches, each noted after the caller has seen it. `behind`: only
+        from those after the part that `resume` was given."""
+        if behind is None:
+            self._clear_indexes()
         for placed in scan_batches(
             self.file,
-            start=0,
+            start=0 if behind is None else behind.size_bytes,
             end=self.size_bytes,
-            expected_offset=self.base_offset,
+            expected_offset=self.next_offset,
             verify_crc=verify_crc,
         ):
             yield placed
@@ -260,6 +267,34 @@ class Segment:
             self.note_batch(
                 position, header.size_bytes, header.last_offset, header.max_timestamp_ms
             )
+
+    def part(self, producers: ProducerStates, epoch_before: LeaderEpoch) -> SyncedPart:
+        """All of it, copied: what is noted later does not show there."""
+        first_ms = self.first_timestamp_ms
+        return SyncedPart(
+            base_offset=self.base_offset,
+            next_offset=self.next_offset,
+            size_bytes=self.size_bytes,
+            bytes_since_index=self._bytes_since_index,
+            max_timestamp_ms=self.max_timestamp_ms,
+            max_timestamp_offset=self._max_timestamp_offset,
+            first_timestamp_ms=NO_TIMESTAMP if first_ms is None else first_ms,
+            offset_index=self._offset_index.copy(),
+            time_index=self._time_index.copy(),
+            producers=producers,
+            epoch_before=epoch_before,
+        )
+
+    def resume(self, part: SyncedPart) -> None:
+        """Knows what was known of its beginning; `rebuild` behind that must follow."""
+        self.next_offset = part.next_offset
+        self._bytes_since_index = part.bytes_since_index
+        self.max_timestamp_ms = part.max_timestamp_ms
+        self._max_timestamp_offset = part.max_timestamp_offset
+        has_timestamp = part.first_timestamp_ms > NO_TIMESTAMP
+        self.first_timestamp_ms = part.first_timestamp_ms if has_timestamp else None
+        self._offset_index = part.offset_index
+        self._time_index = part.time_index
 
     # Finding
 
@@ -358,11 +393,15 @@ class Segment:
             written += due
         return position
 
-    def truncate(self, position: int, next_offset: Offset) -> None:
-        """Cuts the file at a batch boundary and forgets what lay behind. Raises OSError."""
+    def truncate(
+        self, position: int, next_offset: Offset, *, behind: SyncedPart | None = None
+    ) -> None:
+        """Cuts the file at a batch boundary and forgets what lay behind. `behind`: a part before
+        that, which stays. Raises OSError."""
+        kept = None if behind is None else SYNCED_SUFFIX
+        self.remove_index_files(kept)  # they tell of batches that go; written anew when sealed
         self.file.truncate(position)
         self.size_bytes = position
-        self.remove_index_files()  # they tell of batches that are gone; written anew when sealed
         self._offset_index.truncate(next_offset - self.base_offset)
         self._time_index.truncate(next_offset - self.base_offset)
         self._walk_to_the_end()
@@ -382,9 +421,10 @@ class Segment:
         ):
             self._disk.write_atomically(self.path.with_suffix(suffix), data, durable=False)
 
-    def remove_index_files(self) -> None:
-        for suffix in (".index", ".timeindex"):
-            self._disk.remove(self.path.with_suffix(suffix))
+    def remove_index_files(self, kept: str | None = None) -> None:
+        for suffix in INDEX_SUFFIXES:
+            if suffix != kept:
+                self._disk.remove(self.path.with_suffix(suffix))
 
     def retire(self) -> None:
         """Renamed at once, deleted later off the loop: unlinking a cached gigabyte takes 170 ms."""

@@ -48,6 +48,19 @@ class SegmentList(Sequence[Segment]):
         """The one whose range `offset` lies in, or past all of them the active one."""
         return self._segments[bisect_right(self._base_offsets, offset) - 1]
 
+    def end_before(self, offset: Offset) -> tuple[Segment, int, Offset]:
+        """(segment, position, offset after) of the last batch that does not reach `offset`. Raises
+        CorruptBatch, OSError."""
+        segment = self.holding(offset)
+        if offset >= segment.next_offset:
+            return segment, segment.size_bytes, segment.next_offset
+        found = segment.find(offset)
+        return segment, found.position, found.header.base_offset
+
+    def count_below(self, offset: Offset) -> int:
+        """Segments that end at or below it."""
+        return bisect_right([segment.next_offset for segment in self._segments], offset)
+
     def begin(self, base_offset: Offset, *, index_interval_bytes: int) -> Segment:
         """A new active one. Raises OSError, then nothing changed."""
         segment = Segment.create(

@@ -14,6 +14,7 @@ write does, and so does damage that is more than a torn tail.
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from tidemark_protocol.controller_messages import BootStamp
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch
@@ -31,6 +32,17 @@ BOOT_STAMP = "tidemark-boot-stamp.json"
 SPENT_STAMP = "tidemark-spent-stamp.json"
 
 _TEXT_FIELDS = ("bootId", "podUid", "claimUid")
+
+
+class Mount(NamedTuple):
+    """Where a broker has its volume: on which kernel, for which pod and claim. "": not known."""
+
+    boot_id: str
+    pod_uid: str
+    claim_uid: str
+
+
+UNKNOWN_MOUNT = Mount("", "", "")
 
 
 class StartProofs:
@@ -76,6 +88,15 @@ class StartProofs:
         A boot stamp does not say the latter: it stays where a kill came before its removal, or
         where the controller's record was the first of the two (S8)."""
         return self._clean_stop_epoch != NO_EPOCH
+
+    def was_served_at(self, mount: Mount) -> bool:
+        """Whether the last life that registered had the volume there: the kernel and the mount are
+        the same since, and so files are as processes left them. However many lives came between
+        that did not register. Once the stamp of this life is written it is not known any more."""
+        stamp = self._disk_stamp
+        if stamp is None or not mount.boot_id or not mount.pod_uid:
+            return False
+        return mount == (stamp.boot_id, stamp.pod_uid, stamp.claim_uid)
 
     def clean_stop_epoch(self, recoveries: Iterable[RecoveryReport]) -> BrokerEpoch:
         """The life that was stopped cleanly; -1 if none. A clean stop leaves nothing to cut."""

@@ -15,7 +15,7 @@ from tidemark_protocol.ids import Offset
 
 from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.errors import CorruptBatch
-from tidemark_broker.storage.segment import log_path, scan_batches
+from tidemark_broker.storage.segment import INDEX_SUFFIXES, log_path, scan_batches
 
 SWAP_SUFFIX = ".swap"
 _LOG_SWAP = ".log" + SWAP_SUFFIX
@@ -74,7 +74,7 @@ class Swaps:
 
 def remove_segment_files(disk: Disk, directory: Path, base_offset: Offset) -> None:
     path = log_path(directory, base_offset)
-    for suffix in (".index", ".timeindex", ".log"):
+    for suffix in (*INDEX_SUFFIXES, ".log"):
         disk.remove(path.with_suffix(suffix))
 
 
@@ -99,7 +99,7 @@ def _finish(disk: Disk, directory: Path, names: Iterable[str], base_offset: Offs
         for name in names:
             if name.endswith(".log") and base_offset < int(name.removesuffix(".log")) < end_offset:
                 remove_segment_files(disk, directory, Offset(int(name.removesuffix(".log"))))
-    for suffix in (".index", ".timeindex"):
+    for suffix in INDEX_SUFFIXES:
         disk.remove(path.with_suffix(suffix))  # they tell of the old file
     disk.rename(swap, path)
     disk.sync_directory(directory)

@@ -15,7 +15,15 @@ from tidemark_broker.storage.record_batch import Record
 from tidemark_broker.storage.retention import retained_start
 
 from tests.unit.storage.compacted_logs import COMPACTED, compact, keyed_batch, records_of, seal
-from tests.unit.storage.small_logs import TOPIC_ID, headers_of, read_all
+from tests.unit.storage.small_logs import (
+    answers_of,
+    headers_of,
+    killed_and_reopened,
+    open_log,
+    read_all,
+    verified_copy,
+    write_synced_part,
+)
 
 SETTINGS = dataclasses.replace(
     COMPACTED, segment_bytes=260, index_interval_bytes=100, delete_retention_ms=40
@@ -44,24 +52,13 @@ class CompactedLogs(RuleBasedStateMachine):
         self.high_watermark = 0
         self.model: list[tuple[bytes, bytes | None]] = []  # by offset
         self.starts = {"leader": 0, "follower": 0}
-        self.logs = {name: self.opened(name, None) for name in self.starts}
+        self.logs = {
+            name: open_log(self.root / name, self.disk, recovery_point=None, settings=SETTINGS)
+            for name in self.starts
+        }
 
     def teardown(self) -> None:
         shutil.rmtree(self.root)
-
-    def opened(self, name: str, recovery_point: int | None) -> PartitionLog:
-        directory = self.root / name
-        directory.mkdir(exist_ok=True)
-        return PartitionLog(
-            self.disk,
-            directory,
-            topic="orders",
-            topic_id=TOPIC_ID,
-            partition=0,
-            settings=SETTINGS,
-            recovery_point=recovery_point,
-            log_start_offset=self.starts[name],
-        )
 
     def committed(self, log: PartitionLog) -> int:
         return min(self.high_watermark, log.log_end_offset)
@@ -147,14 +144,20 @@ class CompactedLogs(RuleBasedStateMachine):
         epochs, cleaned_to = log.epoch_entries, log.cleaned_to
         if is_clean:
             log.close()
-        self.logs[name] = self.opened(name, None if is_clean else log.recovery_point)
+        point = None if is_clean else log.recovery_point
+        self.logs[name] = killed_and_reopened(log, self.disk, recovery_point=point)
         self.logs[name].cleaned_to = cleaned_to
+        assert answers_of(self.logs[name]) == answers_of(verified_copy(self.logs[name]))
         assert self.logs[name].recovery.reason == ""
         assert self.logs[name].epoch_entries == epochs
 
     @rule(name=st.sampled_from(["leader", "follower"]))
     def flush(self, name):
         self.logs[name].flush()
+
+    @rule(name=st.sampled_from(["leader", "follower"]))
+    def write_synced_part(self, name):
+        write_synced_part(self.logs[name])
 
     # What holds
 

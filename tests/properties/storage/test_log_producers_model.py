@@ -14,7 +14,15 @@ from tidemark_broker.storage.producer_states import SEQUENCES, WINDOW_BATCHES
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
 from tests.unit.storage.faulty_disk import FaultyDisk
-from tests.unit.storage.small_logs import batch_of, open_log, produced_batch
+from tests.unit.storage.small_logs import (
+    answers_of,
+    batch_of,
+    killed_and_reopened,
+    open_log,
+    produced_batch,
+    verified_copy,
+    write_synced_part,
+)
 
 SMALL = LogSettings(segment_bytes=400, index_interval_bytes=100)
 producer_ids = st.integers(1, 3)
@@ -40,7 +48,7 @@ class RoomForSnapshots(FaultyDisk):
 class ProducersAgainstAList(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp())
+        self.directory = Path(tempfile.mkdtemp()) / "log"
         self.disk = RoomForSnapshots()
         self.log = open_log(self.directory, self.disk, settings=SMALL)
         self.end = 0
@@ -49,7 +57,7 @@ class ProducersAgainstAList(RuleBasedStateMachine):
         self.batches: list[tuple[int, Known, int]] = []  # producer id, what, offset after it
 
     def teardown(self) -> None:
-        shutil.rmtree(self.directory)
+        shutil.rmtree(self.directory.parent)
 
     def window(self, producer_id: int) -> list[Known]:
         known = [what for owner, what, _ in self.batches if owner == producer_id]
@@ -117,8 +125,13 @@ class ProducersAgainstAList(RuleBasedStateMachine):
         self.log.flush()
 
     @rule()
-    def be_killed_and_reopen(self):
-        self.reopen(self.log.recovery_point)
+    def write_synced_part(self):
+        write_synced_part(self.log)
+
+    @rule(is_checkpointed=st.booleans())
+    def be_killed_and_reopen(self, is_checkpointed):
+        self.reopen(self.log.recovery_point if is_checkpointed else Offset(0))
+        assert answers_of(self.log) == answers_of(verified_copy(self.log))
 
     @rule()
     def stop_cleanly_and_reopen(self):
@@ -126,11 +139,10 @@ class ProducersAgainstAList(RuleBasedStateMachine):
         self.reopen(None)
 
     def reopen(self, recovery_point):
-        self.log = open_log(
-            self.directory,
+        self.log = killed_and_reopened(
+            self.log,
             self.disk,
             recovery_point=recovery_point,
-            settings=SMALL,
             log_start_offset=Offset(self.start),
         )
         assert self.log.recovery.reason == ""

@@ -13,7 +13,17 @@ from tidemark_broker.storage.partition_log import LogSettings
 from tidemark_broker.storage.record_batch import split_batches
 
 from tests.unit.storage.faulty_disk import FaultyDisk
-from tests.unit.storage.small_logs import ALL, batch_of, headers_of, open_log, values_of
+from tests.unit.storage.small_logs import (
+    ALL,
+    answers_of,
+    batch_of,
+    headers_of,
+    killed_and_reopened,
+    open_log,
+    values_of,
+    verified_copy,
+    write_synced_part,
+)
 
 SETTINGS = LogSettings(segment_bytes=400, index_interval_bytes=100, segment_ms=50)
 values = st.lists(st.binary(max_size=60), min_size=1, max_size=4)
@@ -22,7 +32,7 @@ values = st.lists(st.binary(max_size=60), min_size=1, max_size=4)
 class LogAgainstAList(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp())
+        self.directory = Path(tempfile.mkdtemp()) / "log"
         self.disk = FaultyDisk()
         self.log = open_log(self.directory, self.disk, settings=SETTINGS)
         self.start = 0
@@ -31,7 +41,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         self.clock_ms = 1_000
 
     def teardown(self) -> None:
-        shutil.rmtree(self.directory)
+        shutil.rmtree(self.directory.parent)
 
     @property
     def end(self) -> int:
@@ -106,17 +116,28 @@ class LogAgainstAList(RuleBasedStateMachine):
         assert self.log.recovery_point == self.end
 
     @rule()
-    def be_killed_and_reopen(self):
-        point = self.log.recovery_point
+    def write_synced_part(self):
+        write_synced_part(self.log)
+
+    @rule(is_checkpointed=st.booleans())
+    def be_killed_and_reopen(self, is_checkpointed):
+        """What need not be verified is known as if it had been."""
+        point = self.log.recovery_point if is_checkpointed else 0
         epochs = self.log.epoch_entries
-        self.log = open_log(self.directory, self.disk, recovery_point=point, settings=SETTINGS)
+        self.log = killed_and_reopened(self.log, self.disk, recovery_point=point)
         assert self.log.recovery.reason == ""
         assert self.log.epoch_entries == epochs
+        assert answers_of(self.log) == answers_of(verified_copy(self.log))
+
+    @rule()
+    def be_killed_and_reopen_elsewhere(self):
+        self.log = open_log(self.directory, self.disk, settings=SETTINGS)
+        assert not list(self.directory.glob("*.synced"))
 
     @rule()
     def stop_cleanly_and_reopen(self):
         self.log.close()
-        self.log = open_log(self.directory, self.disk, recovery_point=None, settings=SETTINGS)
+        self.log = killed_and_reopened(self.log, self.disk, recovery_point=None)
 
     @precondition(lambda self: self.model)
     @rule(data=st.data(), max_bytes=st.integers(1, 600))

@@ -16,8 +16,19 @@ from tidemark_broker.storage.record_batch import (
     read_records,
     split_batches,
 )
+from tidemark_broker.storage.synced_part import decode_synced_part
+from tidemark_protocol.ids import Offset
 
-from tests.unit.storage.small_logs import append, headers_of, open_log, read_all
+from tests.unit.storage.small_logs import (
+    answers_of,
+    append,
+    headers_of,
+    open_log,
+    opened_on_the_same_kernel,
+    read_all,
+    verified_copy,
+    write_synced_part,
+)
 
 FAST = settings(max_examples=100, suppress_health_check=list(HealthCheck))
 fields = st.none() | st.binary(max_size=300)
@@ -74,6 +85,7 @@ def test_arbitrary_index_files_are_used_or_refused(data):
 
 
 SMALL = LogSettings(segment_bytes=230, index_interval_bytes=80)
+SMALL_INDEXED = LogSettings(segment_bytes=600, index_interval_bytes=80)
 
 
 @pytest.fixture
@@ -104,6 +116,65 @@ class NoSyncDisk(OsDisk):
 
     def sync_directory(self, path: Path) -> None:
         pass
+
+
+@pytest.fixture
+def resumable(tmp_path):
+    """A killed log of twelve batches in two segments, most of the second in its synced part."""
+    log = open_log(tmp_path / "resumable", settings=SMALL_INDEXED)
+    for number in range(12):
+        append(log, b"%d" % (number % 10), epoch=number // 3, timestamp_ms=1_000 + number)
+        if number == 9:
+            write_synced_part(log)
+    (part,) = log.directory.glob("*.synced")
+    assert int(part.stem) == log.segments[1].base_offset
+    assert len(log.segments) == 2
+    return log
+
+
+def reopened(directory):
+    return opened_on_the_same_kernel(
+        directory, NoSyncDisk(), recovery_point=Offset(4), settings=SMALL_INDEXED
+    )
+
+
+def test_recovery_behind_a_synced_part_keeps_exactly_the_whole_batches(resumable, tmp_path):
+    """Also where the log was cut before its end: what nobody should find."""
+    whole = read_all(resumable)
+    ends = [0]
+    for header in headers_of(whole):
+        ends.append(ends[-1] + header.size_bytes)
+    files = files_of(resumable)
+    first, second = (name for name in files if name.endswith(".log"))
+    for cut in range(len(files[second])):
+        directory = written(tmp_path / "cut", files | {second: files[second][:cut]})
+        log = reopened(directory)
+        assert read_all(log) == whole[: max(e for e in ends if e <= len(files[first]) + cut)]
+        assert log.recovery.only_a_torn_tail
+        if cut % 9 == 0:  # takes its time
+            assert answers_of(log) == answers_of(verified_copy(log))
+
+
+def test_no_flipped_bit_is_served_behind_a_synced_part_or_in_it(resumable, tmp_path):
+    whole = read_all(resumable)
+    files = files_of(resumable)
+    first, second = (name for name in files if name.endswith(".log"))
+    part = next(name for name in files if name.endswith(".synced"))
+    synced_bytes = decode_synced_part(files[part]).size_bytes
+    found_at_the_start, bits = 0, range(0, len(files[second]) * 8, 5)
+    for bit in bits:
+        flipped = bytearray(files[second])
+        flipped[bit // 8] ^= 1 << bit % 8
+        log = reopened(written(tmp_path / "flipped", files | {second: bytes(flipped)}))
+        found = served(log)
+        assert whole.startswith(found)
+        assert len(files[first]) <= len(found) < len(whole), f"bit {bit}"
+        if log.recovery.reason:
+            assert read_all(log) == found
+            found_at_the_start += 1
+        else:
+            assert bit // 8 < synced_bytes
+    assert 0 < found_at_the_start < len(bits)
 
 
 def test_recovery_keeps_exactly_the_whole_batches_wherever_the_log_was_cut(stopped, tmp_path):

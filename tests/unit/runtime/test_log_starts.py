@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime.checkpointing import Checkpointing
+from tidemark_broker.runtime.checkpointing import Checkpointing, PassSettings
 from tidemark_broker.runtime.log_starts import UP_TO_HIGH_WATERMARK
 from tidemark_broker.runtime.results import NO_APPEND_TIME
 from tidemark_broker.storage import checkpoints
@@ -45,7 +45,10 @@ def retain(pool: InProcessPool, number: int, *, now_s: float) -> None:
     broker = pool.brokers[number]
 
     async def once() -> None:
-        await Checkpointing(broker.partitions, broker.directory, lambda: now_s).pass_once()
+        checkpointing = Checkpointing(
+            broker.partitions, broker.directory, lambda: now_s, PassSettings()
+        )
+        await checkpointing.pass_once()
 
     asyncio.run(once())
 

@@ -1,5 +1,6 @@
 """Logs of a few small batches, as the storage tests need them."""
 
+import shutil
 from pathlib import Path
 
 from tidemark_broker.storage.disk import Disk, OsDisk
@@ -12,6 +13,9 @@ from tidemark_broker.storage.record_batch import (
     read_records,
     split_batches,
 )
+from tidemark_broker.storage.recovery import FormerLife
+from tidemark_broker.storage.synced_part import SyncedPart
+from tidemark_broker.storage.synced_parts import synced_part_of
 from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
 
 TOPIC_ID = TopicId("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
@@ -52,6 +56,7 @@ def open_log(
     recovery_point: Offset | None = KILLED,
     settings: LogSettings | None = None,
     log_start_offset: Offset = FIRST,
+    synced_part: SyncedPart | None = None,
 ) -> PartitionLog:
     directory.mkdir(exist_ok=True)
     return PartitionLog(
@@ -61,9 +66,90 @@ def open_log(
         topic_id=TOPIC_ID,
         partition=0,
         settings=settings or LogSettings(),
-        recovery_point=recovery_point,
-        log_start_offset=log_start_offset,
+        former=FormerLife(recovery_point, log_start_offset, synced_part),
     )
+
+
+def write_synced_part(log: PartitionLog) -> None:
+    """As a pass of the recovery points does."""
+    due = log.due_part(growth_bytes=1)
+    if due is not None:
+        log.write_synced_part(due)
+
+
+def killed_and_reopened(
+    log: PartitionLog,
+    disk: Disk | None = None,
+    *,
+    recovery_point: Offset | None = KILLED,
+    log_start_offset: Offset | None = None,
+) -> PartitionLog:
+    """On the same kernel."""
+    return opened_on_the_same_kernel(
+        log.directory,
+        disk,
+        recovery_point=recovery_point,
+        settings=log.settings,
+        log_start_offset=log.log_start_offset if log_start_offset is None else log_start_offset,
+    )
+
+
+def opened_on_the_same_kernel(
+    directory: Path,
+    disk: Disk | None = None,
+    *,
+    recovery_point: Offset | None = KILLED,
+    settings: LogSettings | None = None,
+    log_start_offset: Offset = FIRST,
+) -> PartitionLog:
+    """As a broker's log directory does."""
+    part = synced_part_of(disk or OsDisk(), directory)
+    if recovery_point is not None and part is not None:
+        recovery_point = max(recovery_point, part.next_offset)
+    return open_log(
+        directory,
+        disk,
+        recovery_point=recovery_point,
+        settings=settings,
+        log_start_offset=log_start_offset,
+        synced_part=part,
+    )
+
+
+def verified_copy(log: PartitionLog) -> PartitionLog:
+    """Of the log as it is on the disk, all of it read from the first byte on."""
+    directory = log.directory.with_name(f"{log.directory.name}-copy")
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(log.directory, directory)
+    for path in directory.glob("*.*index"):
+        path.unlink()
+    return open_log(directory, settings=log.settings, log_start_offset=log.log_start_offset)
+
+
+def answers_of(log: PartitionLog) -> dict[str, object]:
+    """What a log says of itself, and to every question about an offset or a timestamp."""
+    said: dict[str, object] = {
+        "offsets": (log.log_start_offset, log.log_end_offset),
+        "epochs": log.epoch_entries,
+        "producers": {number: entry.window for number, entry in log.producers},
+    }
+    for segment in log.segments:
+        offsets = range(segment.base_offset, segment.next_offset)
+        found = {offset: segment.find(Offset(offset)) for offset in offsets}
+        times = {placed.header.max_timestamp_ms for placed in found.values()}
+        said[segment.path.name] = (
+            segment.size_bytes,
+            segment.next_offset,
+            segment.first_timestamp_ms,
+            segment.max_timestamp_ms,
+            found,
+            {
+                asked: list(segment.batches_reaching(asked))
+                for time_ms in times
+                for asked in (time_ms, time_ms + 1)
+            },
+        )
+    return said
 
 
 def append(log: PartitionLog, *values: bytes, epoch: int = 0, timestamp_ms: int = 1_000) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tidemark_broker.storage.errors import OffsetOutOfRange
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
+from tidemark_broker.storage.recovery import FormerLife
 from tidemark_broker.storage.retention import retained_start
 from tidemark_protocol.ids import Offset
 
@@ -119,8 +120,7 @@ def reopened(log: PartitionLog, *, log_start_offset: int, recovery_point: int = 
         topic_id=TOPIC_ID,
         partition=0,
         settings=SMALL,
-        recovery_point=recovery_point,
-        log_start_offset=log_start_offset,
+        former=FormerLife(recovery_point, log_start_offset),
     )
 
 

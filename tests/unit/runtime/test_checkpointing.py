@@ -1,0 +1,106 @@
+"""When recovery points are written, and what goes with them."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidemark_broker.runtime.checkpointing import Checkpointing, PassSettings
+from tidemark_broker.storage.disk import OsDisk
+from tidemark_broker.storage.synced_parts import synced_part_of
+
+from tests.unit.runtime.in_process_pool import InProcessBroker, InProcessPool
+from tests.unit.runtime.jumping_loop import run_without_waiting
+
+HOUR = 3600.0
+
+
+class AtOnce(ThreadPoolExecutor):
+    """Workers take no time: the loop's clock jumps."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+
+class TimedCheckpointing(Checkpointing):
+    """Remembers when a pass began."""
+
+    def __init__(self, broker: InProcessBroker, settings: PassSettings) -> None:
+        super().__init__(broker.partitions, broker.directory, lambda: 0.0, settings)
+        self.passes_s: list[float] = []
+
+    async def pass_once(self) -> None:
+        self.passes_s.append(asyncio.get_running_loop().time())
+        await super().pass_once()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
+    pool = InProcessPool(tmp_path, brokers=(1,))
+    pool.lead(1, in_sync=[1])
+    yield pool.brokers[1]
+    pool.kill(1)
+
+
+def passes_of(
+    broker: InProcessBroker, settings: PassSettings, *steps: tuple[float, Callable[[], object]]
+) -> list[float]:
+    """`steps`: after so many seconds, what happens."""
+    checkpointing: list[TimedCheckpointing] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_default_executor(AtOnce(1))
+        checkpointing.append(TimedCheckpointing(broker, settings))
+        running = asyncio.create_task(checkpointing[0].run_recovery_points())
+        for after_seconds, happen in steps:
+            await asyncio.sleep(after_seconds)
+            happen()
+        running.cancel()
+
+    run_without_waiting(scenario)
+    return checkpointing[0].passes_s
+
+
+def nothing() -> None: ...
+
+
+def test_the_first_pass_comes_soon_and_the_others_at_the_interval(broker: InProcessBroker) -> None:
+    assert passes_of(broker, PassSettings(), (130.0, nothing)) == [5.0, 65.0, 125.0]
+
+
+def test_an_interval_shorter_than_that_is_kept(broker: InProcessBroker) -> None:
+    settings = PassSettings(interval_seconds=2.0)
+    assert passes_of(broker, settings, (5.0, nothing)) == [2.0, 4.0]
+
+
+def test_a_pass_comes_once_so_many_bytes_were_appended(broker: InProcessBroker) -> None:
+    """What a restart has to write again and to verify stays bounded."""
+    settings = PassSettings(interval_seconds=HOUR, appended_bytes=10_000)
+
+    def produce() -> None:
+        broker.produce("x" * 6_000, acks=1)
+
+    passes_s = passes_of(
+        broker, settings, (10.5, produce), (10.0, produce), (10.0, produce), (10.0, nothing)
+    )
+    assert passes_s == [5.0, 21.0]
+
+
+def test_a_pass_writes_the_synced_parts_of_logs_that_have_grown(broker: InProcessBroker) -> None:
+    log = broker.replica().log
+    settings = PassSettings(interval_seconds=HOUR, growth_bytes=1_000)
+    broker.produce("x", acks=1)
+    passes_of(broker, settings, (6.0, nothing))
+    assert synced_part_of(OsDisk(), log.directory) is None
+    broker.produce("x" * 1_000, acks=1)
+    passes_of(broker, settings, (6.0, nothing))
+    part = synced_part_of(OsDisk(), log.directory)
+    assert part is not None
+    assert part.next_offset == log.log_end_offset == log.recovery_point
