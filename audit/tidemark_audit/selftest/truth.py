@@ -159,26 +159,46 @@ def _stretches(history: list[_Part], is_bad: Callable[[_Part], bool]) -> Iterato
 
 
 def _r4(story: Scenario) -> tuple[bool, bool]:
-    """Share of the window in which a follower was further behind than allowed."""
+    """Share of its time as a follower in which one was further behind than allowed. A topic that
+    is made again has other partitions, which are judged for themselves."""
     found, clear = False, True
     for place in range(PARTITIONS):
         for broker in replicas(place):
-            behind = sum(
-                max(0, absence.end_ms + 8000 - absence.start_ms - AGE_LIMIT_MS)
-                for absence in story.absences
-                if absence.broker == broker
-            )
-            behind += sum(
-                spell.end_ms - spell.start_ms
-                for spell in story.spells
-                if spell.kind in ("lagging", "flapping")
-                and (spell.partition, spell.broker) == (place, broker)
-                and leader_at(story, place, spell.start_ms) != broker
-            )
-            share = behind / LENGTH_MS
-            found |= share > 0.01
-            clear &= abs(share - 0.01) > 0.004
+            behind = [*_behind(story, place, broker)]
+            followed = [*_followed(story, place, broker)]
+            for life in _lives(story, place):
+                share = _within(life, behind) / max(1, _within(life, followed))
+                found |= share > 0.01
+                clear &= abs(share - 0.01) > 0.004
     return found, clear
+
+
+def _behind(story: Scenario, place: int, broker: int) -> Iterator[tuple[float, float]]:
+    for absence in story.absences:
+        if absence.broker == broker:
+            yield absence.start_ms + AGE_LIMIT_MS, absence.end_ms + 8000
+    for spell in story.spells:
+        is_behind = spell.kind in ("lagging", "flapping")
+        if is_behind and (spell.partition, spell.broker) == (place, broker):
+            if leader_at(story, place, spell.start_ms) != broker:
+                yield spell.start_ms, spell.end_ms
+
+
+def _followed(story: Scenario, place: int, broker: int) -> Iterator[tuple[float, float]]:
+    history = story.histories[place]
+    ends = [state.at_ms for state in history[1:]] + [LENGTH_MS]
+    for state, end_ms in zip(history, ends, strict=True):
+        if state.leader not in (None, broker):
+            yield state.at_ms, end_ms
+
+
+def _lives(story: Scenario, place: int) -> Iterator[tuple[float, float]]:
+    made = [s.start_ms for s in story.spells_of("topic again") if s.partition == place]
+    yield from itertools.pairwise([0, *made, LENGTH_MS])
+
+
+def _within(life: tuple[float, float], spans: list[tuple[float, float]]) -> float:
+    return sum(max(0, min(life[1], end) - max(life[0], start)) for start, end in spans)
 
 
 def leader_at(story: Scenario, place: int, at_ms: int) -> int | None:
