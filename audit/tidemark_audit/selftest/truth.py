@@ -178,10 +178,10 @@ def _behind(story: Scenario, place: int, broker: int) -> Iterator[tuple[float, f
         if absence.broker == broker:
             yield absence.start_ms + AGE_LIMIT_MS, absence.end_ms + 8000
     for spell in story.spells:
-        is_behind = spell.kind in ("lagging", "flapping")
-        if is_behind and (spell.partition, spell.broker) == (place, broker):
-            if leader_at(story, place, spell.start_ms) != broker:
-                yield spell.start_ms, spell.end_ms
+        is_its = (spell.partition, spell.broker) == (place, broker)
+        is_slow = is_its and spell.kind in ("lagging", "flapping")
+        if is_slow and leader_at(story, place, spell.start_ms) != broker:
+            yield spell.start_ms, spell.end_ms
 
 
 def _followed(story: Scenario, place: int, broker: int) -> Iterator[tuple[float, float]]:
