@@ -204,9 +204,10 @@ class ArrayOf:
         found = []
         read, stepwise = self._kind.read, self._stepwise
         for _ in range(count):
-            found.append(
-                read(reader) if stepwise is None else (yield from stepwise.read_steps(reader))
-            )
+            element = read(reader) if stepwise is None else (yield from stepwise.read_steps(reader))
+            if element is None:
+                raise MalformedFrame("an element of an array: expected a value, found null")
+            found.append(element)
             yield 1
         return tuple(found)
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
 from tidemark_broker.wire.frames import read_request_header
 from tidemark_broker.wire.primitives import MalformedFrame, Reader
 from tidemark_broker.wire.tables import (
@@ -80,6 +81,15 @@ def test_null_is_refused_where_a_version_does_not_allow_it() -> None:
     assert decoded(request(3, without_name), 3)["name"] is None
     with pytest.raises(MalformedFrame, match="name: expected a value"):
         decoded(request(0, without_name), 0)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_null_among_the_elements_of_an_array_is_refused(version: int) -> None:
+    names = {"groups": ("g", None), "include_authorized_operations": False}
+    reader = Reader(DESCRIBE_GROUPS_API.encode_request(7, version, "me", names)[4:])
+    read_request_header(reader)
+    with pytest.raises(MalformedFrame, match="found null"):
+        DESCRIBE_GROUPS_API.decode_request(reader, version)
 
 
 def test_an_answer_comes_back() -> None:
