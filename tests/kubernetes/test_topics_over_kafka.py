@@ -35,6 +35,7 @@ def cluster() -> Iterator[KubeCluster]:
     cluster.make_namespace()
     cluster.apply(topic("orders", partitions=3))
     cluster.wait_ready("orders", timeout_s=120)
+    cluster.until_in_sync("orders")  # Ready is led: the broker that is asked here may still start
     yield cluster
     cluster.delete_namespace()
 
