@@ -11,6 +11,9 @@ from tests.simulator.run import run_seed
         pytest.param(10000635, id="the run's own kill is no fault"),
         pytest.param(11001072, id="sent again after its topic was made anew"),
         pytest.param(11002659, id="it committed in the event in which it was deposed"),
+        pytest.param(12000488, id="it heard of its epoch after its successor had committed"),
+        pytest.param(12001229, id="who committed first had a batch damaged"),
+        pytest.param(13000175, id="a log from before two elections without proof"),
     ],
 )
 def test_a_judge_that_was_misled_is_not_any_more(seed: int) -> None:

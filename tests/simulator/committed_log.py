@@ -2,11 +2,13 @@
 
 The first replica whose high watermark passes a batch decides its bytes for ever (I3, I4, I7); what
 acks=all acknowledged must lie in it (I6), and each producer's sequences are in it in their order,
-each once (I8). After an unclean election or one by the longest log nothing is known from where the
-new leader's log parts from it.
+each once (I8). An unclean election or one by the longest log begins a new history where the new
+leader's log parts from it: what was committed past that is lost, and from the moment that leader
+begins its log says what is committed. Nothing past that is judged of a log of a former history.
 """
 
 from bisect import bisect_left, bisect_right
+from math import inf
 
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.storage.producer_states import SEQUENCES, last_sequence_of
@@ -18,49 +20,101 @@ from tests.simulator.violations import Violation
 class CommittedLog:
     def __init__(self, name: str) -> None:
         self.name = name
-        self.suspended_from: int | None = None
         self.end_offset = 0
-        self.led_to = 0  # the highest high watermark that any leader had
+        self.led_to = 0  # the highest high watermark that any leader of this history had
         self.led: dict[int, tuple[int, HostedReplica]] = {}  # of each leader epoch, and who led
-        self.acknowledged_end = 0  # exclusive; of acks=all
-        self._is_whole = True  # from the first batch on
+        self.history_epoch = -1  # the leader epoch that began the present history; -1: the first
+        # Where each history parted from those before it, by the leader epoch that began it.
+        self._parted: dict[int, int] = {}
+        self._awaited: tuple[int, int] | None = None  # (leader epoch, parting offset) of the next
+        self._lost_from: int | None = None
+        self._acknowledged: dict[int, int] = {}  # by leader epoch: exclusive end, of acks=all
+        self._gaps: list[range] = []  # of offsets that whoever committed them first had damaged
         self._base_offsets: list[int] = []
         self._batches: list[bytes] = []
         self._producers: dict[int, tuple[int, int]] = {}  # id -> (epoch, last sequence)
 
-    def is_suspended(self, offset: int) -> bool:
-        return self.suspended_from is not None and offset >= self.suspended_from
+    # ---- histories
+
+    def await_history(self, leader_epoch: int, parting_offset: int) -> None:
+        """In that epoch somebody was elected without proof. Until a leader begins nothing is known
+        from there on."""
+        if self._awaited is not None:
+            parting_offset = min(parting_offset, self._awaited[1])
+        self._awaited = (leader_epoch, min(parting_offset, self.end_offset))
+
+    def is_awaited(self, leader_epoch: int) -> bool:
+        """Whoever begins in that epoch begins a history."""
+        return self._awaited is not None and leader_epoch >= self._awaited[0]
+
+    def begin_history(self, leader_epoch: int, parting_offset: int) -> None:
+        """Its leader's log parts from this one there: what was committed past that is lost."""
+        parted_from = min(parting_offset, self.end_offset)
+        self._lost_from = _least(self._lost_from, parted_from)
+        self._awaited = None
+        self.history_epoch = leader_epoch
+        self._parted[leader_epoch] = parted_from
+        kept = bisect_left(self._base_offsets, parted_from)
+        del self._base_offsets[kept:], self._batches[kept:]
+        self._gaps = [range(gap.start, min(gap.stop, parted_from)) for gap in self._gaps]
+        self.end_offset = parted_from
+        self.led_to = min(self.led_to, parted_from)
+        for epoch, end in self._acknowledged.items():
+            self._acknowledged[epoch] = min(end, parted_from)
+        self._producers.clear()
+        for batch in self._batches:
+            self._remember_sequence(read_header(batch))
+
+    @property
+    def lost_from(self) -> int | None:
+        """The lowest offset from which on committed records may have been lost, if any may."""
+        return _least(self._lost_from, None if self._awaited is None else self._awaited[1])
+
+    def may_judge(self, last_offset: int, newest_epoch: int) -> bool:
+        """Of a log that was led, or has records, of no later leader epoch than that."""
+        if self._awaited is not None and last_offset >= self._awaited[1]:
+            return False
+        return last_offset < self._common_end(newest_epoch)
+
+    def is_one_history(self, newest_epoch: int) -> bool:
+        """All of such a log may be judged."""
+        return self._awaited is None and newest_epoch >= self.history_epoch
+
+    def _common_end(self, newest_epoch: int) -> float:
+        """Up to there (exclusive) such a log is of the present history."""
+        if newest_epoch >= self.history_epoch:
+            return inf
+        return min(offset for epoch, offset in self._parted.items() if epoch > newest_epoch)
+
+    # ---- what is committed
 
     def note_led(self, leader_epoch: int, high_watermark: int, replica: HostedReplica) -> None:
-        self.led_to = max(self.led_to, high_watermark)
         self.led[leader_epoch] = (high_watermark, replica)
-
-    def suspend(self, from_offset: int) -> None:
-        """Whoever leads now has nothing from there on, by the topic's or the rule's choice."""
-        if self.suspended_from is None or from_offset < self.suspended_from:
-            self.suspended_from = from_offset
-        self.acknowledged_end = min(self.acknowledged_end, from_offset)
+        self.led_to = int(max(self.led_to, min(high_watermark, self._common_end(leader_epoch))))
 
     def take(self, header: BatchHeader, batch: bytes, who: str) -> None:
-        """`batch` lies below the high watermark of `who`: the first says what it is."""
-        if self.is_suspended(header.next_offset - 1):
-            return
+        """`batch` lies below the high watermark of `who`, whose log may be judged: the first says
+        what it is."""
         if header.base_offset < self.end_offset:
+            if self._is_in_gap(header.base_offset):
+                self._fill(header, batch)
             self.compare(header, batch, f"below its high watermark {who}")
             return
-        if header.base_offset != self.end_offset:  # between them is what nobody may judge
+        if header.base_offset != self.end_offset:
+            self._gaps.append(range(self.end_offset, header.base_offset))
             self._producers.clear()
-            self._is_whole = False
-        self._note_sequence(header)
+        self._check_sequence(header)
         self._base_offsets.append(header.base_offset)
         self._batches.append(batch)
         self.end_offset = header.next_offset
 
     def compare(self, header: BatchHeader, batch: bytes, who: str) -> None:
         """Raises Violation unless this is what was committed there."""
-        if self.is_suspended(header.next_offset - 1) or header.base_offset >= self.end_offset:
+        if header.base_offset >= self.end_offset:
             return
         known = self.batch_at(header.base_offset)
+        if known is None and self._is_in_gap(header.base_offset):
+            return
         if known is None:
             raise Violation(
                 "I4",
@@ -75,6 +129,16 @@ class CommittedLog:
                 f" {int.from_bytes(known[12:16], 'big', signed=True)})",
             )
 
+    def _is_in_gap(self, base_offset: int) -> bool:
+        return any(base_offset in gap for gap in self._gaps)
+
+    def _fill(self, header: BatchHeader, batch: bytes) -> None:
+        """Somebody has it intact."""
+        if self.batch_at(header.base_offset) is None:
+            index = bisect_left(self._base_offsets, header.base_offset)
+            self._base_offsets.insert(index, header.base_offset)
+            self._batches.insert(index, batch)
+
     def batch_at(self, base_offset: int) -> bytes | None:
         index = bisect_left(self._base_offsets, base_offset)
         if index < len(self._base_offsets) and self._base_offsets[index] == base_offset:
@@ -82,12 +146,18 @@ class CommittedLog:
         return None
 
     def acknowledge(
-        self, base_offset: int, sent: bytes, who: str, *, is_readable: bool = True
+        self,
+        base_offset: int,
+        sent: bytes,
+        who: str,
+        leader_epoch: int,
+        *,
+        is_readable: bool = True,
     ) -> None:
         """acks=all said so for a batch whose bytes, apart from those a leader writes, are these.
         `is_readable` False: the judge could not read all that is committed there."""
         end_offset = base_offset + read_header(sent).last_offset_delta + 1
-        if self.is_suspended(end_offset - 1):
+        if not self.may_judge(end_offset - 1, leader_epoch):
             return
         if not is_readable and end_offset > self.end_offset:
             return
@@ -98,25 +168,41 @@ class CommittedLog:
                 f" below {self.end_offset}",
             )
         known = self.batch_at(base_offset)
+        if known is None and self._is_in_gap(base_offset):
+            return
         if known is None or known[CRC_START:] != sent[CRC_START:]:
             raise Violation(
                 "I6", f"{self.name}: {who} acknowledged offset {base_offset} for another record"
             )
-        self.acknowledged_end = max(self.acknowledged_end, end_offset)
+        before = self._acknowledged.get(leader_epoch, 0)
+        self._acknowledged[leader_epoch] = max(before, end_offset)
+
+    def acknowledged_end(self, before_epoch: int | None = None) -> int:
+        """Exclusive; of acks=all, by leaders of earlier epochs. A leader may hear of its epoch
+        when its successor has committed already."""
+        end = max(
+            (
+                end
+                for epoch, end in self._acknowledged.items()
+                if before_epoch is None or epoch < before_epoch
+            ),
+            default=0,
+        )
+        return end if self._awaited is None else min(end, self._awaited[1])
 
     def committed_below(self, offset: int) -> int:
         """How many batches begin below `offset`."""
         return bisect_right(self._base_offsets, offset - 1)
 
-    def _note_sequence(self, header: BatchHeader) -> None:
+    def _check_sequence(self, header: BatchHeader) -> None:
         """B8: within an epoch one sequence follows the other, from 0 on; epochs only rise."""
         if header.producer_id < 0:
             return
-        epoch, first = header.producer_epoch, header.base_sequence
         known = self._producers.get(header.producer_id)
-        self._producers[header.producer_id] = (epoch, last_sequence_of(header))
-        if known is None and not self._is_whole:
+        self._remember_sequence(header)
+        if known is None and self._gaps:
             return
+        epoch, first = header.producer_epoch, header.base_sequence
         last_epoch, last = known or (-1, -1)
         expected = (last + 1) % SEQUENCES if epoch == last_epoch else 0
         if epoch < last_epoch or first != expected:
@@ -125,3 +211,12 @@ class CommittedLog:
                 f"{self.name}: producer {header.producer_id} has epoch {epoch} sequence {first} at"
                 f" offset {header.base_offset}, after epoch {last_epoch} sequence {last}",
             )
+
+    def _remember_sequence(self, header: BatchHeader) -> None:
+        if header.producer_id >= 0:
+            known = (header.producer_epoch, last_sequence_of(header))
+            self._producers[header.producer_id] = known
+
+
+def _least(*offsets: int | None) -> int | None:
+    return min((offset for offset in offsets if offset is not None), default=None)

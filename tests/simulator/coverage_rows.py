@@ -18,6 +18,8 @@ WAIVED_AFTER_FLIPS = ("L1", "L3", "G4")
 ACKNOWLEDGED = {0: "acknowledged, acks=0", 1: "acknowledged, acks=1", -1: "acknowledged, acks=all"}
 
 REFUSED_BELOW_MIN_ISR = "acks=all refused below min ISR"
+NEW_HISTORIES = "last resorts: histories begun anew"
+ACKNOWLEDGED_ANEW = "last resorts: acknowledged in the history after, acks=all"
 
 
 def kept(promise: str) -> str:
@@ -65,6 +67,7 @@ def _brokers() -> Iterable[str]:
 def _verdicts() -> Iterable[str]:
     yield "last resorts: committed records lost at most"
     yield "last resorts: a loss that is known was recorded"
+    yield from (NEW_HISTORIES, ACKNOWLEDGED_ANEW)
     yield from map(kept, ("L1", "L3", "L4", "I21"))
     yield from map(waived, WAIVED_AFTER_FLIPS)
     yield ended_early(FLIPPED_EPOCH)

@@ -22,8 +22,14 @@ from tidemark_protocol.partition_state import Member, PartitionState
 from tests.simulator.client_port import Fetch, Produce
 from tests.simulator.clients import history_name
 from tests.simulator.committed_log import CommittedLog
-from tests.simulator.coverage_rows import ACKNOWLEDGED, REFUSED_BELOW_MIN_ISR
+from tests.simulator.coverage_rows import (
+    ACKNOWLEDGED,
+    ACKNOWLEDGED_ANEW,
+    NEW_HISTORIES,
+    REFUSED_BELOW_MIN_ISR,
+)
 from tests.simulator.loss_checks import LossJudge
+from tests.simulator.min_insync_checks import MinInsyncJudge, check_acknowledged, has_enough
 from tests.simulator.operation_checks import (
     REGISTERED_FOR_US,
     Erasures,
@@ -53,7 +59,7 @@ class Invariants:
         self._leaders: dict[tuple[TopicPartition, int], int] = {}  # I11: epoch -> process
         # Of leaders, as last looked at.
         self._counted: dict[HostedReplica, tuple[int, int]] = {}  # truncated records, duplicates
-        self._watermarks: dict[HostedReplica, tuple[PartitionState, int]] = {}
+        self._min_insync = MinInsyncJudge()
         self._epochs: dict[int, tuple[int, int]] = {}  # of controller and broker, by process
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
         self._judge = SliceJudge(world.is_lost, world.was_lost, world.known_broker)
@@ -100,24 +106,19 @@ class Invariants:
             return
         try:
             if replica.leader is not None:
-                self._check_enough_in_sync(broker, replica, replica.leader)
+                check_acknowledged(broker.settings.broker_id, replica, replica.leader)
             audit = self._audit_of(broker, replica)
             audit.look()
             audit.committed.acknowledge(
-                base_offset, request.batch, audit.who, is_readable=audit.is_readable
+                base_offset,
+                request.batch,
+                audit.who,
+                audit.newest_epoch,
+                is_readable=audit.is_readable,
             )
+            self.coverage[ACKNOWLEDGED_ANEW] += audit.committed.history_epoch >= 0
         except Violation as found:
             self._said_wrongly = self._said_wrongly or found
-
-    def _check_enough_in_sync(
-        self, broker: Any, replica: HostedReplica, leader: PartitionLeader
-    ) -> None:
-        if not has_enough(leader.state) and not leader.settings.commits_by_isr_alone:
-            raise Violation(
-                "I9",
-                f"broker {broker.settings.broker_id} acknowledged in {replica.topic}-"
-                f"{replica.partition} under {leader.state}",
-            )
 
     def on_shown(self, broker: Any, request: Fetch, result: FetchResult) -> None:
         replica = _replica_of(broker, request.topic, request.partition)
@@ -201,8 +202,8 @@ class Invariants:
         found = {name: Suspension(is_deleted=True) for name in self.deleted}
         for (topic_id, partition), committed in self._committed.items():
             name = history_name(topic_id, partition)
-            if committed.suspended_from is not None:
-                found[name] = Suspension(committed.suspended_from, is_deleted=name in found)
+            if committed.lost_from is not None:
+                found[name] = Suspension(committed.lost_from, is_deleted=name in found)
         return found
 
     # ---- the store
@@ -282,10 +283,10 @@ class Invariants:
             committed = self._committed_of(key)
             leader = self._world.live_broker(event.state.leader)
             replica = None if leader is None else leader.partitions.hosted(*key)
-            if leader is None or replica is None:
-                committed.suspend(0)
-            else:
-                committed.suspend(self._audit_of(leader.broker, replica).parting_offset())
+            parting_offset = 0  # not known
+            if leader is not None and replica is not None:
+                parting_offset = self._audit_of(leader.broker, replica).parting_offset()
+            committed.await_history(event.state.leader_epoch, parting_offset)
             self._awaited_grants[key, event.state.leader_epoch] = None
 
     # ---- brokers
@@ -378,21 +379,7 @@ class Invariants:
                 f" epoch {epoch}",
             )
         self._check_maximal(broker, key, leader)
-        self._check_committed_by_enough(replica, leader)
-
-    def _check_committed_by_enough(self, replica: HostedReplica, leader: PartitionLeader) -> None:
-        """I9, KIP-966: under one state below min ISR the watermark stands still."""
-        state, high_watermark = leader.state, leader.high_watermark
-        before = self._watermarks.get(replica)
-        self._watermarks[replica] = (state, high_watermark)
-        if before is None or before[0] != state or before[1] >= high_watermark:
-            return
-        if not has_enough(state) and not leader.settings.commits_by_isr_alone:
-            raise Violation(
-                "I9",
-                f"{replica.topic}-{replica.partition}: high watermark {before[1]} became"
-                f" {high_watermark} below min ISR: {state}",
-            )
+        self._min_insync.look(replica, leader)
 
     def _on_new_leader(
         self,
@@ -401,13 +388,15 @@ class Invariants:
         leader: PartitionLeader,
         audit: ReplicaAudit,
     ) -> None:
-        committed = self._committed_of(key)
-        if (key, leader.leader_epoch) in self._awaited_grants:
-            del self._awaited_grants[key, leader.leader_epoch]
-            committed.suspend(leader.epoch_start_offset)
+        committed, epoch = self._committed_of(key), leader.leader_epoch
+        if committed.is_awaited(epoch):
+            committed.begin_history(epoch, audit.parting_offset())
+            self.coverage[NEW_HISTORIES] += 1
+            audit.look()
+        if (key, epoch) in self._awaited_grants:
+            del self._awaited_grants[key, epoch]
             self._check_began(key, leader)
-            return
-        audit.check_holds_acknowledged(f"elected in leader epoch {leader.leader_epoch}")
+        audit.check_holds_acknowledged(f"elected in leader epoch {epoch}", before_epoch=epoch)
 
     def _check_began(self, key: TopicPartition, leader: PartitionLeader) -> None:
         if self._world.has_flipped_bits:
@@ -449,7 +438,7 @@ class Invariants:
         records = self._world.broker_records()
         by_id = {broker.broker_id: broker for broker in live}
         for key, state in self._states.items():
-            if not self._committed_of(key).acknowledged_end or key in self._judge.restored:
+            if not self._committed_of(key).acknowledged_end() or key in self._judge.restored:
                 continue
             for member in state.in_sync_replicas + state.eligible_leaders:
                 broker = by_id.get(member.broker_id)
@@ -480,10 +469,6 @@ class Invariants:
             committed = CommittedLog(self._names.get(key, f"{key[0]}-{key[1]}"))
             self._committed[key] = committed
         return committed
-
-
-def has_enough(state: PartitionState) -> bool:
-    return len(state.in_sync_replicas) >= state.min_insync_replicas
 
 
 def _replica_of(broker: Any, topic: str, partition: int) -> HostedReplica | None:

@@ -29,7 +29,7 @@ def _check_committed(
     audit: ReplicaAudit, header: BatchHeader, batch: bytes, high_watermark: int
 ) -> None:
     committed = audit.committed
-    if committed.is_suspended(header.last_offset):
+    if not audit.may_judge(header.last_offset):
         return
     if not audit.is_readable and header.next_offset > committed.end_offset:
         return

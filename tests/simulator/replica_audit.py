@@ -65,6 +65,9 @@ class ReplicaAudit:
         self._epochs = (-1, -1)
         self._was_leader = False
         self._led_epoch = -1
+        self._leads_in = -1  # that epoch, if it leads, or did until the event looked at last
+        self._judged_history: int | None = -1  # None: it was judged in part only
+        self._taken_of = -1  # the history of which what is below was compared
         self._forget_copy()
 
     def _forget_copy(self) -> None:
@@ -89,6 +92,7 @@ class ReplicaAudit:
             active,
             active.size_bytes,
             replica.state,
+            self.committed.history_epoch,
         )
         if seen == self._seen:
             return False
@@ -99,7 +103,19 @@ class ReplicaAudit:
             self._forget_copy()
         self._copy_new_batches()
         self._take_committed()
+        is_whole = self.committed.is_one_history(self.newest_epoch)
+        self._judged_history = self.committed.history_epoch if is_whole else None
         return True
+
+    @property
+    def newest_epoch(self) -> int:
+        """The latest leader epoch that it leads in, or has records of. Whoever has a record of an
+        epoch has cut off before what the leader of that epoch did not have."""
+        last_epoch = self._batches[-1].header.partition_leader_epoch if self._batches else -1
+        return max(last_epoch, self._leads_in)
+
+    def may_judge(self, last_offset: int) -> bool:
+        return self.committed.may_judge(last_offset, self.newest_epoch)
 
     def truncated_records(self) -> int:
         """In this process."""
@@ -138,20 +154,25 @@ class ReplicaAudit:
             raise Violation(
                 "I6", f"{self.who}: the log starts at {log.log_start_offset}, nothing asked for it"
             )
-        # A corrupt batch is cut off with all that follows it, and fetched anew: a re-creation.
-        may_fall = self._files.has_flipped_bits or self.committed.suspended_from is not None
-        if high_watermark < self._high_watermark and not may_fall:
+        if high_watermark < self._high_watermark and not self._may_fall():
             raise Violation(
                 "I2",
                 f"{self.who}: high watermark {self._high_watermark} became {high_watermark}",
             )
         self._high_watermark = high_watermark
-        if log.log_start_offset < self._log_start_offset and not may_fall:
+        if log.log_start_offset < self._log_start_offset and not self._may_fall():
             raise Violation(
                 "I6",
                 f"{self.who}: log start {self._log_start_offset} became {log.log_start_offset}",
             )
         self._log_start_offset = log.log_start_offset
+
+    def _may_fall(self) -> bool:
+        """Where another history began, and where a corrupt batch is cut off with all that follows
+        it and fetched anew: a re-creation."""
+        is_one = self.committed.is_one_history(self.newest_epoch)
+        is_same = self._judged_history == self.committed.history_epoch
+        return self._files.has_flipped_bits or not (is_one and is_same)
 
     def _check_epochs(self) -> None:
         state = self.replica.state
@@ -284,10 +305,16 @@ class ReplicaAudit:
         is_leader = self.replica.leader is not None
         if is_leader or self._was_leader:
             self.note_led()
+        self._leads_in = self._led_epoch if is_leader or self._was_leader else -1
         self._was_leader = is_leader
+        if self._taken_of != self.committed.history_epoch:
+            self._taken_of = self.committed.history_epoch
+            self._taken = self._matched = 0
         while self._taken < len(self._batches):
             batch = self._batches[self._taken]
             if batch.header.next_offset > high_watermark:
+                break
+            if not self.may_judge(batch.header.last_offset):
                 break
             if batch.is_intact:
                 self._check_was_led_to(batch.header)
@@ -303,12 +330,11 @@ class ReplicaAudit:
 
     def _check_was_led_to(self, header: BatchHeader) -> None:
         """What is committed is what a leader found so: no follower knows more."""
-        committed = self.committed
-        if header.next_offset > committed.led_to and not committed.is_suspended(header.last_offset):
+        if header.next_offset > self.committed.led_to:
             raise Violation(
                 "I3",
                 f"{self.who}: high watermark {self.replica.high_watermark}, and no leader's was"
-                f" above {committed.led_to}",
+                f" above {self.committed.led_to}",
             )
 
     @property
@@ -334,9 +360,10 @@ class ReplicaAudit:
                     f" {asked.producer_id}, which is at offset {header.base_offset}",
                 )
 
-    def check_holds_acknowledged(self, why: str) -> None:
-        """I6: it must hold all that was acknowledged, as `why` says."""
-        end = self.committed.acknowledged_end
+    def check_holds_acknowledged(self, why: str, before_epoch: int | None = None) -> None:
+        """I6: it must hold all that was acknowledged (by leaders of earlier epochs), as `why`
+        says."""
+        end = self.committed.acknowledged_end(before_epoch)
         log_end_offset = self.replica.log.log_end_offset
         if log_end_offset < end:
             raise Violation(

@@ -75,21 +75,70 @@ def test_what_nobody_could_read_says_nothing_of_sequences() -> None:
 def test_what_is_acknowledged_is_committed_as_it_was_sent() -> None:
     log = CommittedLog("orders-0")
     take(log, batch(b"x", 0))
-    log.acknowledge(0, batch(b"x", 0), "a")
-    assert log.acknowledged_end == 1
-    assert violation(lambda: log.acknowledge(0, batch(b"y", 0), "a")) == "I6"
-    assert violation(lambda: log.acknowledge(1, batch(b"z", 0), "a")) == "I6"
+    log.acknowledge(0, batch(b"x", 0), "a", leader_epoch=2)
+    assert log.acknowledged_end() == 1
+    assert violation(lambda: log.acknowledge(0, batch(b"y", 0), "a", leader_epoch=2)) == "I6"
+    assert violation(lambda: log.acknowledge(1, batch(b"z", 0), "a", leader_epoch=2)) == "I6"
 
 
-def test_nothing_is_known_from_an_unclean_start_offset_on() -> None:
+def test_a_leader_answers_for_what_earlier_leaders_acknowledged() -> None:
     log = CommittedLog("orders-0")
-    for offset in range(3):
-        take(log, batch(b"x", offset))
-    log.acknowledge(2, batch(b"x", 0), "a")
-    log.suspend(1)
-    take(log, batch(b"other", 1, epoch=1))
-    assert log.acknowledged_end == 1
-    assert violation(lambda: take(log, batch(b"other", 0, epoch=1))) == "I3"
+    take(log, batch(b"x", 0))
+    take(log, batch(b"x", 1, epoch=1))
+    log.acknowledge(0, batch(b"x", 0), "a", leader_epoch=0)
+    log.acknowledge(1, batch(b"x", 1), "b", leader_epoch=1)
+    assert [log.acknowledged_end(before_epoch=epoch) for epoch in range(3)] == [0, 1, 2]
+
+
+def test_from_an_election_without_proof_until_its_leader_begins_nothing_is_known_past_it() -> None:
+    log = committed_and_acknowledged(offsets=3)
+    log.await_history(leader_epoch=1, parting_offset=1)
+    assert log.acknowledged_end() == 1
+    assert [log.may_judge(offset, newest_epoch=1) for offset in range(3)] == [True, False, False]
+    log.acknowledge(3, batch(b"z", 3), "a", leader_epoch=0)
+    assert not log.is_awaited(leader_epoch=0)
+    assert log.lost_from == 1
+
+
+def test_the_log_of_a_leader_without_proof_says_what_is_committed_then() -> None:
+    log = committed_and_acknowledged(offsets=3)
+    log.await_history(leader_epoch=1, parting_offset=0)  # as far as was known
+    log.begin_history(leader_epoch=1, parting_offset=1)
+    assert (log.acknowledged_end(), log.end_offset, log.lost_from) == (1, 1, 1)
+    assert [log.may_judge(offset, newest_epoch=0) for offset in range(2)] == [True, False]
+    assert log.may_judge(5, newest_epoch=1)
+    take(log, batch(b"other", 1, epoch=1, sequence=1))
+    log.acknowledge(1, batch(b"other", 1, sequence=1), "a", leader_epoch=1)
+    assert log.acknowledged_end() == 2
+    assert violation(lambda: take(log, batch(b"x", 1, sequence=1))) == "I3"
+    assert violation(lambda: take(log, batch(b"y", 2, epoch=1, sequence=1))) == "I8"
+
+
+def test_a_log_from_before_two_elections_without_proof_parts_where_the_first_did() -> None:
+    log = committed_and_acknowledged(offsets=3)
+    for epoch, parting_offset in ((1, 1), (3, 2)):
+        log.await_history(epoch, parting_offset)
+        log.begin_history(epoch, parting_offset)
+        take(log, batch(b"other", parting_offset, epoch=epoch))
+    judged = {epoch: [log.may_judge(offset, epoch) for offset in range(3)] for epoch in (0, 1, 3)}
+    assert judged == {0: [True, False, False], 1: [True, True, False], 3: [True, True, True]}
+
+
+def test_what_whoever_committed_it_had_damaged_is_known_of_the_first_that_has_it_whole() -> None:
+    log = CommittedLog("orders-0")
+    take(log, batch(b"x", 0))
+    take(log, batch(b"z", 2))
+    take(log, batch(b"y", 1), "b")
+    assert violation(lambda: take(log, batch(b"other", 1), "c")) == "I3"
+
+
+def committed_and_acknowledged(offsets: int) -> CommittedLog:
+    log = CommittedLog("orders-0")
+    for offset in range(offsets):
+        data = batch(b"x", offset, sequence=offset)
+        take(log, data)
+        log.acknowledge(offset, data, "a", leader_epoch=0)
+    return log
 
 
 def test_a_client_that_is_shown_a_damaged_batch_says_so() -> None:
