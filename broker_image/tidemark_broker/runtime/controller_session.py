@@ -76,6 +76,15 @@ class SessionCallbacks:
     wall_clock_s: Callable[[], float]
 
 
+def next_retry(delay_seconds: float, attempt_seconds: float) -> float:
+    """How long to wait after an attempt that was answered by nobody, or refused; the delay before
+    it is 0 for the first. One that hung has waited already, and kept its broker from asking the
+    controller that leads meanwhile: delays begin anew."""
+    if attempt_seconds > MAX_RETRY_SECONDS:
+        return FIRST_RETRY_SECONDS
+    return min(max(2 * delay_seconds, FIRST_RETRY_SECONDS), MAX_RETRY_SECONDS)
+
+
 class ControllerSession:
     def __init__(
         self,
@@ -147,10 +156,11 @@ class ControllerSession:
 
     async def register(self) -> RegisterResponse:
         """Tries for ever, all addresses. Raises RegistrationRefusedForGood."""
-        delay = FIRST_RETRY_SECONDS
+        delay = 0.0
         while True:
             request = self._registration()
             self._incarnation = request.incarnation
+            began = asyncio.get_running_loop().time()
             try:
                 response = await self._client.call(
                     REGISTER_PATH, request, RegisterResponse, timeout_ms=REGISTER_TIMEOUT_MS
@@ -166,8 +176,8 @@ class ControllerSession:
                 if response.error is ErrorCode.NOT_CONTROLLER:
                     self._client.prefer(response.controller_address)
                 self._note_problem("registration", f"{response.error.name}: {response.message}")
+            delay = next_retry(delay, asyncio.get_running_loop().time() - began)
             await asyncio.sleep(delay)
-            delay = min(2 * delay, MAX_RETRY_SECONDS)
 
     def _registration(self) -> RegisterRequest:
         """Each anew: it goes on following while the controller is asked (S14)."""
