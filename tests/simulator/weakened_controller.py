@@ -296,7 +296,7 @@ MUTANTS = (
     Mutant("an unclean election without being asked", "B4: by choice only",
            (patch(CONTROLLER + "last_resorts:allows_unclean_election", always(True)),),
            "tests/unit/controller/test_control_elections.py::"
-           "test_with_one_replica_missing_only_a_human_decides", "powers fail"),
+           "test_with_one_replica_missing_only_a_human_decides", "the last one leaves"),
     Mutant("a human's choice comes true twice", "B4",
            (patch(CONTROLLER + "last_resorts:is_chosen", always(True)),),
            "tests/scenarios/test_s14_last_resorts.py::"

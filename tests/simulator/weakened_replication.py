@@ -239,8 +239,7 @@ MUTANTS = (
            (patch("runtime.committed_cuts:CommittedCuts.note", lambda original: (
                lambda self, cut: None)),),
            "tests/scenarios/test_s28_losses_of_a_frozen_leader.py::"
-           "test_a_leader_that_thaws_reports_what_it_cuts",
-           why_no_seed="a stranded leader, an election without proof and its return seldom meet"),
+           "test_a_leader_that_thaws_reports_what_it_cuts", "unclean elections"),
     Mutant("a leader's own stall makes followers late", "S21",
            (patch(LEADER + "on_stall", _restarts_lag_clock_never),),
            "tests/unit/replication/test_leader_in_sync.py::"
