@@ -9,13 +9,13 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.partition_log import PartitionLog
 from tidemark_broker.storage.record_batch import Record
 from tidemark_broker.storage.retention import retained_start
 
 from tests.unit.storage.compacted_logs import COMPACTED, compact, keyed_batch, records_of, seal
 from tests.unit.storage.small_logs import (
+    NoSyncDisk,
     answers_of,
     headers_of,
     killed_and_reopened,
@@ -33,13 +33,6 @@ pairs = st.lists(
     min_size=1,
     max_size=4,
 )
-
-
-class NoSyncDisk(OsDisk):
-    """Kills only: nothing here is about power."""
-
-    def sync_directory(self, path: Path) -> None:
-        pass
 
 
 class CompactedLogs(RuleBasedStateMachine):

@@ -1,12 +1,8 @@
 """What must hold for all batches, all places where a file is cut, and every single flipped bit."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.errors import CorruptBatch
 from tidemark_broker.storage.indexes import MalformedIndex, OffsetIndex, TimeIndex
 from tidemark_broker.storage.partition_log import LogSettings
@@ -16,18 +12,16 @@ from tidemark_broker.storage.record_batch import (
     read_records,
     split_batches,
 )
-from tidemark_broker.storage.synced_part import decode_synced_part
-from tidemark_protocol.ids import Offset
 
 from tests.unit.storage.small_logs import (
-    answers_of,
+    NoSyncDisk,
     append,
+    files_of,
     headers_of,
     open_log,
-    opened_on_the_same_kernel,
     read_all,
-    verified_copy,
-    write_synced_part,
+    served,
+    written,
 )
 
 FAST = settings(max_examples=100, suppress_health_check=list(HealthCheck))
@@ -85,7 +79,6 @@ def test_arbitrary_index_files_are_used_or_refused(data):
 
 
 SMALL = LogSettings(segment_bytes=230, index_interval_bytes=80)
-SMALL_INDEXED = LogSettings(segment_bytes=600, index_interval_bytes=80)
 
 
 @pytest.fixture
@@ -96,85 +89,6 @@ def stopped(tmp_path):
         append(log, b"%d" % number, epoch=epoch, timestamp_ms=1_000 + number)
     log.close()
     return log
-
-
-def written(directory: Path, files: dict[str, bytes]) -> Path:
-    """Into a new directory each time: rewriting a file in place makes ext4 wait for the disk."""
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir()
-    for name, content in files.items():
-        (directory / name).write_bytes(content)
-    return directory
-
-
-def files_of(log) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(log.directory.iterdir())}
-
-
-class NoSyncDisk(OsDisk):
-    """Nothing here is about power: spares a thousand waits."""
-
-    def sync_directory(self, path: Path) -> None:
-        pass
-
-
-@pytest.fixture
-def resumable(tmp_path):
-    """A killed log of twelve batches in two segments, most of the second in its synced part."""
-    log = open_log(tmp_path / "resumable", settings=SMALL_INDEXED)
-    for number in range(12):
-        append(log, b"%d" % (number % 10), epoch=number // 3, timestamp_ms=1_000 + number)
-        if number == 9:
-            write_synced_part(log)
-    (part,) = log.directory.glob("*.synced")
-    assert int(part.stem) == log.segments[1].base_offset
-    assert len(log.segments) == 2
-    return log
-
-
-def reopened(directory):
-    return opened_on_the_same_kernel(
-        directory, NoSyncDisk(), recovery_point=Offset(4), settings=SMALL_INDEXED
-    )
-
-
-def test_recovery_behind_a_synced_part_keeps_exactly_the_whole_batches(resumable, tmp_path):
-    """Also where the log was cut before its end: what nobody should find."""
-    whole = read_all(resumable)
-    ends = [0]
-    for header in headers_of(whole):
-        ends.append(ends[-1] + header.size_bytes)
-    files = files_of(resumable)
-    first, second = (name for name in files if name.endswith(".log"))
-    for cut in range(len(files[second])):
-        directory = written(tmp_path / "cut", files | {second: files[second][:cut]})
-        log = reopened(directory)
-        assert read_all(log) == whole[: max(e for e in ends if e <= len(files[first]) + cut)]
-        assert log.recovery.only_a_torn_tail
-        if cut % 9 == 0:  # takes its time
-            assert answers_of(log) == answers_of(verified_copy(log))
-
-
-def test_no_flipped_bit_is_served_behind_a_synced_part_or_in_it(resumable, tmp_path):
-    whole = read_all(resumable)
-    files = files_of(resumable)
-    first, second = (name for name in files if name.endswith(".log"))
-    part = next(name for name in files if name.endswith(".synced"))
-    synced_bytes = decode_synced_part(files[part]).size_bytes
-    found_at_the_start, bits = 0, range(0, len(files[second]) * 8, 5)
-    for bit in bits:
-        flipped = bytearray(files[second])
-        flipped[bit // 8] ^= 1 << bit % 8
-        log = reopened(written(tmp_path / "flipped", files | {second: bytes(flipped)}))
-        found = served(log)
-        assert whole.startswith(found)
-        assert len(files[first]) <= len(found) < len(whole), f"bit {bit}"
-        if log.recovery.reason:
-            assert read_all(log) == found
-            found_at_the_start += 1
-        else:
-            assert bit // 8 < synced_bytes
-    assert 0 < found_at_the_start < len(bits)
 
 
 def test_recovery_keeps_exactly_the_whole_batches_wherever_the_log_was_cut(stopped, tmp_path):
@@ -197,21 +111,6 @@ def test_recovery_keeps_exactly_the_whole_batches_wherever_the_log_was_cut(stopp
             assert log.recovery.cut_bytes == before + cut - kept
             assert all(start <= log.log_end_offset for _, start in log.epoch_entries)
         before += size_bytes
-
-
-def served(log) -> bytes:
-    """What a reader gets that checks CRCs, as followers and clients do; up to the first refusal."""
-    parts = []
-    offset = log.log_start_offset
-    try:
-        while offset < log.log_end_offset:
-            data = log.read(offset, max_bytes=150, end_offset=log.log_end_offset)
-            assert data, "nothing served and no error: a follower would ask again at once"
-            parts += [b.data for b in split_batches(memoryview(data), max_batch_bytes=9999)]
-            offset = headers_of(data)[-1].next_offset
-    except CorruptBatch:
-        pass
-    return b"".join(parts)
 
 
 @pytest.mark.parametrize("recovery_point", [0, None], ids=["killed", "stopped cleanly"])

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from tidemark_broker.storage.disk import Disk, OsDisk
+from tidemark_broker.storage.errors import CorruptBatch
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.record_batch import (
     Batch,
@@ -23,6 +24,13 @@ OTHER_TOPIC_ID = TopicId("0e9b7a1c-1111-4222-8333-444455556666")
 KILLED = Offset(0)
 FIRST = Offset(0)
 ALL = Offset(2**62)
+
+
+class NoSyncDisk(OsDisk):
+    """For tests that are not about power: spares a thousand waits."""
+
+    def sync_directory(self, path: Path) -> None:
+        pass
 
 
 def batch_of(*values: bytes, timestamp_ms: int = 1_000) -> Batch:
@@ -117,13 +125,24 @@ def opened_on_the_same_kernel(
 
 
 def verified_copy(log: PartitionLog) -> PartitionLog:
-    """Of the log as it is on the disk, all of it read from the first byte on."""
-    directory = log.directory.with_name(f"{log.directory.name}-copy")
+    """Of the log as it is on the disk."""
+    return verified_copy_of(log.directory, log.settings, log_start_offset=log.log_start_offset)
+
+
+def verified_copy_of(
+    source: Path,
+    settings: LogSettings,
+    *,
+    disk: Disk | None = None,
+    log_start_offset: Offset = FIRST,
+) -> PartitionLog:
+    """All of it read from the first byte on."""
+    directory = source.with_name(f"{source.name}-copy")
     shutil.rmtree(directory, ignore_errors=True)
-    shutil.copytree(log.directory, directory)
+    shutil.copytree(source, directory)
     for path in directory.glob("*.*index"):
         path.unlink()
-    return open_log(directory, settings=log.settings, log_start_offset=log.log_start_offset)
+    return open_log(directory, disk, settings=settings, log_start_offset=log_start_offset)
 
 
 def answers_of(log: PartitionLog) -> dict[str, object]:
@@ -181,3 +200,31 @@ def values_of(log: PartitionLog) -> list[tuple[int, bytes | None]]:
     data = memoryview(read_all(log))
     batches = split_batches(data, max_batch_bytes=max(1, len(data)))
     return [(r.offset, r.value) for batch in batches for r in read_records(batch.data)]
+
+
+def served(log: PartitionLog) -> bytes:
+    """What a reader gets that checks CRCs, as followers and clients do; up to the first refusal."""
+    parts = []
+    offset = log.log_start_offset
+    try:
+        while offset < log.log_end_offset:
+            data = log.read(offset, max_bytes=150, end_offset=log.log_end_offset)
+            assert data, "nothing served and no error: a follower would ask again at once"
+            parts += [b.data for b in split_batches(memoryview(data), max_batch_bytes=9999)]
+            offset = headers_of(data)[-1].next_offset
+    except CorruptBatch:
+        pass
+    return b"".join(parts)
+
+
+def files_of(log: PartitionLog) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(log.directory.iterdir())}
+
+
+def written(directory: Path, files: dict[str, bytes]) -> Path:
+    """Into a new directory each time: rewriting a file in place makes ext4 wait for the disk."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
+    return directory
