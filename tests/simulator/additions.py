@@ -20,6 +20,7 @@ from tests.simulator.faults import (
     freeze,
     isolate,
     let_up,
+    lose_power,
 )
 from tests.simulator.topic_wishes import TopicWish
 from tests.simulator.world import World
@@ -31,6 +32,7 @@ UNCLEAN_ELECTIONS = "unclean elections"
 UNCLEAN_LATER = "unclean elections now and then"
 SMALL_SEGMENTS = "small segments"
 FLIPS_AT_REST = "bits flip at rest"
+COMPACTED = "keys are compacted"
 # Of a broker's files, beside its segments. Not those that say whose it is: `meta.properties`, which
 # only a human mends, and `partition.metadata`: of a topic that never was judges know nothing.
 FILES = {
@@ -163,12 +165,41 @@ def flip_bit_at_rest(world: World, number: int, kind: str, end: str) -> None:
     flip()
 
 
+@fault
+def strike_compaction(world: World, number: int, suffix: str, blow: str, calls: int) -> None:
+    """The broker's next pass that comes so far: in the middle of the so-manieth call to its disk
+    from then on, that of the new file's name excepted. `kill`: the process; `power`: the machine's
+    fails for a moment."""
+    slot = broker_of(world, number)
+
+    def strike() -> None:
+        if not world.is_healed:
+            world.coverage[f"struck in a compaction: {blow}"] += 1
+            if blow == "power":
+                lose_power(world, number, world.random.randint(5_000, 300_000))
+            elif slot.process is not None:
+                slot.process.kill()
+
+    slot.machine.volume.crash_at(suffix, calls, strike)
+
+
+def _strike_compaction(draw: Draw) -> tuple[Argument, ...]:
+    """`.cleaned`: while it is written and put in its place; `.swap`: once it counts, also in the
+    start after that."""
+    suffix = draw.chance.choice((".cleaned", ".log.swap"))
+    blow = draw.chance.choice(COMPACTION_BLOWS)
+    return (draw.broker, suffix, blow, draw.chance.randint(1, 16))
+
+
 def _flip_at_rest(draw: Draw) -> tuple[Argument, ...]:
     kind = draw.chance.choice(tuple(FILES))
     return (draw.broker, kind, draw.chance.choice(("kill", "stop")))
 
 
+COMPACTION_BLOWS = ("kill", "power")
+
 ADDED: dict[str, Arguments] = {
+    "strike_compaction": _strike_compaction,
     "cancel_moves": lambda d: (d.topic, d.us(500, 5_000)),
     "allow_unclean": lambda d: (d.topic, d.chance.choice(("true", "true", "false"))),
     "flip_bit_at_rest": _flip_at_rest,
@@ -194,5 +225,12 @@ ADDITIONS: dict[str, dict[str, int]] = {
     # Followers that are away for longer than records are kept; crashes around a roll.
     SMALL_SEGMENTS: {"keep_down": 2, "kill_broker_in_call": 2, "lose_power_in_call": 2},
     FLIPS_AT_REST: {"flip_bit_at_rest": 6},
+    COMPACTED: {
+        "strike_compaction": 8,
+        "slow_followers": 4,
+        "kill_leader": 3,
+        "keep_down": 2,
+        "move_partition": 3,
+    },
     UNCLEAN_LATER: {"allow_unclean": 4, "strand_leader": 3},
 }

@@ -153,6 +153,7 @@ class BrokerSlot:
             boot_id=self.machine.boot_id,
             stop_limit_seconds=options.stop_limit_seconds,
             high_watermark_checkpoint_seconds=options.high_watermark_checkpoint_seconds,
+            log_cleaner_backoff_seconds=options.log_cleaner_backoff_seconds,
             recovery_points=options.recovery_points,
             groups=GROUPS,
         )

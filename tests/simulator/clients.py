@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tidemark_broker.storage.record_batch import (
     CorruptBatch,
     NewRecord,
+    Record,
     build_batch,
     check_crc,
     read_header,
@@ -173,6 +174,7 @@ class Links:
 
 
 PARTITIONS_AT_FIRST = 2
+NUMBER = "number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +189,28 @@ class ProducerPlan:
     is_idempotent: bool = False
     give_up_seconds: float = 6.0  # an idempotent one
     record_bytes: int = 0  # at least so many in each record's value
+    has_keys: bool = False
+    rest_seconds: float = 0.0  # of an idempotent one, after each few batches; 0: it never rests
 
 
 def new_record(plan: ProducerPlan, value: int) -> NewRecord:
-    """Who reads it takes blanks for nothing."""
-    return NewRecord(None, (b"%d" % value).ljust(plan.record_bytes))
+    """Who reads it takes blanks for nothing. Each fifth record with a key is a tombstone, which
+    says its number in a header."""
+    number = (b"%d" % value).ljust(plan.record_bytes)
+    if not plan.has_keys:
+        return NewRecord(None, number)
+    if value % 5 == 2:
+        return NewRecord(_key_of(value), None, ((NUMBER, number),))
+    return NewRecord(_key_of(value), number)
+
+
+def _key_of(value: int) -> bytes:
+    """A few keys are written all the time, the others for a while only: their last record stays."""
+    return b"%d" % (value % 7) if value % 3 == 0 else b"%d of %d" % (value % 4, value // 50)
+
+
+def number_of(record: Record) -> int:
+    return int(dict(record.headers)[NUMBER] or 0) if record.value is None else int(record.value)
 
 
 def next_partition(plan: ProducerPlan, around: Surroundings, chance: random.Random) -> int:
@@ -368,8 +387,7 @@ class Consumer:
                 high_watermark=reply.high_watermark,
             )
         )
-        if shown:
-            self._positions[partition] = shown[-1][0] + 1
+        self._positions[partition] = end_of(reply.data, offset)
         position = self._positions.get(partition, 0)
         return position if position >= reply.high_watermark else None
 
@@ -422,7 +440,17 @@ def records_shown(data: bytes, from_offset: int) -> Sequence[tuple[int, int]]:
         except CorruptBatch as error:
             raise Violation("I10", f"a reader was shown {error}") from error
         for record in read_records(batch):
-            if record.offset >= from_offset and record.value is not None:
-                found.append((record.offset, int(record.value)))
+            if record.offset >= from_offset:
+                found.append((record.offset, number_of(record)))
         position += header.size_bytes
     return found
+
+
+def end_of(data: bytes, from_offset: int) -> int:
+    """Where a reader goes on: batches that compaction left without records move it on too."""
+    position, end_offset = 0, from_offset
+    while position < len(data):
+        header = read_header(data, position)
+        position += header.size_bytes
+        end_offset = header.next_offset
+    return end_offset

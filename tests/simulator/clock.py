@@ -13,6 +13,7 @@ class MachineClock:
     def __init__(self, timeline: Timeline, *, uptime_us: int) -> None:
         self.rate_ppm = MILLION  # microseconds that it counts in a second of the world
         self.wall_offset_us = 0
+        self.latest_wall_us = 0  # that anybody was told
         self._timeline = timeline
         self._base_world_us = timeline.now_us
         self._base_us = uptime_us
@@ -33,4 +34,6 @@ class MachineClock:
         self.rate_ppm = rate_ppm
 
     def wall_us(self) -> int:
-        return EPOCH_US + self._timeline.now_us + self.wall_offset_us
+        wall_us = EPOCH_US + self._timeline.now_us + self.wall_offset_us
+        self.latest_wall_us = max(self.latest_wall_us, wall_us)
+        return wall_us

@@ -7,7 +7,9 @@ leader's log parts from it: what was committed past that is lost, and from the m
 begins its log says what is committed. Nothing past that is judged of a log of a former history.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
 from math import inf
 
 from tidemark_broker.runtime.hosted_replica import HostedReplica
@@ -18,6 +20,8 @@ from tests.simulator.violations import Violation
 
 
 class CommittedLog:
+    is_compacted = False
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.end_offset = 0
@@ -139,6 +143,35 @@ class CommittedLog:
             self._base_offsets.insert(index, header.base_offset)
             self._batches.insert(index, batch)
 
+    def check_is_whole(self, header: BatchHeader, who: str) -> None:
+        """A batch in the log of `who`, wherever it is."""
+
+    def differs(self, header: BatchHeader, batch: bytes) -> bool:
+        """Something else was committed where it is."""
+        known = self.batch_at(header.base_offset)
+        return known is not None and known != batch
+
+    def check_shown(self, header: BatchHeader, batch: bytes, who: str) -> None:
+        """Raises Violation unless a reader may be shown this."""
+        known = self.batch_at(header.base_offset)
+        if known is None:
+            raise Violation(
+                "I7",
+                f"{who} showed offset {header.base_offset}; committed ends at {self.end_offset}",
+            )
+        if known[CRC_START:] != batch[CRC_START:]:
+            raise Violation(
+                "I7",
+                f"{who} showed another record at offset {header.base_offset} than was committed"
+                " there",
+            )
+        if known != batch:
+            raise Violation(
+                "I10",
+                f"{who} showed leader epoch {header.partition_leader_epoch} at offset"
+                f" {header.base_offset}, committed there is another",
+            )
+
     def batch_at(self, base_offset: int) -> bytes | None:
         index = bisect_left(self._base_offsets, base_offset)
         if index < len(self._base_offsets) and self._base_offsets[index] == base_offset:
@@ -190,9 +223,13 @@ class CommittedLog:
         )
         return end if self._awaited is None else min(end, self._awaited[1])
 
-    def committed_below(self, offset: int) -> int:
-        """How many batches begin below `offset`."""
-        return bisect_right(self._base_offsets, offset - 1)
+    def coverage(self) -> Counter[str]:
+        return Counter()
+
+    def last_sequences(self) -> Iterator[tuple[int, int, int]]:
+        """(producer id, epoch, last sequence) of each whose last batch is known."""
+        for producer_id, (epoch, sequence) in self._producers.items():
+            yield producer_id, epoch, sequence
 
     def _check_sequence(self, header: BatchHeader) -> None:
         """B8: within an epoch one sequence follows the other, from 0 on; epochs only rise."""

@@ -40,6 +40,7 @@ def _faults() -> Iterable[str]:
     yield from (f"fault {kind}" for kind in kinds)
     yield from (f"struck: {blow}" for blow in storms.BLOWS)
     yield from (f"stranded: {blow}" for blow in additions.BLOWS)
+    yield from (f"struck in a compaction: {blow}" for blow in additions.COMPACTION_BLOWS)
     yield from (f"power loss: data {outcome}" for outcome in DATA_OUTCOMES)
     yield from (f"flipped at rest: {kind}" for kind in (*additions.FILES, "nothing"))
     yield from ("power losses", "entries lost")
@@ -59,6 +60,7 @@ def _brokers() -> Iterable[str]:
     yield REFUSED_BELOW_MIN_ISR
     yield from ("read from leader", "read from follower")
     yield from ("duplicates found", "refused: out of order", "truncations", "records truncated")
+    yield from ("compactions", "outdated records gone", "tombstones gone")
     yield from ("logs of several segments", "segments in the end", "logs that begin past 0")
     yield from ELECTIONS
     yield from CHANGES

@@ -47,6 +47,7 @@ class Volume:
         self._crash_countdown = 0
         self._crash: Callable[[], None] | None = None
         self._cuts_writes = False
+        self._awaited: tuple[str, int, Callable[[], None]] | None = None
         self._chance = chance
         self._now_us = now_us
         self.wall_us = wall_us
@@ -62,6 +63,16 @@ class Volume:
         self._crash_countdown, self._crash = calls, crash
         self._cuts_writes = cuts_writes
 
+    def crash_at(self, suffix: str, calls: int, crash: Callable[[], None]) -> None:
+        """`crash_in`, from the call on that next gives a file a name with that end."""
+        self._awaited = suffix, calls, crash
+
+    def note_named(self, path: Path) -> None:
+        if self._awaited is not None and path.name.endswith(self._awaited[0]):
+            _, calls, crash = self._awaited
+            self._awaited = None
+            self.crash_in(calls, crash)
+
     def part_of_write(self, size_bytes: int) -> int:
         """How much of the write, in which its process was killed, had happened. Only once."""
         if not self._cuts_writes or self._crash is not None:
@@ -70,7 +81,7 @@ class Volume:
         return self._chance.randint(0, size_bytes)
 
     def forget_crash(self) -> None:
-        self._crash = None
+        self._crash = self._awaited = None
 
     def lose_write_backs(self, count: int, of: Callable[[str], bool] | None = None) -> None:
         """So many of the next syncs fail (`of`: of files that are there now, by path), and what
@@ -98,7 +109,7 @@ class Volume:
 
     def lose_power(self) -> dict[str, str]:
         self.holders.clear()
-        self._crash = None
+        self.forget_crash()
         self.failing.clear()
         return self.image.lose_power(self._chance)
 
@@ -229,6 +240,7 @@ class SimulatedDisk:
             directory = self._volume.image.directory(path.parent)
             if path.name not in directory.entries:
                 directory.change({path.name: FileNode(changed_at_us=self._volume.wall_us())})
+                self._volume.note_named(path)
         return self._volume.image.file(path)
 
     def read(self, path: Path) -> bytes:
@@ -289,6 +301,7 @@ class SimulatedDisk:
             raise missing(old)
         node.changed_at_us = self._volume.wall_us()
         directory.change({old.name: None, new.name: node})
+        self._volume.note_named(new)
 
     def remove(self, path: Path) -> None:
         self._enter("write")

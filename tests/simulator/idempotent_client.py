@@ -33,6 +33,7 @@ from tests.simulator.clients import (
 )
 
 MAX_IN_FLIGHT = 4
+BATCHES_BETWEEN_RESTS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class IdempotentProducer:
         self._sequences: dict[int, int] = {}  # the next one of each partition
         self._in_flight: dict[asyncio.Task[None], None] = {}
         self._has_given_up = True  # also before the first id
+        self._batches = 0
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -62,10 +64,16 @@ class IdempotentProducer:
                 await self._all_ended()
                 await self._begin_epoch()
             elif len(self._in_flight) < MAX_IN_FLIGHT:
+                await self._rest_now_and_then()
                 task = loop.create_task(self._send(*self._next_batch()))
                 self._in_flight[task] = None
                 task.add_done_callback(lambda done: self._in_flight.pop(done))
             await asyncio.sleep(self._chance.expovariate(1 / mean_seconds))
+
+    async def _rest_now_and_then(self) -> None:
+        self._batches += 1
+        if self._plan.rest_seconds and self._batches % BATCHES_BETWEEN_RESTS == 0:
+            await asyncio.sleep(self._plan.rest_seconds)
 
     async def _all_ended(self) -> None:
         while self._in_flight:

@@ -22,6 +22,7 @@ from tidemark_protocol.partition_state import Member, PartitionState
 from tests.simulator.client_port import Fetch, Produce
 from tests.simulator.clients import history_name
 from tests.simulator.committed_log import CommittedLog
+from tests.simulator.compacted_history import new_committed_log
 from tests.simulator.coverage_rows import (
     ACKNOWLEDGED,
     ACKNOWLEDGED_ANEW,
@@ -58,7 +59,7 @@ class Invariants:
         self._audits: dict[HostedReplica, ReplicaAudit] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}  # I11: epoch -> process
         # Of leaders, as last looked at.
-        self._counted: dict[HostedReplica, tuple[int, int]] = {}  # truncated records, duplicates
+        self._counted: dict[HostedReplica, tuple[int, int, int]] = {}
         self._min_insync = MinInsyncJudge()
         self._epochs: dict[int, tuple[int, int]] = {}  # of controller and broker, by process
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
@@ -196,12 +197,17 @@ class Invariants:
             living = set(self._audits)
             for value in self._slices.values():
                 self._losses.conclude(value, self._committed, living)
+        for committed in self._committed.values():
+            self.coverage += committed.coverage()
+
+    def committed_logs(self) -> dict[str, CommittedLog]:
+        """For the history, by its names of partitions."""
+        return {history_name(*key): committed for key, committed in self._committed.items()}
 
     def suspensions(self) -> dict[str, Suspension]:
-        """For the history, by its names of partitions."""
+        """Of promises, by the history's names of partitions."""
         found = {name: Suspension(is_deleted=True) for name in self.deleted}
-        for (topic_id, partition), committed in self._committed.items():
-            name = history_name(topic_id, partition)
+        for name, committed in self.committed_logs().items():
             if committed.lost_from is not None:
                 found[name] = Suspension(committed.lost_from, is_deleted=name in found)
         return found
@@ -303,14 +309,15 @@ class Invariants:
                     self._look_at_leader(broker, replica, audit)
 
     def _count(self, audit: ReplicaAudit) -> None:
-        counted = audit.truncated_records(), audit.replica.duplicate_batches
-        before = self._counted.get(audit.replica, (0, 0))
+        counted = audit.truncated_records(), audit.replica.duplicate_batches, audit.compactions
+        before = self._counted.get(audit.replica, (0, 0, 0))
         if counted == before:
             return
         self._counted[audit.replica] = counted
         self.coverage["truncations"] += counted[0] > before[0]
         self.coverage["records truncated"] += counted[0] - before[0]
         self.coverage["duplicates found"] += counted[1] - before[1]
+        self.coverage["compactions"] += counted[2] - before[2]
 
     def _note_last_words(self, broker: LiveBroker) -> None:
         """It died in the middle of something, and may have said already how far it committed."""
@@ -396,7 +403,7 @@ class Invariants:
         if (key, epoch) in self._awaited_grants:
             del self._awaited_grants[key, epoch]
             self._check_began(key, leader)
-        audit.check_holds_acknowledged(f"elected in leader epoch {epoch}", before_epoch=epoch)
+        audit.check_may_lead(epoch)
 
     def _check_began(self, key: TopicPartition, leader: PartitionLeader) -> None:
         if self._world.has_flipped_bits:
@@ -466,8 +473,8 @@ class Invariants:
     def _committed_of(self, key: TopicPartition) -> CommittedLog:
         committed = self._committed.get(key)
         if committed is None:
-            committed = CommittedLog(self._names.get(key, f"{key[0]}-{key[1]}"))
-            self._committed[key] = committed
+            name = self._names.get(key, f"{key[0]}-{key[1]}")
+            self._committed[key] = committed = new_committed_log(name, self._world, key[0])
         return committed
 
 

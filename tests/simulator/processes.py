@@ -66,9 +66,9 @@ class Machine:
         return self.volume.lose_power()
 
     def boot(self) -> None:
-        rate_ppm, wall_offset_us = self.clock.rate_ppm, self.clock.wall_offset_us
-        self.clock = self._new_clock()
-        self.clock.rate_ppm, self.clock.wall_offset_us = rate_ppm, wall_offset_us
+        former, self.clock = self.clock, self._new_clock()
+        self.clock.rate_ppm, self.clock.wall_offset_us = former.rate_ppm, former.wall_offset_us
+        self.clock.latest_wall_us = former.latest_wall_us
         self._boots += 1
         self.boot_id = f"{self.name}-boot-{self._boots}"
         self.is_up = True

@@ -1,8 +1,9 @@
 """One replica in one process, looked at again and again: I1, I2, I4, I5, and its part of I3 and I6.
 
 It keeps a copy of the log's batches and reads only what was appended since the last look; after a
-truncation it reads everything again. Bytes come from the simulated file itself, not through the
-disk's calls, so that looking changes nothing and meets no fault.
+truncation, and when compaction replaced segments, it reads everything again. Bytes come from the
+simulated file itself, not through the disk's calls, so that looking changes nothing and meets no
+fault.
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from tidemark_broker.storage.segment import Segment
 from tidemark_protocol.ids import TopicId
 
 from tests.simulator.committed_log import CommittedLog
+from tests.simulator.compacted_log import COMPACTION
 from tests.simulator.violations import FLIPPED_EPOCH, BeyondPromises, Violation
 
 EPOCH = range(12, 16)  # of a batch's header: its leader epoch
@@ -68,6 +70,8 @@ class ReplicaAudit:
         self._leads_in = -1  # that epoch, if it leads, or did until the event looked at last
         self._judged_history: int | None = -1  # None: it was judged in part only
         self._taken_of = -1  # the history of which what is below was compared
+        self._segments: tuple[Segment, ...] = ()  # of a compacted log, as last looked at
+        self.compactions = 0  # that were seen here
         self._forget_copy()
 
     def _forget_copy(self) -> None:
@@ -93,6 +97,7 @@ class ReplicaAudit:
             active.size_bytes,
             replica.state,
             self.committed.history_epoch,
+            self._compactable_segments(),
         )
         if seen == self._seen:
             return False
@@ -117,6 +122,10 @@ class ReplicaAudit:
     def may_judge(self, last_offset: int) -> bool:
         return self.committed.may_judge(last_offset, self.newest_epoch)
 
+    def _compactable_segments(self) -> tuple[Segment, ...]:
+        """That one was replaced shows in nothing else that is looked at."""
+        return tuple(self.replica.log._segments) if self.committed.is_compacted else ()
+
     def truncated_records(self) -> int:
         """In this process."""
         follower = self.replica.follower
@@ -128,8 +137,7 @@ class ReplicaAudit:
         other records below its own end: those of a cut that a lost kernel took back."""
         self.look()
         for batch in self._batches:
-            known = self.committed.batch_at(batch.header.base_offset)
-            if known is not None and known != batch.data:
+            if self.committed.differs(batch.header, batch.data):
                 return batch.header.base_offset
         return self._end_offset if self._batches else self.replica.log.log_end_offset
 
@@ -187,6 +195,8 @@ class ReplicaAudit:
 
     def _is_prefix(self) -> bool:
         """The log only grew since the last look: our last batch is where it was."""
+        if self._has_other_segments():
+            return False
         segments = self.replica.log._segments
         if segments[0].base_offset != self._first_offset:
             return False
@@ -204,6 +214,17 @@ class ReplicaAudit:
         begin = self._position - len(last)
         return self._files.segment_bytes(segment)[begin : self._position] == last
 
+    def _has_other_segments(self) -> bool:
+        before, self._segments = self._segments, self._compactable_segments()
+        if self._segments[: len(before)] == before:
+            return False
+        active, is_cut = before[-1], self.replica.log.log_end_offset < self._end_offset
+        if not is_cut and self._segments[0].base_offset <= active.base_offset:
+            self.compactions += 1
+            if active not in self._segments:
+                raise Violation(COMPACTION, f"{self.who}: {active.path.name} was active, and went")
+        return True
+
     def _copy_new_batches(self) -> None:
         log = self.replica.log
         segments = log._segments
@@ -220,7 +241,7 @@ class ReplicaAudit:
         expected = self._end_offset if self._batches else log.log_end_offset
         if expected == log.log_end_offset or self._is_cut_short:
             return
-        if any(self._files.flipped_positions(segment) for segment in segments):
+        if any(self._may_have_flipped(segment) for segment in segments):
             self._is_cut_short = True  # a length is what the bit changed
         else:
             raise Violation(
@@ -235,7 +256,7 @@ class ReplicaAudit:
             batch = bytes(data[position : position + header.size_bytes])
             self._check_place(header)
         except (CorruptBatch, Violation) as error:
-            if self._files.flipped_positions(segment):
+            if self._may_have_flipped(segment):
                 self._is_cut_short = True
                 return
             if isinstance(error, Violation):
@@ -245,17 +266,26 @@ class ReplicaAudit:
             raise BeyondPromises(FLIPPED_EPOCH)
         is_intact = not is_damaged(header, batch)
         end = position + header.size_bytes
-        if not is_intact and not self._files.flipped_positions(segment).intersection(
-            range(position, end)
-        ):
+        if not is_intact and not self._has_flipped_within(segment, range(position, end)):
             raise Violation(
                 "I10",
                 f"{self.who}: {segment.path.name} is damaged at offset {header.base_offset}, and"
                 " no bit was flipped there",
             )
+        if not self._files.has_flipped_bits:
+            self.committed.check_is_whole(header, self.who)
         self._batches.append(CopiedBatch(header, batch, is_intact))
         self._end_offset = header.next_offset
         self._position = end
+
+    def _may_have_flipped(self, segment: Segment) -> bool:
+        """Of what compaction wrote anew it is not known which bits had flipped before; no checksum
+        covers where a batch lies and its leader epoch."""
+        is_copied = self.committed.is_compacted and self._files.has_flipped_bits
+        return is_copied or bool(self._files.flipped_positions(segment))
+
+    def _has_flipped_within(self, segment: Segment, positions: range) -> bool:
+        return bool(self._files.flipped_positions(segment).intersection(positions))
 
     def _has_flipped_epoch(self, header: BatchHeader, batch: bytes, segment: Segment) -> bool:
         """No checksum covers a batch's leader epoch: the epochs' checkpoint is the one witness
@@ -349,7 +379,9 @@ class ReplicaAudit:
             for batch in reversed(self._batches)
             if batch.header.producer_id == asked.producer_id
         )
-        for header in islice(of_producer, WINDOW_BATCHES):
+        # Compaction keeps the last one for sure.
+        known = 1 if self.committed.is_compacted else WINDOW_BATCHES
+        for header in islice(of_producer, known):
             if header.producer_epoch == asked.producer_epoch and (
                 header.base_sequence == asked.base_sequence
                 and header.last_offset_delta == asked.last_offset_delta
@@ -358,6 +390,33 @@ class ReplicaAudit:
                     "I8",
                     f"{self.who}: refused sequence {asked.base_sequence} of producer"
                     f" {asked.producer_id}, which is at offset {header.base_offset}",
+                )
+
+    def check_may_lead(self, epoch: int) -> None:
+        """It was elected in that leader epoch."""
+        why = f"elected in leader epoch {epoch}"
+        self.check_holds_acknowledged(why, before_epoch=epoch)
+        # It may hear of its epoch when its successor has committed already.
+        if max(self.committed.led, default=epoch) <= epoch:
+            self._check_knows_producers(why)
+
+    def _check_knows_producers(self, why: str) -> None:
+        """I8: it goes on where each producer's committed sequences end, also where compaction took
+        the records away that had them."""
+        log, committed = self.replica.log, self.committed
+        is_told = log.log_start_offset == 0 and self.is_readable  # else a lost snapshot is missed
+        if not is_told or log.log_end_offset < committed.end_offset:
+            return
+        if committed.lost_from is not None or self._files.has_flipped_bits:
+            return
+        for producer_id, *last in committed.last_sequences():
+            entry = log.producers.get(producer_id)
+            known = None if entry is None else [entry.producer_epoch, entry.last_sequence]
+            if known is None or known < last:
+                raise Violation(
+                    "I8",
+                    f"{self.who}, {why}, knows {known} as (epoch, last sequence) of producer"
+                    f" {producer_id}, committed is {last}",
                 )
 
     def check_holds_acknowledged(self, why: str, before_epoch: int | None = None) -> None:

@@ -26,6 +26,7 @@ from tests.simulator.clients import (
     Surroundings,
 )
 from tests.simulator.clock import EPOCH_US
+from tests.simulator.compacted_history import check_last_reads, with_compacted
 from tests.simulator.coverage_rows import WAIVED_AFTER_FLIPS, ended_early, kept, waived
 from tests.simulator.faults import Fault, heal, schedule
 from tests.simulator.group_member import SimulatedGroup
@@ -116,6 +117,7 @@ class Run:
             racks=self.shape.racks,
             serve_clients=serve,
             has_logs=plan.has_logs,
+            log_cleaner_backoff_seconds=self.shape.log_cleaner_backoff_seconds,
         )
         self.world = World(plan.seed, options)
         self.watched = WatchedWorld(self.world)
@@ -299,8 +301,11 @@ class Run:
                 raise Violation("L1", f"partition {partition} could not be read to its end")
 
     def _judge_history(self) -> None:
+        logs = self.invariants.committed_logs()
+        check_last_reads(self.history, logs)
         verdict = judge(
-            placed([*self.history, *self.open_sends.values()]), self.invariants.suspensions()
+            placed([*self.history, *self.open_sends.values()]),
+            with_compacted(self.invariants.suspensions(), logs),
         )
         for name, count in verdict.operations.items():
             self.invariants.coverage[f"client: {name}"] += count
@@ -394,6 +399,8 @@ class Run:
                 is_idempotent=self.shape.idempotent[number],
                 give_up_seconds=self.shape.give_up_seconds,
                 record_bytes=self.shape.record_bytes,
+                has_keys=self.shape.is_compacted,
+                rest_seconds=self.shape.rest_seconds if number == 0 else 0.0,
             )
             kind = IdempotentProducer if self.shape.idempotent[number] else Producer
             yield plan.name, kind(plan, around, chance).run

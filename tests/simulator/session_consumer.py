@@ -16,7 +16,13 @@ from tidemark_cli.history import Kind, Operation, Outcome
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 
-from tests.simulator.clients import PAUSE_SECONDS, Surroundings, history_name, records_shown
+from tests.simulator.clients import (
+    PAUSE_SECONDS,
+    Surroundings,
+    end_of,
+    history_name,
+    records_shown,
+)
 
 WAIT_MS = 200
 ANSWER_MS = 1_500
@@ -155,5 +161,4 @@ class SessionConsumer:
             high_watermark=answer.high_watermark,
         )
         self.around.record(operation)
-        if shown:
-            self._positions[partition] = shown[-1][0] + 1
+        self._positions[partition] = end_of(bytes(answer.records), offset)

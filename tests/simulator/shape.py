@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tests.simulator.additions import (
+    COMPACTED,
     FLIPS_AT_REST,
     SMALL_SEGMENTS,
     SPARE_BROKERS,
@@ -29,8 +30,10 @@ SHARE_WITH_GROUP = 0.25  # of seeds
 SHARE_WITH_SPARE_BROKERS = 0.25
 SHARE_WITH_UNCLEAN_ELECTIONS = 0.2
 SHARE_WITH_SMALL_SEGMENTS = 0.25
+SHARE_WITH_COMPACTION = 0.2
 UNCLEAN = ("unclean.leader.election.enable", "true")
 NO_RACKS = ("", "", "")
+HAS_SPARE = (SPARE_BROKERS, COMPACTED)
 SPARE_RACKS = (("", "", "", ""), ("a", "b", "c", "d"), ("a", "a", "b", "c"))
 
 
@@ -51,6 +54,12 @@ class Shape:
     additions: tuple[str, ...] = ()  # of additions.py
     config: tuple[tuple[str, str], ...] = ()  # of the topic, beside what is above
     record_bytes: int = 0  # at least
+    log_cleaner_backoff_seconds: float = 15.0
+    rest_seconds: float = 0.0  # of the first producer, which is idempotent then
+
+    @property
+    def is_compacted(self) -> bool:
+        return COMPACTED in self.additions
 
     @staticmethod
     def of(seed: int, weather: str = "") -> "Shape":
@@ -67,14 +76,16 @@ class Shape:
             acks=(-1, -1, chance.choice((-1, 0, 1))),
             idempotent=(chance.random() < 0.5, chance.random() < 0.5, False),
         )
-        return _stormy(shape, weather) if weather else _ordinary(shape, seed)
+        return _stormy(shape, seed, weather) if weather else _ordinary(shape, seed)
 
 
-def _stormy(shape: Shape, weather: str) -> Shape:
+def _stormy(shape: Shape, seed: int, weather: str) -> Shape:
     if weather in NEEDS_ALL_IN_SYNC:
         shape = replace(shape, min_insync=3, commit_rule="MinInsync", flush="Os")
     if weather == UNCLEAN_ELECTIONS:
         shape = _allowing_unclean_elections(shape)
+    if weather == COMPACTED:
+        shape = _compacted(shape, seed)
     return replace(
         shape,
         acks=(*shape.acks, 1, 1),
@@ -82,14 +93,16 @@ def _stormy(shape: Shape, weather: str) -> Shape:
         pauses_ms=(5, 15, 40),
         flush="Always" if weather in FLUSHES_ALWAYS else shape.flush,
         give_up_seconds=1.0 if weather in GIVES_UP_SOON else shape.give_up_seconds,
-        racks=SPARE_RACKS[-1] if weather == SPARE_BROKERS else RACKS_OF.get(weather, NO_RACKS),
+        racks=SPARE_RACKS[-1] if weather in HAS_SPARE else RACKS_OF.get(weather, NO_RACKS),
     )
 
 
 def _ordinary(shape: Shape, seed: int) -> Shape:
     has_group = Random(f"group of {seed}").random() < SHARE_WITH_GROUP
     shape = _with_spare_brokers(replace(shape, has_group=has_group), seed)
-    return _with_small_segments(_with_unclean_elections(shape, seed), seed)
+    shape = _with_small_segments(_with_unclean_elections(shape, seed), seed)
+    is_compacted = Random(f"policy of {seed}").random() < SHARE_WITH_COMPACTION
+    return _compacted(shape, seed) if is_compacted else shape
 
 
 def _with_spare_brokers(shape: Shape, seed: int) -> Shape:
@@ -134,6 +147,27 @@ def _with_small_segments(shape: Shape, seed: int) -> Shape:
         config=(*shape.config, *config),
         record_bytes=record_bytes,
         additions=(*shape.additions, SMALL_SEGMENTS, *flips),
+    )
+
+
+def _compacted(shape: Shape, seed: int) -> Shape:
+    """Records have keys, segments are short in time, and passes follow each other."""
+    chance = Random(f"compacted records of {seed}")
+    has_retention = "retention.bytes" in dict(shape.config)
+    config = (
+        ("cleanup.policy", "compact,delete" if has_retention else "compact"),
+        ("segment.bytes", "16384"),
+        ("segment.ms", chance.choice(("200", "800"))),
+        ("min.cleanable.dirty.ratio", chance.choice(("0", "0.3"))),
+        ("delete.retention.ms", chance.choice(("0", "1000", "4000", "86400000"))),
+    )
+    return replace(
+        shape,
+        config=(*shape.config, *config),
+        additions=(*shape.additions, COMPACTED),
+        log_cleaner_backoff_seconds=chance.choice((0.3, 1.0)),
+        rest_seconds=chance.choice((1.0, 3.0)),
+        idempotent=(True, *shape.idempotent[1:]),
     )
 
 

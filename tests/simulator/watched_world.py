@@ -274,6 +274,19 @@ class WatchedWorld:
             for name in names
         )
 
+    def is_compacted(self, topic_id: TopicId) -> bool:
+        """From its start on, as no run changes that."""
+        return any(
+            "compact" in wish.config.get("cleanup.policy", "")
+            for wish in self.world.topics
+            if wish.topic_id == topic_id
+        )
+
+    def latest_wall_ms(self) -> int:
+        """The latest that any broker was told it is."""
+        clocks = (slot.machine.clock for slot in self.world.brokers.values())
+        return max(clock.latest_wall_us for clock in clocks) // 1000
+
     def log_counts(self) -> Counter[str]:
         """Of all replicas that are open: what of their logs has several files, or begins later."""
         found: Counter[str] = Counter()

@@ -7,11 +7,13 @@ from typing import Any
 from tidemark_broker.storage.checkpoints import LOCK
 from tidemark_broker.storage.producer_states import ProducerEntry, ProducerStates
 
+from tests.simulator.additions import COMPACTED
 from tests.simulator.mutant import CONTROLLER, Mutant, always, patch
 
 LOG = "storage.partition_log:PartitionLog."
 DIRECTORY = "storage.log_directory:LogDirectory."
 PROOFS = "storage.start_proofs:StartProofs."
+COMPACTION = "storage.compaction:Compaction."
 
 
 def _locks_a_file_of_its_own(original: Any) -> Any:
@@ -170,8 +172,34 @@ MUTANTS = (
     Mutant("compaction past the high watermark", "B9 compaction",
            (patch("storage.compaction:may_compact", always(True)),),
            "tests/unit/storage/test_storage_compaction.py::"
-           "test_nothing_at_or_past_the_high_watermark_is_touched",
-           why_no_seed="simulated topics are not compacted"),
+           "test_nothing_at_or_past_the_high_watermark_is_touched", COMPACTED),
+    Mutant("the last record of a key goes", "B9 compaction",
+           (patch(COMPACTION + "_is_outdated", always(True)),),
+           "tests/unit/storage/test_storage_compaction.py::"
+           "test_the_last_record_of_each_key_stays_at_its_offset", COMPACTED),
+    Mutant("a tombstone goes at once", "B9 compaction",
+           (patch(COMPACTION + "_is_tombstone_over", always(True)),),
+           "tests/unit/storage/test_storage_compaction.py::"
+           "test_tombstones_stay_for_their_time_and_then_go", COMPACTED),
+    Mutant("the last batch of a producer goes", "I8, B9 compaction",
+           (patch(COMPACTION + "_is_last_of_producer", always(False)),),
+           "tests/unit/storage/test_storage_compaction.py::"
+           "test_the_last_batch_of_a_producer_stays_without_its_records", COMPACTED),
+    Mutant("a swap that counts is not completed by the start", "I6, B9 compaction",
+           (patch("storage.recovery:finish_swaps", _does_nothing),),
+           "tests/unit/storage/test_storage_compaction.py::"
+           "test_a_kill_at_any_step_leaves_the_log_as_before_or_after", COMPACTED),
+    Mutant("a swap counts before it is on the disk", "B9 compaction",
+           (patch("storage.compaction:CleanedSegment._make_durable", _does_nothing),),
+           "tests/unit/storage/test_storage_compaction.py::"
+           "test_a_rewritten_segment_is_on_the_disk_before_its_name_counts",
+           why_no_seed="the start after a power loss finds what was torn, and proves nothing"),
+    Mutant("a swap counts although the log was cut meanwhile", "B9 compaction", (
+               patch("storage.swapping:Swaps.void", _does_nothing),
+               patch("storage.swapping:Swaps.is_valid", always(True))),
+           "tests/unit/storage/test_storage_compaction.py::"
+           "test_a_log_that_is_cut_meanwhile_does_not_take_the_swap",
+           why_no_seed="passes stay below the high watermark, and cuts above it"),
     Mutant("what a disk gives back is served unlooked at", "I10",
            (patch("storage.reading:check_crc", _does_nothing),),
            "tests/unit/runtime/test_replica_damage.py::"

@@ -46,6 +46,7 @@ class WorldOptions:
     recovery_points: PassSettings = PassSettings(
         interval_seconds=4.0, appended_bytes=8 * 1024, growth_bytes=500
     )
+    log_cleaner_backoff_seconds: float = 15.0
     # Like `BrokerEnvironment.serve_http`: what clients of this run speak, beside the health port.
     serve_clients: Callable[[Any, Any, Callable[[int], None]], Awaitable[None]] | None = None
     has_logs: bool = False  # production log lines in the trace; slow

@@ -235,7 +235,7 @@ class Broker:
         )
         self._start_background(space.run(), "space-watch")
         cleaner = LogCleaner(partitions, self._environment.disk, self._environment.wall_clock_s)
-        self._start_background(cleaner.run(), "log-cleaner")
+        self._start_background(cleaner.run(settings.log_cleaner_backoff_seconds), "log-cleaner")
         self._start_background(
             checkpointing.run_high_watermarks(settings.high_watermark_checkpoint_seconds),
             "high-watermarks",

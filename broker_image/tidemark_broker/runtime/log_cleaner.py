@@ -22,7 +22,6 @@ from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
 from tidemark_broker.storage.errors import CorruptBatch, StorageError
 
-INTERVAL_SECONDS = 15.0  # Kafka: log.cleaner.backoff.ms
 BYTES_PER_SECOND = 8 * 1024 * 1024
 
 _log = logging.getLogger(__name__)
@@ -39,7 +38,7 @@ class LogCleaner:
         self._disk = disk
         self._wall_clock_s = wall_clock_s
 
-    async def run(self, interval_seconds: float = INTERVAL_SECONDS) -> None:
+    async def run(self, interval_seconds: float) -> None:
         """Until cancelled, or until the disk failed."""
         while not self._partitions.is_stopped:
             await asyncio.sleep(interval_seconds)

@@ -44,6 +44,7 @@ class BrokerSettings:
     # How long another process may hold the log directory before this one gives up.
     lock_limit_seconds: float = 120.0
     high_watermark_checkpoint_seconds: float = 5.0
+    log_cleaner_backoff_seconds: float = 15.0  # between passes of compaction, as in Kafka
     recovery_points: PassSettings = field(default_factory=PassSettings)
     groups: GroupSettings = field(default_factory=GroupSettings)
     creates_topics: bool = False  # that Kafka clients ask for; Kafka's auto.create.topics.enable

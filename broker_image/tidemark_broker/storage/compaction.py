@@ -342,6 +342,10 @@ class CleanedSegment:
         self._end_run()
         assert self._run_from == end_offset, f"ends at {self._run_from}, not at {end_offset}"  # I4
         self._write_out()
+        self._make_durable()
+
+    def _make_durable(self) -> None:
+        """Before its name counts: what it replaces goes then."""
         self.segment.file.sync()
 
     def _end_run(self) -> None:

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from tests.simulator.additions import ADDED, ADDITIONS, UNCLEAN_ELECTIONS
+from tests.simulator.additions import ADDED, ADDITIONS, COMPACTED, UNCLEAN_ELECTIONS
 from tests.simulator.ambushes import AMBUSHED, AMBUSHES
 from tests.simulator.fault_plan import KINDS, MISTAKES, Draw, PlanShape, draw_plan
 from tests.simulator.faults import ACTS, Fault, heal, schedule
@@ -29,6 +29,17 @@ def test_unclean_elections_that_are_asked_for_are_allowed() -> None:
     shapes = [Shape.of(seed, UNCLEAN_ELECTIONS) for seed in range(20)]
     assert {shape.config for shape in shapes} == {(UNCLEAN,)}
     assert max(shape.min_insync for shape in shapes) == 2
+
+
+def test_a_fifth_of_all_seeds_is_compacted_and_a_storm_of_it_when_asked() -> None:
+    drawn = [Shape.of(seed) for seed in range(400)]
+    compacted = [shape for shape in drawn if shape.is_compacted]
+    assert 55 < len(compacted) < 105
+    asked = [Shape.of(seed, COMPACTED) for seed in range(20)]
+    assert all(shape.is_compacted for shape in asked)
+    policies = {dict(shape.config)["cleanup.policy"] for shape in compacted}
+    assert policies == {"compact", "compact,delete"}
+    assert not any("cleanup.policy" in dict(s.config) for s in drawn if not s.is_compacted)
 
 
 def test_all_kinds_occur_within_some_seeds() -> None:

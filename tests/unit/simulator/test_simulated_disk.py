@@ -184,6 +184,22 @@ def test_a_process_may_die_between_the_calls_of_one_job() -> None:
     assert SimulatedDisk(bench.volume, Process()).read(FILE) == b"old"
 
 
+def test_a_process_may_die_in_a_call_after_a_file_got_its_name() -> None:
+    bench = Bench()
+    bench.durable_file(b"old")
+    bench.volume.crash_at(".swap", 2, bench.process.kill)
+    bench.disk.rename(FILE, FILE.with_name("log.swap"))
+    assert bench.disk.read(FILE.with_name("log.swap")) == b"old"
+    with pytest.raises(ProcessDied):
+        bench.disk.rename(FILE.with_name("log.swap"), FILE)
+    assert not SimulatedDisk(bench.volume, Process()).exists(FILE)
+    bench.volume.crash_at(".swap", 1, bench.process.kill)
+    bench.volume.forget_crash()
+    again = Process()
+    SimulatedDisk(bench.volume, again).open(FILE.with_name("other.swap"), create=True)
+    assert SimulatedDisk(bench.volume, again).read(FILE.with_name("other.swap")) == b""
+
+
 def test_a_kill_in_the_middle_of_a_write_leaves_a_part_of_it_and_no_later_call_anything() -> None:
     found = set()
     for seed in range(40):

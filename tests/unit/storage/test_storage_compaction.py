@@ -23,6 +23,7 @@ from tests.unit.storage.compacted_logs import (
     records_of,
     seal,
 )
+from tests.unit.storage.faulty_disk import FaultyDisk
 from tests.unit.storage.small_logs import ALL, append, headers_of, open_log, read_all
 
 DISK = OsDisk()
@@ -368,6 +369,19 @@ def test_a_kill_at_any_step_leaves_the_log_as_before_or_after(tmp_path):
         assert open_log(state, settings=COMPACTED).log_end_offset == log.log_end_offset
     assert before in outcomes
     assert outcomes == [before] * outcomes.count(before) + [after] * outcomes.count(after)
+
+
+def test_a_rewritten_segment_is_on_the_disk_before_its_name_counts(tmp_path):
+    log = small_log(tmp_path)
+    for number in range(12):
+        put(log, ("a", f"{number}"))
+    seal(log)
+    disk = log.swaps._disk = FaultyDisk()
+    assert compact(log, disk) is not None
+    named = [at for at, (what, name) in enumerate(disk.done) if name.endswith(".swap")]
+    assert named
+    for at in named:
+        assert ("sync", disk.done[at][1].replace(".swap", ".cleaned")) in disk.done[:at]
 
 
 def test_a_replaced_file_whose_removal_was_not_stored_is_dropped_at_the_next_start(tmp_path):

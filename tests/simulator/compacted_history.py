@@ -1,0 +1,46 @@
+"""Which topics are compacted, and what their clients' history must show in the end."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from tidemark_cli.history import Operation, Suspension
+from tidemark_protocol.ids import TopicId
+
+from tests.simulator.committed_log import CommittedLog
+from tests.simulator.compacted_log import CompactedLog
+from tests.simulator.watched_world import WatchedWorld
+
+
+def new_committed_log(name: str, world: WatchedWorld, topic_id: TopicId) -> CommittedLog:
+    if world.is_compacted(topic_id):
+        return CompactedLog(name, world.latest_wall_ms)
+    return CommittedLog(name)
+
+
+def with_compacted(
+    suspensions: Mapping[str, Suspension], logs: Mapping[str, CommittedLog]
+) -> dict[str, Suspension]:
+    """So that the history judges no record that is not shown: `check_last_reads` does."""
+    compacted = {name: log for name, log in logs.items() if log.is_compacted}
+    return {
+        **suspensions,
+        **{
+            name: replace(suspensions.get(name, Suspension()), is_compacted=True)
+            for name in compacted
+        },
+    }
+
+
+def check_last_reads(history: Iterable[Operation], logs: Mapping[str, CommittedLog]) -> None:
+    """Whoever read all of a compacted partition was shown the last record of each key. Raises
+    Violation."""
+    shown: dict[str, set[int]] = {}
+    bounds: dict[str, tuple[int, int]] = {}
+    for poll in history:
+        if poll.is_final:
+            shown.setdefault(poll.partition, set()).update(poll.offsets)
+            bounds[poll.partition] = poll.log_start_offset, poll.high_watermark
+    for name, offsets in shown.items():
+        log = logs.get(name)
+        if isinstance(log, CompactedLog):
+            log.check_whole_read(offsets, *bounds[name])
