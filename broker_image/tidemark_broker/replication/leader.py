@@ -101,6 +101,7 @@ class PartitionLeader:
             known = trusted.get(broker_id) if self._has_stayed(broker_id) else None
             if known is not None:  # only the epoch rose: its progress is still true
                 replica.log_end_offset = known.log_end_offset
+                replica.log_start_offset = known.log_start_offset
                 replica.broker_epoch = known.broker_epoch
                 replica.leader_end_at_last_fetch = log_end_offset
                 replica.last_fetch_ms = now_ms
@@ -225,6 +226,7 @@ class PartitionLeader:
             now_ms=now_ms,
             contact=contact,
         )
+        replica.log_start_offset = fetch.log_start_offset
         advanced = self._advance_high_watermark(now_ms)
         entry = Member(fetch.broker_id, fetch.broker_epoch)
         if entry in self.state.in_sync_replicas and fetch.fetch_offset >= self.high_watermark:
