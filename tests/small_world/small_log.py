@@ -49,6 +49,10 @@ class SmallLog:
     def latest_epoch(self) -> LeaderEpoch:
         return self.epochs[-1][0] if self.epochs else LeaderEpoch(-1)
 
+    @property
+    def first_epoch(self) -> LeaderEpoch:
+        return self.epochs[0][0] if self.epochs else LeaderEpoch(-1)
+
     def end_offset_for(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset] | None:
         return _end_offset_for(self.epochs, epoch, self.log_end_offset)
 

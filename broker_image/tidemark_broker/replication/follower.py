@@ -107,7 +107,10 @@ class PartitionFollower:
         self._failures = 0
         if answer.diverging_epoch is not None:
             # Its watermark speaks of records that we do not hold (KAFKA-14704): not touched.
-            return (self._truncation(answer.diverging_epoch, log),)
+            cut = self._truncation(answer.diverging_epoch, log)
+            if _keeps_nothing(cut, answer, log):
+                return (RestartLogAt(answer.log_start_offset),)
+            return (cut,)
         self._confirmed_at_ms = now_ms
         self.leader_high_watermark = answer.high_watermark
         log_start: tuple[FollowerEffect, ...] = ()
@@ -217,3 +220,9 @@ class PartitionFollower:
         soon_ms = FIRST_BACK_OFF_MS << (self._failures - 1)
         delay_ms = soon_ms if error in _SOON else MAX_BACK_OFF_MS
         self.wake_at_ms = now_ms + min(delay_ms, MAX_BACK_OFF_MS)
+
+
+def _keeps_nothing(cut: TruncateLog, answer: LeaderAnswer, log: LogView) -> bool:
+    """S32: of what the leader still has. Whether the rest was committed nobody can say any more,
+    and a restart may show it to readers again."""
+    return log.log_start_offset < answer.log_start_offset >= cut.to_offset

@@ -43,8 +43,7 @@ def may_be_preferred(
     member: Member,
     offset: Offset,
 ) -> bool:
-    """An in-sync follower that serves, in the life of its entry, known to have the offset. Of one
-    that has deleted it a client would be sent back here, and there again."""
+    """An in-sync follower that serves, in the life of its entry, known to have the offset."""
     broker = brokers.get(member.broker_id)
     follower = leader.follower(member.broker_id)
     return (
@@ -55,5 +54,5 @@ def may_be_preferred(
         and not broker.is_stopping
         and broker.broker_epoch == member.broker_epoch
         and follower.broker_epoch == member.broker_epoch
-        and follower.log_start_offset <= offset <= follower.log_end_offset
+        and offset <= follower.log_end_offset
     )

@@ -59,7 +59,6 @@ class ReplicaEvents:
     propose: Callable[[InSyncProposal], None]
     appended: Callable[["HostedReplica"], None]  # as leader: parked replica fetches have news
     watermark_moved: Callable[["HostedReplica"], None]
-    log_start_raised: Callable[["HostedReplica"], None]  # by this broker's own doing
     role_changed: Callable[["HostedReplica"], None]
     flush_needed: Callable[["HostedReplica"], None]
     truncated: Callable[["HostedReplica"], None]  # its checkpoint was lowered, not synced
@@ -271,12 +270,10 @@ class HostedReplica:
             follower.on_contact_ended(contact, self.log.log_end_offset)
 
     def raise_log_start(self, offset: Offset) -> bool:
-        """As `PartitionLog.raise_log_start`; followers are told as of a watermark, and a leader as
-        it sends readers to followers."""
+        """As `PartitionLog.raise_log_start`; followers are told as of a watermark."""
         is_news = self.log.raise_log_start(offset)
         if is_news:
             self._events.watermark_moved(self)
-            self._events.log_start_raised(self)
         return is_news
 
     def on_brokers(self, brokers: Mapping[BrokerId, BrokerState], now_ms: int) -> None:
@@ -371,7 +368,9 @@ class HostedReplica:
                     self._durable_end_offset = Offset(-1)
                     self._events.truncated(self)
                 case RestartLogAt(offset):
+                    removed = max(0, self.log.log_end_offset - offset)
                     self.log.truncate_fully_and_start_at(offset)
+                    self._note_truncated(follower, removed, fetch.last_fetched_epoch)
                     follower.on_restarted(offset)
                     self._durable_end_offset = Offset(-1)
                     self._events.truncated(self)

@@ -25,6 +25,11 @@ class LeaderEpochs:
     def latest_epoch(self) -> LeaderEpoch:
         return self._epochs[-1] if self._epochs else LeaderEpoch(NO_EPOCH)
 
+    @property
+    def first_epoch(self) -> LeaderEpoch:
+        """Of what is still known: retention drops those that end below the log start."""
+        return self._epochs[0] if self._epochs else LeaderEpoch(NO_EPOCH)
+
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
         """True if anything changed. Entries that contradict the new one are dropped first."""
         if epoch < 0 or start_offset < 0:

@@ -149,6 +149,10 @@ class PartitionLog:
         """Why this log refuses writes; empty while it takes them."""
         return self._failing.reason
 
+    @property
+    def first_epoch(self) -> LeaderEpoch:
+        return self._checkpoint.epochs.first_epoch
+
     def end_offset_for(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset] | None:
         return self._checkpoint.epochs.end_offset_for(epoch, self.log_end_offset)
 
@@ -361,10 +365,8 @@ class PartitionLog:
 
     def truncate_to(self, offset: Offset) -> int:
         """Removes batches that hold `offset` or more, and epochs that start there. Records removed.
-
         A batch is never split, so the log may end below `offset`. Checkpoint the recovery points
-        soon after. Raises CorruptBatch (nothing changed), StorageFailed.
-        """
+        soon after. Raises CorruptBatch (nothing changed), StorageFailed."""
         self._failing.ensure_writable()
         if offset < self.log_start_offset:
             return self.truncate_fully_and_start_at(offset)
@@ -439,7 +441,6 @@ class PartitionLog:
 
     def flush(self) -> None:
         """Syncs all below the log end at the call, then moves the recovery point. In a worker.
-
         Raises StorageFailed; after that nothing more is written (S8). Of a removed log nothing
         is owed any more: its deletion, met by a flush that was asked before, is no disk's failure.
         """

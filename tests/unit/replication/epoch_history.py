@@ -15,6 +15,10 @@ class EpochHistory:
     def latest_epoch(self) -> LeaderEpoch:
         return LeaderEpoch(self.epochs[-1][0] if self.epochs else -1)
 
+    @property
+    def first_epoch(self) -> LeaderEpoch:
+        return LeaderEpoch(self.epochs[0][0] if self.epochs else -1)
+
     def end_offset_for(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset] | None:
         """Reference 3.2, written down a second time and as plainly as possible."""
         if epoch < 0 or epoch > self.latest_epoch:

@@ -1,0 +1,43 @@
+"""S32: where two histories parted lies below the leader's log start, so nobody can say it.
+
+A deposed leader has records of its own epoch that nobody copied. Its successor committed others in
+their place, and retention has deleted them since. Kafka's leader answers that the old epoch ended
+where its log starts: the follower would keep its own records below that, only hidden by its log
+start, which is written down a minute later. Killed before, and elected, it would show them.
+"""
+
+from pathlib import Path
+
+import pytest
+from tidemark_protocol.ids import Offset
+
+from tests.unit.runtime.in_process_pool import InProcessPool
+
+
+@pytest.mark.parametrize("tail", [("lost",), ("lost", "lost too", "and this"), ("lost",) * 9])
+def test_a_follower_keeps_nothing_of_an_epoch_that_its_leader_has_forgotten(
+    tmp_path: Path, tail: tuple[str, ...]
+) -> None:
+    pool = InProcessPool(tmp_path, brokers=(1, 2, 3), min_insync=2)
+    pool.lead(1)
+    pool.brokers[1].produce("both have it")
+    pool.replicate(2, 3, rounds=2)
+    for value in tail:
+        pool.brokers[1].produce(value)
+    pool.kill(1)
+    pool.lead(2, in_sync=[2, 3])
+    leader = pool.brokers[2].replica().log
+    for number in range(6):
+        pool.brokers[2].produce(f"committed {number}")
+        if leader.log_end_offset == 4:
+            leader._roll()
+    pool.replicate(3, rounds=2)
+    leader.raise_log_start(Offset(4))
+    leader.delete_segments_below(Offset(4))
+    pool.start(1)
+    pool.push()
+    pool.replicate(1, rounds=3)
+    again = pool.brokers[1].replica().log
+    assert (again.log_start_offset, again.log_end_offset) == (4, 7)
+    assert again._segments[0].base_offset == 4  # nothing of it is on the disk
+    assert pool.brokers[1].log_bytes() == pool.brokers[2].log_bytes()
