@@ -77,6 +77,28 @@ def test_a_log_that_ends_below_its_own_checkpoint_is_void(tmp_path: Path) -> Non
     run(scenario)
 
 
+def test_the_evidence_stands_until_it_was_heard_and_no_longer(tmp_path: Path) -> None:  # S31
+    """Registered in vain it is told again; once heard, what follows the end is not committed."""
+
+    async def scenario() -> None:
+        _, machine, process = await two_partitions(tmp_path)
+        await process.voice_stops()
+        process.stop_cleanly()
+        data = machine.log_file(1).read_bytes()
+        machine.log_file(1).write_bytes(data[: len(data) // 2])
+        unheard = machine.open()
+        unheard.link.is_cut = True
+        await unheard.register_in_vain()
+        again = machine.open()
+        assert again.directory.high_watermarks[ORDERS, 1] == 2
+        await again.register()
+        again.append(b"uncommitted", partition=1)
+        again.kill()
+        assert machine.open().directory.high_watermarks[ORDERS, 1] == 1
+
+    run(scenario)
+
+
 def test_the_same_after_a_kill(tmp_path: Path) -> None:
     async def scenario() -> None:
         rig, machine, process = await two_partitions(tmp_path)

@@ -441,7 +441,9 @@ class Broker:
     ) -> None:
         epoch = self.partitions.broker_epoch
         try:
-            await asyncio.to_thread(directory.checkpoint_high_watermarks, watermarks)
+            await asyncio.to_thread(
+                directory.checkpoint_high_watermarks, watermarks, cuts=directory.cuts
+            )
             await asyncio.to_thread(directory.write_clean_stop, epoch)
         except StorageError as error:
             _log.error("no proof of a clean stop", extra={"reason": str(error)})

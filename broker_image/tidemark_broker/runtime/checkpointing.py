@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tidemark_protocol.ids import NO_EPOCH
@@ -69,11 +70,13 @@ class Checkpointing:
         written: dict[Any, Any] = {}
         while True:
             await asyncio.sleep(interval_seconds)
+            cuts = self._directory.cuts
             current = self._partitions.high_watermarks()
             if current == written or not self._is_registered:
                 continue
-            if await self.in_worker(self._directory.checkpoint_high_watermarks, current):
-                written = current
+            write = partial(self._directory.checkpoint_high_watermarks, current, cuts=cuts)
+            if await self.in_worker(write):
+                written = current if cuts == self._directory.cuts else {}
             elif self._partitions.is_stopped:
                 return
 

@@ -197,6 +197,8 @@ class ControllerSession:
         try:
             if response.cluster_id and response.cluster_id != self._directory.cluster_id:
                 await self._write(self._directory.set_cluster_id, response.cluster_id)
+            if is_first_life:
+                await self._write(self._directory.lower_high_watermarks)
             if await self._note_controller_epoch(response.controller_epoch) and is_first_life:
                 await self._stamp(storage, response.broker_epoch)
         except StorageError as error:

@@ -10,6 +10,7 @@ import base64
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,10 +35,10 @@ from tidemark_broker.storage.errors import (
     StorageFailed,
     UnsafeFilesystem,
 )
+from tidemark_broker.storage.offset_checkpoint import OffsetCheckpoint
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
 from tidemark_broker.storage.recovery import FormerLife, RecoveryReport
-from tidemark_broker.storage.recovery_points import RecoveryPoints
 from tidemark_broker.storage.removed import DELETED_SUFFIX, LOG_NAME, delete_removed
 from tidemark_broker.storage.rewriting import write_again
 from tidemark_broker.storage.start_proofs import UNKNOWN_MOUNT, Mount, StartProofs
@@ -77,7 +78,11 @@ class LogDirectory:
         self._new_uuid = new_uuid
         self.proofs = StartProofs(path, disk)
         self._files_lock = threading.RLock()
-        self._recovery_points = RecoveryPoints(disk, path, self._files_lock)
+        offsets = partial(OffsetCheckpoint, disk, lock=self._files_lock)
+        self._recovery_points = offsets(path / checkpoints.RECOVERY_POINTS)
+        self._high_watermarks = offsets(path / checkpoints.HIGH_WATERMARKS, lowers_durably=True)
+        self._starts = offsets(path / checkpoints.LOG_STARTS)
+        self._cleaned = offsets(path / checkpoints.CLEANED_TO)
 
     @classmethod
     def open(
@@ -120,15 +125,12 @@ class LogDirectory:
     def _identify(self) -> None:
         names = [name for name in self._disk.list_names(self.path) if name != "lost+found"]
         path = self.path / checkpoints.META_PROPERTIES
-        if checkpoints.META_PROPERTIES not in names:
+        if path.name not in names:
             if any(LOG_NAME.match(name) for name in names):
-                raise ForeignVolume(
-                    self.path, f"{checkpoints.META_PROPERTIES} of broker {self.broker_id}", "none"
-                )
+                raise ForeignVolume(self.path, f"{path.name} of broker {self.broker_id}", "none")
             self.was_empty = True
-            self.directory_id = (
-                base64.urlsafe_b64encode(self._new_uuid().bytes).rstrip(b"=").decode()
-            )
+            encoded = base64.urlsafe_b64encode(self._new_uuid().bytes)
+            self.directory_id = encoded.rstrip(b"=").decode()
             self._write_identity()
             return
         try:
@@ -178,15 +180,13 @@ class LogDirectory:
         """The highest ever seen, durable before the call returns (S16). In a worker, maybe in
         several: two answers of a new controller come together. Raises DiskFull, StorageFailed."""
         with self._files_lock:
-            highest_broker_epoch = max(self.highest_broker_epoch, broker_epoch)
-            highest_controller_epoch = max(self.highest_controller_epoch, controller_epoch)
-            known = (self.highest_broker_epoch, self.highest_controller_epoch)
-            if (highest_broker_epoch, highest_controller_epoch) == known:
+            known = self.highest_broker_epoch, self.highest_controller_epoch
+            highest = max(known[0], broker_epoch), max(known[1], controller_epoch)
+            if highest == known:
                 return
-            data = checkpoints.encode_highest_epochs(highest_broker_epoch, highest_controller_epoch)
+            data = checkpoints.encode_highest_epochs(*highest)
             self._guarded("write epochs", lambda: self._write(checkpoints.HIGHEST_EPOCHS, data))
-            self.highest_broker_epoch = highest_broker_epoch
-            self.highest_controller_epoch = highest_controller_epoch
+            self.highest_broker_epoch, self.highest_controller_epoch = highest
 
     # What the former life left as proof that nothing was lost
 
@@ -232,9 +232,8 @@ class LogDirectory:
     def _load_logs(self, *, is_same_mount: bool) -> None:
         """`is_same_mount`: files are as the last lives wrote them, synced or not."""
         recovery_points = self._recovery_points.read()
-        high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
-        log_starts = self._read_offsets(checkpoints.LOG_STARTS)
-        cleaned_to = self._read_offsets(checkpoints.CLEANED_TO)
+        high_watermarks, log_starts = self._high_watermarks.read(), self._starts.read()
+        cleaned_to = self._cleaned.read()
         is_clean = self.proofs.has_clean_stop
         for name in self._disk.list_names(self.path):
             match = LOG_NAME.match(name)
@@ -267,7 +266,7 @@ class LogDirectory:
                 ),
             )
             log.cleaned_to = min(cleaned_to.get(at, Offset(0)), log.log_end_offset)
-            self._recovery_points.lower(at, log.recovery_point)  # recovery may have cut it
+            self._recovery_points.lower({at: log.recovery_point})  # recovery may have cut it
             self._add(log)
             high_watermark = max(high_watermarks.get(at, Offset(0)), log.log_start_offset)
             self.high_watermarks[topic_id, partition] = high_watermark
@@ -309,11 +308,9 @@ class LogDirectory:
         partition: int,
         settings: LogSettings | None = None,
     ) -> PartitionLog:
-        """The log, durable as an empty one; the existing one if it is there already.
-
-        Another topic's log of the same name is set aside first. Three syncs: for many partitions
-        call it in a worker. Raises DiskFull, StorageFailed.
-        """
+        """The log, durable as an empty one; the existing one if it is there already. Another
+        topic's log of the same name is set aside first. Three syncs: for many partitions call it
+        in a worker. Raises DiskFull, StorageFailed."""
         with self._files_lock:
             existing = self.logs.get((topic_id, partition))
             if existing is not None:
@@ -360,15 +357,16 @@ class LogDirectory:
 
     def _add(self, log: PartitionLog) -> None:
         at = (log.topic, log.partition)
-        log.before_cut = lambda offset: self._recovery_points.lower(at, offset)
+        log.before_cut = partial(self._note_cut, at)
         self.logs[log.topic_id, log.partition] = log
 
+    def _note_cut(self, at: checkpoints.TopicPartition, offset: Offset) -> None:
+        self._recovery_points.lower({at: offset})
+        self._high_watermarks.lower({at: offset})
+
     def _drop_checkpoints(self, topic: str, partition: int) -> None:
-        self._recovery_points.drop((topic, partition))
-        for name in (checkpoints.HIGH_WATERMARKS, checkpoints.LOG_STARTS, checkpoints.CLEANED_TO):
-            offsets = self._read_offsets(name)
-            if offsets.pop((topic, partition), None) is not None:
-                self._write(name, checkpoints.encode_offsets(offsets))
+        for offsets in (self._recovery_points, self._high_watermarks, self._starts, self._cleaned):
+            offsets.drop((topic, partition))
 
     def remove_log(self, topic_id: TopicId, partition: int) -> None:
         """Renamed at once; `delete_removed` frees the space after a grace time (S12)."""
@@ -396,8 +394,22 @@ class LogDirectory:
 
     # Checkpoints
 
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[LogKey, Offset]) -> None:
-        """Of logs that exist; others are dropped. Durable. In a worker.
+    @property
+    def cuts(self) -> int:
+        """How often any log was cut: what was known of watermarks before says nothing after."""
+        return self._high_watermarks.cuts
+
+    def lower_high_watermarks(self) -> None:
+        """S31: once the controller has heard of watermarks that lie past the end of their logs
+        (S9), and before a record follows that end. Raises StorageFailed. In a worker."""
+        ends = {(log.topic, log.partition): log.log_end_offset for log in self.logs.values()}
+        self._guarded("lower high watermarks", lambda: self._high_watermarks.lower(ends))
+
+    def checkpoint_high_watermarks(
+        self, high_watermarks: Mapping[LogKey, Offset], *, cuts: int | None = None
+    ) -> bool:
+        """Of logs that exist; others are dropped. Durable. In a worker. False, and nothing is
+        written, if there were more than the `cuts` when the watermarks were looked at.
 
         S29: truncations are synced first. A watermark that outlives the kernel must not have below
         it what was cut off. Raises DiskFull, StorageFailed: the older checkpoint stays.
@@ -407,15 +419,16 @@ class LogDirectory:
                 log.flush()
         with self._files_lock:
             offsets = {
-                (log.topic, log.partition): high_watermarks[key]
+                (log.topic, log.partition): min(high_watermarks[key], log.log_end_offset)
                 for key, log in list(self.logs.items())
                 if key in high_watermarks
             }
-            data = checkpoints.encode_offsets(offsets)
+            if cuts not in (None, self.cuts):
+                return False
             self._guarded(
-                "checkpoint high watermarks",
-                lambda: self._write(checkpoints.HIGH_WATERMARKS, data),
+                "checkpoint high watermarks", lambda: self._high_watermarks.write(offsets)
             )
+            return True
 
     def checkpoint_recovery_points(self) -> None:
         """Flushes every log, then writes how far they are durable. In a worker."""
@@ -433,8 +446,8 @@ class LogDirectory:
 
             def write() -> None:
                 self._recovery_points.write(recovery_points)
-                self._write(checkpoints.LOG_STARTS, checkpoints.encode_offsets(log_starts))
-                self._write(checkpoints.CLEANED_TO, checkpoints.encode_offsets(cleaned_to))
+                self._starts.write(log_starts)
+                self._cleaned.write(cleaned_to)
 
             self._guarded("checkpoint recovery points", write)
 
@@ -461,9 +474,6 @@ class LogDirectory:
             return decode(self._disk.read(self.path / name))
         except (FileNotFoundError, checkpoints.MalformedFile):
             return default
-
-    def _read_offsets(self, name: str) -> dict[tuple[str, int], Offset]:
-        return self._read(name, checkpoints.decode_offsets, {})
 
     def _write(self, name: str, data: bytes) -> None:
         self._disk.write_atomically(self.path / name, data, durable=True)

@@ -1,0 +1,81 @@
+"""Offsets of every log in one file, which may only tell of logs as they are now.
+
+Recovery points: how far each log is on the disk for good, as of the last pass. Starts trust what
+lies below (`recovery`, `rewriting`). High watermarks: what was committed; a start believes it as
+far as the log goes. Neither may lie above a cut that new batches follow: these would pass for
+synced, or for committed (S31). They rise with a checkpoint and fall before the cut itself, as the
+sync after it may be the one that fails (S8). All files are written under one lock of the caller's.
+"""
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from tidemark_protocol.ids import Offset
+
+from tidemark_broker.storage import checkpoints
+from tidemark_broker.storage.checkpoints import TopicPartition
+from tidemark_broker.storage.disk import Disk
+from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
+
+
+class OffsetCheckpoint:
+    """Raises OSError as it comes."""
+
+    def __init__(
+        self, disk: Disk, path: Path, *, lock: threading.RLock, lowers_durably: bool = False
+    ) -> None:
+        """`lowers_durably`: a lowered file is synced too, for what a power loss may keep of the
+        log without keeping it. Else it is there as the batches are, and a pass follows at once."""
+        self._disk = disk
+        self._path = path
+        self._lock = lock
+        self._lowers_durably = lowers_durably
+        self._stored: dict[TopicPartition, Offset] = {}
+        self.cuts = 0  # of any log, since the file was read
+
+    def read(self) -> Mapping[TopicPartition, Offset]:
+        """A log that is not named has none: nothing of it is trusted."""
+        try:
+            self._stored = checkpoints.decode_offsets(self._disk.read(self._path))
+        except (FileNotFoundError, checkpoints.MalformedFile):
+            self._stored = {}
+        return dict(self._stored)
+
+    def write(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Durable before it returns. In a worker."""
+        with self._lock:
+            self._write(offsets, durable=True)
+
+    def drop(self, at: TopicPartition) -> None:
+        """Durable before it returns."""
+        with self._lock:
+            if at in self._stored:
+                rest = {key: offset for key, offset in self._stored.items() if key != at}
+                self._write(rest, durable=True)
+
+    def lower(self, ends: Mapping[TopicPartition, Offset]) -> None:
+        """Before those logs are cut there, or go on from there. Where there is no space for the
+        file it goes: nothing of any log is trusted then."""
+        with self._lock:
+            self.cuts += 1
+            lowered = {at: end for at, end in ends.items() if self._stored.get(at, 0) > end}
+            if not lowered:
+                return
+            try:
+                self._write({**self._stored, **lowered}, durable=self._lowers_durably)
+            except OSError as error:
+                if error.errno not in DISK_FULL_ERRORS:
+                    raise
+                self._remove()
+
+    def _remove(self) -> None:
+        self._disk.remove(self._path)
+        if self._lowers_durably:
+            self._disk.sync_directory(self._path.parent)
+        self._stored = {}
+
+    def _write(self, offsets: Mapping[TopicPartition, Offset], *, durable: bool) -> None:
+        data = checkpoints.encode_offsets(offsets)
+        self._disk.write_atomically(self._path, data, durable=durable)
+        self._stored = dict(offsets)
