@@ -47,6 +47,7 @@ from tests.simulator.violations import Violation
 from tests.simulator.watched_world import LiveBroker, WatchedWorld
 
 EVENTS_BETWEEN_FULL_CHECKS = 100
+NOTES_US = 50_000  # a controller notes what a registration said of lost replicas once it is stored
 
 TopicPartition = tuple[TopicId, int]
 
@@ -75,6 +76,7 @@ class Invariants:
         self.deleted: dict[str, None] = {}  # partitions of topics that are gone
         self._erasures = Erasures(world.was_asked_to_delete)
         self._registered_us: dict[BrokerId, int] = {}
+        self._notes_due_us = 0
         self._placed: dict[TopicPartition, None] = {}
 
     # ---- told by client ports, within an event: the process may not outlive it
@@ -163,6 +165,8 @@ class Invariants:
         world = self._world
         if world.has_written:
             self._look_at_store()
+        elif world.now_us < self._notes_due_us:
+            world.remember_lost()
         broker = world.touched_broker()
         if broker is not None:
             if broker.is_dead:
@@ -223,6 +227,7 @@ class Invariants:
                 before, after, self._world.world.coverage, is_held_down=slot.is_held_down
             )
             self._registered_us.setdefault(after.broker_id, self._world.now_us)
+            self._notes_due_us = self._world.now_us + NOTES_US
         changes = self._world.changed_slices()
         if not changes:
             return

@@ -279,10 +279,14 @@ class ReplicaAudit:
         self._position = end
 
     def _may_have_flipped(self, segment: Segment) -> bool:
-        """Of what compaction wrote anew it is not known which bits had flipped before; no checksum
-        covers where a batch lies and its leader epoch."""
-        is_copied = self.committed.is_compacted and self._files.has_flipped_bits
-        return is_copied or bool(self._files.flipped_positions(segment))
+        """In that file, or in the one before it: a length that reaches that one's end hides what
+        follows. Of what compaction wrote anew it is not known which bits had flipped before; no
+        checksum covers where a batch lies and its leader epoch."""
+        if self.committed.is_compacted:
+            return self._files.has_flipped_bits
+        segments = self.replica.log._segments
+        files = [segment, segments[self._segment_index - 1]] if self._segment_index else [segment]
+        return any(self._files.flipped_positions(each) for each in files)
 
     def _has_flipped_within(self, segment: Segment, positions: range) -> bool:
         return bool(self._files.flipped_positions(segment).intersection(positions))

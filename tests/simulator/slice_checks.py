@@ -253,8 +253,8 @@ class SliceJudge:
         for member in old.in_sync_replicas + old.eligible_leaders:
             record = brokers.get(member.broker_id)
             known = self._known(member.broker_id, value.controller_epoch)
-            # The controller fences first and writes it down afterwards.
-            is_there = known is None or known.is_live
+            # The controller fences, and lets go who wants to stop, and writes it down afterwards.
+            is_there = known is None or (known.is_live and not known.is_stopping)
             is_there &= record is not None and record.is_live and not record.is_stopping
             if is_there and not self._is_void(value, old.partition, member, brokers):
                 raise Violation("I12", f"{where}: unclean, and {member} was live and valid")

@@ -75,7 +75,7 @@ class WatchedWorld:
     def look_at_store(self) -> None:
         store = self.world.store
         self._version = store.version
-        self._remember_lost()
+        self.remember_lost()
         self._slices.clear()
         self._brokers.clear()
         kinds = (PARTITION_SLICE.kind, BROKER.kind)
@@ -161,7 +161,7 @@ class WatchedWorld:
         """A controller was told so: by a registration (S9), which is for ever, or by the last
         heartbeat of that life of the broker that it knows. `known_to`: only what this controller
         was told by heartbeats, as another one's may be of long ago; None: any."""
-        self._remember_lost()
+        self.remember_lost()
         replica = (topic_id, partition)
         if member.broker_epoch < self._lost_below.get((*replica, member.broker_id), -1):
             return True
@@ -200,7 +200,7 @@ class WatchedWorld:
 
     def was_lost(self, topic_id: TopicId, partition: int, member: Member) -> bool:
         """At any time: what a heartbeat reported may have been mended since."""
-        self._remember_lost()
+        self.remember_lost()
         key = (topic_id, partition, member.broker_id)
         below = max(self._lost_below.get(key, -1), self._failed_below.get(key, -1))
         return member.broker_epoch < below
@@ -211,7 +211,7 @@ class WatchedWorld:
                 for pool in slot.service._pools.values():
                     yield pool.decisions.state
 
-    def _remember_lost(self) -> None:
+    def remember_lost(self) -> None:
         """A controller's notes go with it, and with the broker's next registration."""
         for state in self._pool_states():
             for broker_id, notes in state.notes.items():

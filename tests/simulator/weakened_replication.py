@@ -200,6 +200,18 @@ MUTANTS = (
            "test_progress_from_before_an_epoch_that_the_leader_missed_"
            "acknowledges_nothing",
            search="progress kept over an epoch that was missed (S27)"),
+    Mutant("an epoch that retention took is agreed to", "S32",
+           (patch("replication.leader:_is_forgotten", always(False)),),
+           "tests/scenarios/test_s32_forgotten_epochs.py::"
+           "test_a_follower_keeps_nothing_of_an_epoch_that_its_leader_has_forgotten[tail1]",
+           why_no_seed="a deposed leader that stays away until retention has passed where it parted"
+           ", and ends just there"),
+    Mutant("a cut to the leader's log start keeps what lies below", "S32",
+           (patch("replication.follower:_keeps_nothing", always(False)),),
+           "tests/scenarios/test_s32_forgotten_epochs.py::"
+           "test_a_follower_keeps_nothing_of_an_epoch_that_its_leader_has_forgotten[tail2]",
+           why_no_seed="a deposed leader that stays away until retention has passed where it"
+           " parted: once in 1,000 seeds"),
     Mutant("progress kept of a replica that may have left and come back", "S30",
            (patch(LEADER + "_has_stayed", always(True)),),
            "tests/scenarios/test_s30_left_and_came_back.py::"

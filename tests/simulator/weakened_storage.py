@@ -8,7 +8,7 @@ from tidemark_broker.storage.checkpoints import LOCK
 from tidemark_broker.storage.producer_states import ProducerEntry, ProducerStates
 
 from tests.simulator.additions import COMPACTED
-from tests.simulator.mutant import CONTROLLER, Mutant, always, patch
+from tests.simulator.mutant import CONTROLLER, Mutant, always, always_property, patch
 
 LOG = "storage.partition_log:PartitionLog."
 DIRECTORY = "storage.log_directory:LogDirectory."
@@ -35,6 +35,10 @@ def _keeps_one_batch(original: Any) -> Any:
         return original(kept, epoch_before)
 
     return encode
+
+
+def _lowers_recovery_points_only(original: Any) -> Any:
+    return lambda self, at, offset: self._recovery_points.lower({at: offset})
 
 
 def _does_nothing(original: Any) -> Any:
@@ -144,6 +148,22 @@ MUTANTS = (
            "test_what_was_cut_is_never_below_the_watermark_again[one segment-0]",
            why_no_seed="a cut, a watermark written down up to 5 s later and a power loss of one"
            " broker, before any sync: once in 3,000 seeds"),
+    Mutant("watermarks past the end of their log stay written down", "S31",
+           (patch(DIRECTORY + "lower_high_watermarks", _does_nothing),),
+           "tests/scenarios/test_s31_watermarks_of_a_former_history.py::"
+           "test_what_is_appended_where_a_power_loss_took_records_is_not_committed[1]",
+           why_no_seed="a power loss, an election without proof and a kill of the same broker"
+           " within 5 s: once in 1,000 seeds"),
+    Mutant("watermarks stay written down over a cut", "S31",
+           (patch(DIRECTORY + "_note_cut", _lowers_recovery_points_only),),
+           "tests/scenarios/test_s31_watermarks_of_a_former_history.py::"
+           "test_what_follows_a_cut_below_the_watermark_is_not_committed[0-killed]",
+           why_no_seed="a cut below the watermark and a kill of the same broker within 5 s"),
+    Mutant("watermarks from before a cut are written after it", "S31",
+           (patch(DIRECTORY + "cuts", always_property(None)),),
+           "tests/scenarios/test_s31_watermarks_of_a_former_history.py::"
+           "test_watermarks_that_were_looked_at_before_a_cut_are_not_written_after_it",
+           why_no_seed="a cut while the file is being written, once in 5 s"),
     Mutant("a synced part of a lost kernel is believed", "S29",
            (patch(PROOFS + "was_served_at", always(True)),),
            "tests/unit/storage/test_synced_parts.py::"

@@ -81,6 +81,14 @@ ELSEWHERE = {
         "tests/scenarios/test_s30_left_and_came_back.py",
         "test_a_leader_that_hears_of_its_return_only_does_not_count_what_it_had",
     ),
+    "31": (
+        "tests/scenarios/test_s31_watermarks_of_a_former_history.py",
+        "test_what_is_appended_where_a_power_loss_took_records_is_not_committed",
+    ),
+    "32": (
+        "tests/scenarios/test_s32_forgotten_epochs.py",
+        "test_a_follower_keeps_nothing_of_an_epoch_that_its_leader_has_forgotten",
+    ),
 }
 
 
