@@ -31,13 +31,14 @@ class LogView(Protocol):
 
 
 class ReplicaFetch(NamedTuple):
-    """A follower's fetch of one partition. Epochs not given are -1, as on the wire."""
+    """A follower's fetch of one partition. What is not given is -1, as on the wire."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     current_leader_epoch: LeaderEpoch
     fetch_offset: Offset
     last_fetched_epoch: LeaderEpoch
+    log_start_offset: Offset = Offset(-1)
 
 
 class LeaderAnswer(NamedTuple):

@@ -25,6 +25,7 @@ from tidemark_broker.replication.effects import (
     RejectFetch,
     ReplicaFetch,
 )
+from tidemark_broker.replication.forgotten_epochs import is_forgotten
 from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
 from tidemark_broker.replication.remote_replica import (
     NEVER_MS,
@@ -101,6 +102,7 @@ class PartitionLeader:
             known = trusted.get(broker_id) if self._has_stayed(broker_id) else None
             if known is not None:  # only the epoch rose: its progress is still true
                 replica.log_end_offset = known.log_end_offset
+                replica.log_start_offset = known.log_start_offset
                 replica.broker_epoch = known.broker_epoch
                 replica.leader_end_at_last_fetch = log_end_offset
                 replica.last_fetch_ms = now_ms
@@ -201,7 +203,7 @@ class PartitionLeader:
             if end is None:
                 # S22: Kafka answers OFFSET_OUT_OF_RANGE here, for ever on an idle partition.
                 return DivergingEpoch(log.latest_epoch, log.log_end_offset)
-            if end[0] < last_epoch or end[1] < fetch.fetch_offset or _is_forgotten(last_epoch, log):
+            if end[0] < last_epoch or end[1] < fetch.fetch_offset or is_forgotten(last_epoch, log):
                 return DivergingEpoch(*end)
         if fetch.fetch_offset > log.log_end_offset:
             return RejectFetch(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -225,6 +227,7 @@ class PartitionLeader:
             now_ms=now_ms,
             contact=contact,
         )
+        replica.log_start_offset = fetch.log_start_offset
         advanced = self._advance_high_watermark(now_ms)
         entry = Member(fetch.broker_id, fetch.broker_epoch)
         if entry in self.state.in_sync_replicas and fetch.fetch_offset >= self.high_watermark:
@@ -492,8 +495,3 @@ class PartitionLeader:
             if is_caught_up and self._is_eligible(broker_id, replica):
                 slowest = replica.log_end_offset
         return slowest
-
-
-def _is_forgotten(epoch: LeaderEpoch, log: LogView) -> bool:
-    """S32: it lies below the log start, and so does the answer to where it ended."""
-    return epoch < log.first_epoch and log.log_start_offset > 0

@@ -43,7 +43,8 @@ def may_be_preferred(
     member: Member,
     offset: Offset,
 ) -> bool:
-    """An in-sync follower that serves, in the life of its entry, known to have the offset."""
+    """An in-sync follower that serves, in the life of its entry, known to have the offset. Of one
+    that has deleted it a client would be sent back here, and there again."""
     broker = brokers.get(member.broker_id)
     follower = leader.follower(member.broker_id)
     return (
@@ -54,5 +55,5 @@ def may_be_preferred(
         and not broker.is_stopping
         and broker.broker_epoch == member.broker_epoch
         and follower.broker_epoch == member.broker_epoch
-        and offset <= follower.log_end_offset
+        and follower.log_start_offset <= offset <= follower.log_end_offset
     )

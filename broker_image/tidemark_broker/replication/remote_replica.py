@@ -28,6 +28,7 @@ class FollowerContact:
 @dataclass(slots=True)
 class RemoteReplica:
     log_end_offset: Offset = UNKNOWN_OFFSET
+    log_start_offset: Offset = UNKNOWN_OFFSET  # raised by its own retention too
     leader_end_at_last_fetch: Offset = UNKNOWN_OFFSET
     last_fetch_ms: int = NEVER_MS
     last_caught_up_ms: int = NEVER_MS

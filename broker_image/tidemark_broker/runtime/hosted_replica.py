@@ -59,6 +59,7 @@ class ReplicaEvents:
     propose: Callable[[InSyncProposal], None]
     appended: Callable[["HostedReplica"], None]  # as leader: parked replica fetches have news
     watermark_moved: Callable[["HostedReplica"], None]
+    log_start_raised: Callable[["HostedReplica"], None]  # by this broker's own doing
     role_changed: Callable[["HostedReplica"], None]
     flush_needed: Callable[["HostedReplica"], None]
     truncated: Callable[["HostedReplica"], None]  # its checkpoint was lowered, not synced
@@ -270,10 +271,12 @@ class HostedReplica:
             follower.on_contact_ended(contact, self.log.log_end_offset)
 
     def raise_log_start(self, offset: Offset) -> bool:
-        """As `PartitionLog.raise_log_start`; followers are told as of a watermark."""
+        """As `PartitionLog.raise_log_start`; followers are told as of a watermark, and a leader as
+        it sends readers to followers."""
         is_news = self.log.raise_log_start(offset)
         if is_news:
             self._events.watermark_moved(self)
+            self._events.log_start_raised(self)
         return is_news
 
     def on_brokers(self, brokers: Mapping[BrokerId, BrokerState], now_ms: int) -> None:

@@ -74,6 +74,7 @@ class PartitionListeners:
     propose: Callable[[InSyncProposal], None] = _nothing
     appended: Callable[[HostedReplica], None] = _nothing
     watermark_moved: Callable[[HostedReplica], None] = _nothing
+    log_start_raised: Callable[[HostedReplica], None] = _nothing
     role_changed: Callable[[HostedReplica], None] = _nothing
     flush_needed: Callable[[HostedReplica], None] = _nothing
     truncated: Callable[[HostedReplica], None] = _nothing
@@ -408,6 +409,7 @@ class Partitions:
             propose=lambda proposal: listeners.propose(proposal),
             appended=lambda replica: listeners.appended(replica),
             watermark_moved=lambda replica: listeners.watermark_moved(replica),
+            log_start_raised=lambda replica: listeners.log_start_raised(replica),
             role_changed=lambda replica: listeners.role_changed(replica),
             flush_needed=lambda replica: listeners.flush_needed(replica),
             truncated=lambda replica: listeners.truncated(replica),

@@ -126,6 +126,7 @@ class ReplicaFetchers:
         self._answered = answered
         self._tasks = tasks
         self._fetchers: dict[BrokerId, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
+        partitions.listeners.log_start_raised = self.kick
 
     def refresh(self) -> None:
         """After metadata: roles, leaders or addresses may have changed."""
@@ -153,7 +154,7 @@ class ReplicaFetchers:
             self._fetchers[leader_id][0].follow(replicas, endpoints)
 
     def kick(self, replica: HostedReplica) -> None:
-        """A follower that was held back (flush: Always) may fetch again."""
+        """A follower has something to say: it was held back (flush: Always), or deleted records."""
         if replica.follower is not None and replica.follower.leader in self._fetchers:
             self._fetchers[replica.follower.leader][0].look_at(replica)
 

@@ -286,6 +286,7 @@ class ReplicaFetches:
             LeaderEpoch(asked.current_leader_epoch),
             Offset(asked.fetch_offset),
             LeaderEpoch(asked.last_fetched_epoch),
+            Offset(asked.log_start_offset),
         )
         verdict = replica.leader.check_fetch(fetch, log)
         if isinstance(verdict, RejectFetch):

@@ -109,7 +109,7 @@ def a_leader(
 
 
 def a_fetch(
-    life: Life, offset: int, *, leader_epoch: int = 5, last_epoch: int = -1
+    life: Life, offset: int, *, leader_epoch: int = 5, last_epoch: int = -1, log_start: int = 0
 ) -> ReplicaFetch:
     who = member(life)
     return ReplicaFetch(
@@ -118,14 +118,16 @@ def a_fetch(
         LeaderEpoch(leader_epoch),
         Offset(offset),
         LeaderEpoch(last_epoch),
+        Offset(log_start),
     )
 
 
 def fetches(
-    leader: PartitionLeader, life: Life, offset: int, *, now_ms: int = START_MS
+    leader: PartitionLeader, life: Life, offset: int, *, now_ms: int = START_MS, log_start: int = 0
 ) -> tuple[LeaderEffect, ...]:
     """An accepted fetch, at the leader's log end of the moment."""
-    return leader.on_fetch(a_fetch(life, offset), leader_end=leader.log_end_offset, now_ms=now_ms)
+    fetch = a_fetch(life, offset, log_start=log_start)
+    return leader.on_fetch(fetch, leader_end=leader.log_end_offset, now_ms=now_ms)
 
 
 def a_proposal(*lives: Life, partition_epoch: int = 20) -> InSyncProposal:

@@ -62,6 +62,17 @@ def test_one_that_is_not_known_to_have_the_offset_is_not_preferred(leader: Parti
     assert choose(leader, offset=11) == 1
 
 
+def test_one_that_has_deleted_the_offset_already_is_not_preferred(leader: PartitionLeader) -> None:
+    """Each replica deletes for itself: sent there, a client would be sent back, for ever."""
+    fetches(leader, 2, 10, now_ms=START_MS + 5, log_start=4)
+    assert choose(leader, offset=4) == 2
+    assert choose(leader, offset=3) == 3
+    fetches(leader, 3, 10, now_ms=START_MS + 5, log_start=9)
+    assert choose(leader, offset=3) == 1
+    again = a_leader(leader_epoch=6, log_end=10, high_watermark=0, previous=leader)
+    assert choose(again, offset=3) == 1
+
+
 def test_a_replica_out_of_sync_is_never_preferred() -> None:
     leader = a_leader(in_sync=(1, 3), log_end=10, high_watermark=0)
     fetches(leader, 2, 10)  # it is proposed now: not yet in the durable set (KAFKA-14372)

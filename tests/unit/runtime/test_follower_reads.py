@@ -7,7 +7,7 @@ import pytest
 from tidemark_broker.runtime.partitions import FetchResult
 from tidemark_broker.runtime.results import Consumer
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import NO_BROKER, LeaderEpoch
+from tidemark_protocol.ids import NO_BROKER, LeaderEpoch, Offset
 
 from tests.unit.runtime.in_process_pool import InProcessPool
 
@@ -93,6 +93,16 @@ def test_past_its_end_a_follower_says_not_available_and_below_its_start_out_of_r
         pool.brokers[2].replica().log.log_end_offset
     )
     assert only(pool.brokers[2].read(0, consumer=EAST)).error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_what_a_follower_has_deleted_already_the_leader_serves_itself(pool: InProcessPool) -> None:
+    """Retention is each replica's own: the leader's log may begin lower."""
+    for number in (2, 3):
+        assert pool.brokers[number].replica().raise_log_start(Offset(1))
+    pool.replicate(rounds=2)
+    found = only(pool.brokers[1].read(0, consumer=EAST))
+    assert (found.preferred_replica, found.data) == (NO_BROKER, pool.brokers[1].log_bytes())
+    assert only(pool.brokers[1].read(1, consumer=EAST)).preferred_replica in (2, 3)
 
 
 @pytest.mark.parametrize("number", [1, 2], ids=["leader", "follower"])

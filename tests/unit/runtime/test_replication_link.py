@@ -36,6 +36,7 @@ from tidemark_protocol.ids import (
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
+    Offset,
     PartitionEpoch,
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
@@ -168,6 +169,31 @@ def test_records_reach_the_follower_and_come_back_as_acknowledgements(tmp_path: 
         assert follower.log.log_end_offset == 3
         await eventually(lambda: follower.high_watermark == 3)
         assert link.suspects == []
+
+    run(tmp_path, scenario)
+
+
+def test_a_log_start_that_a_follower_raised_itself_is_told_while_nothing_else_happens(
+    tmp_path: Path,
+) -> None:
+    """Else its leader would send it readers of records that it has deleted."""
+
+    async def scenario(link: Link) -> None:
+        link.push()
+        link.partitions[1].produce(
+            TOPIC, 0, memoryview(a_batch("a")), acks=-1, timeout_ms=1000, done=lambda _: None
+        )
+        leader, follower = link.partitions[1].hosted(*KEY), link.partitions[2].hosted(*KEY)
+        assert leader is not None
+        assert leader.leader is not None
+        assert follower is not None
+        await eventually(lambda: follower.high_watermark == 1)
+        known = leader.leader.follower(BrokerId(2))
+        assert known is not None
+        assert known.log_start_offset == 0
+        follower.raise_log_start(Offset(1))
+        await eventually(lambda: known.log_start_offset == 1)
+        assert leader.log.log_start_offset == 0
 
     run(tmp_path, scenario)
 

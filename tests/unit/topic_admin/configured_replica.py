@@ -24,7 +24,7 @@ def replica_lag_max_ms(topic: TopicState) -> int:
             partition=0,
             settings=LogSettings(),
         )
-        events = ReplicaEvents(*[_nothing] * 7)
+        events = ReplicaEvents(*[_nothing] * 8)
         replica = HostedReplica(log, high_watermark=Offset(0), events=events)
         replica.apply_topic(topic)
         return replica.replica_lag_max_ms
