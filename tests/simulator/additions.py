@@ -33,6 +33,7 @@ UNCLEAN_LATER = "unclean elections now and then"
 SMALL_SEGMENTS = "small segments"
 FLIPS_AT_REST = "bits flip at rest"
 COMPACTED = "keys are compacted"
+OLD_RECORDS = "records grow old"
 # Of a broker's files, beside its segments. Not those that say whose it is: `meta.properties`, which
 # only a human mends, and `partition.metadata`: of a topic that never was judges know nothing.
 FILES = {
@@ -225,6 +226,15 @@ ADDITIONS: dict[str, dict[str, int]] = {
     # Followers that are away for longer than records are kept; crashes around a roll.
     SMALL_SEGMENTS: {"keep_down": 2, "kill_broker_in_call": 2, "lose_power_in_call": 2},
     FLIPS_AT_REST: {"flip_bit_at_rest": 6},
+    # Wall clocks jump, and records are of one that does not.
+    OLD_RECORDS: {
+        "clock_jump": 4,
+        "slow_followers": 6,
+        "deafen_leader": 2,
+        "kill_leader": 2,
+        "keep_down": 2,
+        "kill_broker_in_call": 2,
+    },
     COMPACTED: {
         "strike_compaction": 8,
         "slow_followers": 4,

@@ -60,7 +60,7 @@ def _brokers() -> Iterable[str]:
     yield REFUSED_BELOW_MIN_ISR
     yield from ("read from leader", "read from follower")
     yield from ("duplicates found", "refused: out of order", "truncations", "records truncated")
-    yield from ("compactions", "outdated records gone", "tombstones gone")
+    yield from ("compactions", "outdated records gone", "tombstones gone", "old records gone")
     yield from ("logs of several segments", "segments in the end", "logs that begin past 0")
     yield from ELECTIONS
     yield from CHANGES

@@ -60,7 +60,7 @@ class Invariants:
         self._audits: dict[HostedReplica, ReplicaAudit] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}  # I11: epoch -> process
         # Of leaders, as last looked at.
-        self._counted: dict[HostedReplica, tuple[int, int, int]] = {}
+        self._counted: dict[HostedReplica, tuple[int, int, int, int]] = {}
         self._min_insync = MinInsyncJudge()
         self._epochs: dict[int, tuple[int, int]] = {}  # of controller and broker, by process
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
@@ -314,8 +314,9 @@ class Invariants:
                     self._look_at_leader(broker, replica, audit)
 
     def _count(self, audit: ReplicaAudit) -> None:
-        counted = audit.truncated_records(), audit.replica.duplicate_batches, audit.compactions
-        before = self._counted.get(audit.replica, (0, 0, 0))
+        found = audit.truncated_records(), audit.replica.duplicate_batches
+        counted = (*found, audit.compactions, audit.aged_records)
+        before = self._counted.get(audit.replica, (0, 0, 0, 0))
         if counted == before:
             return
         self._counted[audit.replica] = counted
@@ -323,6 +324,7 @@ class Invariants:
         self.coverage["records truncated"] += counted[0] - before[0]
         self.coverage["duplicates found"] += counted[1] - before[1]
         self.coverage["compactions"] += counted[2] - before[2]
+        self.coverage["old records gone"] += counted[3] - before[3]
 
     def _note_last_words(self, broker: LiveBroker) -> None:
         """It died in the middle of something, and may have said already how far it committed."""

@@ -34,6 +34,7 @@ class Files(Protocol):
     def has_flipped_bits(self) -> bool: ...
 
     def has_retention(self, topic_id: TopicId) -> bool: ...
+    def oldest_kept_ms(self, topic_id: TopicId) -> int | None: ...
 
 
 def is_damaged(header: BatchHeader, batch: bytes) -> bool:
@@ -72,6 +73,7 @@ class ReplicaAudit:
         self._taken_of = -1  # the history of which what is below was compared
         self._segments: tuple[Segment, ...] = ()  # of a compacted log, as last looked at
         self.compactions = 0  # that were seen here
+        self.aged_records = 0  # that retention by time took
         self._forget_copy()
 
     def _forget_copy(self) -> None:
@@ -173,7 +175,25 @@ class ReplicaAudit:
                 "I6",
                 f"{self.who}: log start {self._log_start_offset} became {log.log_start_offset}",
             )
+        if log.log_start_offset > self._log_start_offset >= 0:
+            self._check_were_old(log.log_start_offset)
         self._log_start_offset = log.log_start_offset
+
+    def _check_were_old(self, log_start_offset: int) -> None:
+        """Retention by time takes what is too old by somebody's clock, and nothing else."""
+        oldest_kept_ms = self._files.oldest_kept_ms(self.replica.topic_id)
+        if oldest_kept_ms is None:
+            return
+        self.aged_records += log_start_offset - self._log_start_offset
+        for batch in self._batches:
+            offset, newest_ms = batch.header.base_offset, batch.header.max_timestamp_ms
+            is_gone = self._log_start_offset <= offset < log_start_offset
+            if is_gone and newest_ms >= oldest_kept_ms:
+                raise Violation(
+                    "retention",
+                    f"{self.who}: the log start {self._log_start_offset} became {log_start_offset},"
+                    f" at {offset} is a record of {newest_ms}; all from {oldest_kept_ms} on stay",
+                )
 
     def _may_fall(self) -> bool:
         """Where another history began, and where a corrupt batch is cut off with all that follows

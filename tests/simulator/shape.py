@@ -10,6 +10,7 @@ from random import Random
 from tests.simulator.additions import (
     COMPACTED,
     FLIPS_AT_REST,
+    OLD_RECORDS,
     SMALL_SEGMENTS,
     SPARE_BROKERS,
     UNCLEAN_ELECTIONS,
@@ -30,6 +31,7 @@ SHARE_WITH_GROUP = 0.25  # of seeds
 SHARE_WITH_SPARE_BROKERS = 0.25
 SHARE_WITH_UNCLEAN_ELECTIONS = 0.2
 SHARE_WITH_SMALL_SEGMENTS = 0.25
+SHARE_WITH_OLD_RECORDS = 0.15
 SHARE_WITH_COMPACTION = 0.2
 UNCLEAN = ("unclean.leader.election.enable", "true")
 NO_RACKS = ("", "", "")
@@ -84,6 +86,8 @@ def _stormy(shape: Shape, seed: int, weather: str) -> Shape:
         shape = replace(shape, min_insync=3, commit_rule="MinInsync", flush="Os")
     if weather == UNCLEAN_ELECTIONS:
         shape = _allowing_unclean_elections(shape)
+    if weather == OLD_RECORDS:
+        shape = _growing_old(shape, seed)
     if weather == COMPACTED:
         shape = _compacted(shape, seed)
     return replace(
@@ -101,6 +105,8 @@ def _ordinary(shape: Shape, seed: int) -> Shape:
     has_group = Random(f"group of {seed}").random() < SHARE_WITH_GROUP
     shape = _with_spare_brokers(replace(shape, has_group=has_group), seed)
     shape = _with_small_segments(_with_unclean_elections(shape, seed), seed)
+    if Random(f"old records of {seed}").random() < SHARE_WITH_OLD_RECORDS:
+        shape = _growing_old(shape, seed)
     is_compacted = Random(f"policy of {seed}").random() < SHARE_WITH_COMPACTION
     return _compacted(shape, seed) if is_compacted else shape
 
@@ -150,10 +156,22 @@ def _with_small_segments(shape: Shape, seed: int) -> Shape:
     )
 
 
+def _growing_old(shape: Shape, seed: int) -> Shape:
+    """Retention by time: records are old within the run, or once a wall clock has jumped."""
+    chance = Random(f"retention of old records of {seed}")
+    config = (
+        ("segment.bytes", "16384"),
+        ("segment.ms", chance.choice(("200", "800"))),
+        ("retention.ms", chance.choice(("500", "3000", "600000"))),
+    )
+    additions = (*shape.additions, OLD_RECORDS)
+    return replace(shape, config=(*shape.config, *config), additions=additions)
+
+
 def _compacted(shape: Shape, seed: int) -> Shape:
     """Records have keys, segments are short in time, and passes follow each other."""
     chance = Random(f"compacted records of {seed}")
-    has_retention = "retention.bytes" in dict(shape.config)
+    has_retention = not dict(shape.config).keys().isdisjoint(("retention.bytes", "retention.ms"))
     config = (
         ("cleanup.policy", "compact,delete" if has_retention else "compact"),
         ("segment.bytes", "16384"),

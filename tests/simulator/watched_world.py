@@ -274,6 +274,14 @@ class WatchedWorld:
             for name in names
         )
 
+    def oldest_kept_ms(self, topic_id: TopicId) -> int | None:
+        """Of a topic with retention by time alone: from which time on records stay."""
+        for wish in self.world.topics:
+            if wish.topic_id == topic_id and "retention.bytes" not in wish.config:
+                retention_ms = wish.config.get("retention.ms")
+                return None if retention_ms is None else self.latest_wall_ms() - int(retention_ms)
+        return None
+
     def is_compacted(self, topic_id: TopicId) -> bool:
         """From its start on, as no run changes that."""
         return any(

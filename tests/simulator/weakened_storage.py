@@ -7,7 +7,7 @@ from typing import Any
 from tidemark_broker.storage.checkpoints import LOCK
 from tidemark_broker.storage.producer_states import ProducerEntry, ProducerStates
 
-from tests.simulator.additions import COMPACTED
+from tests.simulator.additions import COMPACTED, OLD_RECORDS
 from tests.simulator.mutant import CONTROLLER, Mutant, always, always_property, patch
 
 LOG = "storage.partition_log:PartitionLog."
@@ -187,8 +187,11 @@ MUTANTS = (
     Mutant("the log starts past the high watermark", "I1, B9 retention",
            (patch("storage.retention:is_committed", always(True)),),
            "tests/unit/storage/test_storage_retention.py::"
-           "test_nothing_past_the_high_watermark_goes[0-0]",
-           why_no_seed="simulated topics keep all"),
+           "test_nothing_past_the_high_watermark_goes[0-0]", OLD_RECORDS),
+    Mutant("records go before their time", "B9 retention",
+           (patch("storage.retention:is_too_old", always(True)),),
+           "tests/unit/storage/test_storage_retention.py::"
+           "test_segments_older_than_the_limit_go_by_their_newest_record", OLD_RECORDS),
     Mutant("compaction past the high watermark", "B9 compaction",
            (patch("storage.compaction:may_compact", always(True)),),
            "tests/unit/storage/test_storage_compaction.py::"

@@ -4,7 +4,13 @@ from random import Random
 
 import pytest
 
-from tests.simulator.additions import ADDED, ADDITIONS, COMPACTED, UNCLEAN_ELECTIONS
+from tests.simulator.additions import (
+    ADDED,
+    ADDITIONS,
+    COMPACTED,
+    OLD_RECORDS,
+    UNCLEAN_ELECTIONS,
+)
 from tests.simulator.ambushes import AMBUSHED, AMBUSHES
 from tests.simulator.fault_plan import KINDS, MISTAKES, Draw, PlanShape, draw_plan
 from tests.simulator.faults import ACTS, Fault, heal, schedule
@@ -40,6 +46,14 @@ def test_a_fifth_of_all_seeds_is_compacted_and_a_storm_of_it_when_asked() -> Non
     policies = {dict(shape.config)["cleanup.policy"] for shape in compacted}
     assert policies == {"compact", "compact,delete"}
     assert not any("cleanup.policy" in dict(s.config) for s in drawn if not s.is_compacted)
+
+
+def test_of_some_seeds_records_grow_old() -> None:
+    drawn = [dict(Shape.of(seed).config) for seed in range(400)]
+    old = [config for config in drawn if "retention.ms" in config]
+    assert 40 < len(old) < 80
+    assert {config.get("cleanup.policy") for config in old} == {None, "compact,delete"}
+    assert all("retention.ms" in dict(Shape.of(seed, OLD_RECORDS).config) for seed in range(20))
 
 
 def test_all_kinds_occur_within_some_seeds() -> None:
