@@ -14,7 +14,13 @@ from tidemark_broker.storage.disk import Buffer
 from tidemark_broker.storage.errors import CorruptBatch, InvalidBatch, OffsetGap
 from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID, NotedBatch, noted_batch
-from tidemark_broker.storage.record_batch import LENGTH_END, PREFIX, Batch, read_header
+from tidemark_broker.storage.record_batch import (
+    LENGTH_END,
+    PREFIX,
+    Batch,
+    BatchHeader,
+    read_header,
+)
 from tidemark_broker.storage.segment import Segment
 from tidemark_broker.storage.settings import LogSettings
 
@@ -93,11 +99,16 @@ def within_reach(
     """What a leader sent, without what this log has already of an empty run: compaction on the
     leader may have joined offsets on both sides of this log's end."""
     header, batch = batches[0]
-    if not (is_empty_run(header) and header.base_offset < log_end_offset <= header.last_offset):
+    if not (is_empty_run(header) and holds_inside(header, log_end_offset)):
         return data, batches
     run = run_from(header, log_end_offset)
     joined = memoryview(run + bytes(data[len(batch) :]))
     return joined, (Batch(read_header(run), joined[: len(run)]), *batches[1:])
+
+
+def holds_inside(header: BatchHeader, offset: Offset) -> bool:
+    """Not as its first."""
+    return header.base_offset < offset <= header.last_offset
 
 
 def prepare_as_follower(

@@ -7,6 +7,7 @@ the recovery point passes an epoch's batches. Where a write failed, the next app
 """
 
 import errno
+from collections.abc import Sequence
 from pathlib import Path
 
 from tidemark_protocol.ids import LeaderEpoch, Offset
@@ -37,6 +38,20 @@ class EpochCheckpoint:
         """In memory only."""
         if self.epochs.assign(epoch, start_offset):
             self.is_written = False
+
+    def take_up(
+        self, new_epochs: Sequence[tuple[LeaderEpoch, Offset]], first_offset: Offset
+    ) -> tuple[tuple[LeaderEpoch, Offset], ...] | None:
+        """In memory only: of batches to be appended there, as a leader stored them. What was
+        before, for `restore`; None if they bring nothing new."""
+        epochs = self.epochs
+        known_epoch = epochs.epoch_at(first_offset)
+        if known_epoch == epochs.latest_epoch and all(e == known_epoch for e, _ in new_epochs):
+            return None
+        before = epochs.entries
+        for epoch, start_offset in new_epochs:
+            self.assign(epoch, start_offset)
+        return before
 
     def truncate_from_end(self, end_offset: Offset) -> None:
         if self.epochs.truncate_from_end(end_offset):

@@ -14,6 +14,7 @@ from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
 from tidemark_broker.storage.appending import (
     AppendedRange,
     PreparedAppend,
+    holds_inside,
     needs_roll,
     prepare_as_follower,
     prepare_as_leader,
@@ -97,14 +98,12 @@ class PartitionLog:
         self._segments = SegmentList(self._disk, self.directory, loaded.segments)
         self.recovery: RecoveryReport = loaded.report
         self.log_end_offset = self._segments.active.next_offset
-        self.log_start_offset = Offset(
-            min(max(former.log_start_offset, self._segments[0].base_offset), self.log_end_offset)
+        end, point = self.log_end_offset, former.recovery_point
+        self.log_start_offset = min(
+            max(former.log_start_offset, self._segments[0].base_offset), end
         )
-        point = former.recovery_point
-        synced_to = self.log_end_offset if point is None else point
-        self._durability = Durability(
-            self._disk, self.directory, Offset(min(synced_to, self.log_end_offset))
-        )
+        synced_to = end if point is None else min(point, end)
+        self._durability = Durability(self._disk, self.directory, synced_to)
         self._checkpoint.is_written = False  # recovery may have completed or cut it
         self._checkpoint.write_if_possible()
         self._producers = LogProducers(self._disk, self._checkpoint)
@@ -213,28 +212,34 @@ class PartitionLog:
             return None
         first_offset = self.log_end_offset
         data, batches = within_reach(data, batches, first_offset)
-        epochs = self._checkpoint.epochs
+        has_nothing = self._segments[0].base_offset == first_offset
+        if has_nothing and holds_inside(batches[0].header, first_offset):
+            return self._begin_with(batches[0].header.base_offset, data)
+        last_epoch = self._checkpoint.epochs.epoch_at(Offset(first_offset - 1))
         append = prepare_as_follower(
-            data,
-            batches,
-            log_end_offset=first_offset,
-            last_batch_epoch=epochs.epoch_at(Offset(first_offset - 1)),
+            data, batches, log_end_offset=first_offset, last_batch_epoch=last_epoch
         )
-        known_epoch = epochs.epoch_at(first_offset)
-        has_news = known_epoch != epochs.latest_epoch or any(
-            epoch != known_epoch for epoch, _ in append.new_epochs
-        )
-        before = self.epoch_entries if has_news else ()
-        if has_news:
-            for epoch, start_offset in append.new_epochs:
-                self._checkpoint.assign(epoch, start_offset)
+        before = self._checkpoint.take_up(append.new_epochs, first_offset)
         try:
             self._append(append)
         except (DiskFull, StorageFailed):
-            if has_news:
+            if before is not None:
                 self._checkpoint.restore(before)  # S10
             raise
         return AppendedRange(first_offset, append.last_offset)
+
+    def _begin_with(self, base_offset: Offset, data: memoryview) -> AppendedRange | None:
+        """KAFKA-6975: records were deleted up to an offset inside a batch. Whole batches are stored
+        and fetched, so the log begins with that one and starts where it did."""
+        start_offset = self.log_start_offset
+        self.truncate_fully_and_start_at(base_offset)
+        try:
+            return self.append_as_follower(data)
+        finally:
+            if self.log_end_offset > base_offset:
+                self.log_start_offset = start_offset
+            elif not self.failure:
+                self.truncate_fully_and_start_at(start_offset)
 
     def _append(self, append: PreparedAppend) -> None:
         try:
@@ -293,12 +298,9 @@ class PartitionLog:
         if offset >= min(end_offset, self.log_end_offset):
             return b""
         try:
+            segment, epochs = self._segments.holding(offset), self._checkpoint.epochs
             return self._reader.read(
-                self._segments.holding(offset),
-                offset,
-                max_bytes=max_bytes,
-                end_offset=end_offset,
-                epochs=self._checkpoint.epochs,
+                segment, offset, max_bytes=max_bytes, end_offset=end_offset, epochs=epochs
             )
         except OSError as error:
             raise self._failing.broken_by(error, "read") from error
@@ -465,11 +467,9 @@ class PartitionLog:
         """A copy for `write_synced_part`, if the active segment has grown by that much since."""
         if self.failure:
             return None
+        epochs, active = self._checkpoint.epochs, self._segments.active
         return self._synced_parts.copy_if_due(
-            self._segments.active,
-            self.producers,
-            self._checkpoint.epochs,
-            growth_bytes=growth_bytes,
+            active, self.producers, epochs, growth_bytes=growth_bytes
         )
 
     def write_synced_part(self, due: DuePart) -> None:

@@ -156,6 +156,25 @@ def test_a_follower_that_ends_below_the_leaders_log_start_begins_anew_there(
     assert (log.log_start_offset, log.log_end_offset) == (6, 6)
 
 
+def test_a_follower_begins_anew_where_the_leaders_log_starts_inside_a_batch(
+    pool: InProcessPool,
+) -> None:
+    """KAFKA-6975: whole batches are stored and fetched, so its log begins with the batch."""
+    pool.lead(1, in_sync=[1, 2])
+    pool.brokers[1].produce("a", "b", "c", acks=1)
+    pool.brokers[1].produce("d", acks=1)
+    pool.replicate(2, rounds=3)
+    pool.brokers[1].partitions.delete_records(TOPIC, 0, Offset(1))
+    pool.kill(2)
+    pool.path.joinpath("broker-2").rename(pool.path / "lost")
+    pool.start(2)
+    pool.lead(1, in_sync=[1])
+    pool.replicate(2, rounds=4)
+    log = pool.brokers[2].replica().log
+    assert (log.log_start_offset, log.log_end_offset) == (1, 4)
+    assert pool.brokers[2].log_bytes() == pool.brokers[1].log_bytes()
+
+
 def test_a_full_disk_delays_checkpoints_and_stops_nothing(pool: InProcessPool) -> None:
     pool.kill(1)
     disk = FaultyDisk()

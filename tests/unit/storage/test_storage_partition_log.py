@@ -1,9 +1,18 @@
 """One log on a good disk: append, read, roll, truncate, reopen, flush."""
 
+from pathlib import Path
+
 import pytest
-from tidemark_broker.storage.errors import CorruptBatch, InvalidBatch, OffsetGap, OffsetOutOfRange
-from tidemark_broker.storage.partition_log import LogSettings
+from tidemark_broker.storage.errors import (
+    CorruptBatch,
+    DiskFull,
+    InvalidBatch,
+    OffsetGap,
+    OffsetOutOfRange,
+)
+from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.record_batch import split_batches
+from tidemark_protocol.ids import Offset
 
 from tests.unit.storage.faulty_disk import FaultyDisk
 from tests.unit.storage.small_logs import (
@@ -62,6 +71,51 @@ def test_a_follower_refuses_a_gap_and_keeps_nothing(tmp_path):
     with pytest.raises(OffsetGap, match="expected a batch at offset 2, found one at 0"):
         follower.append_as_follower(memoryview(leader.read(0, max_bytes=1, end_offset=ALL)))
     assert follower.log_end_offset == 2
+
+
+def of_three_and_one(path: Path) -> PartitionLog:
+    leader = open_log(path)
+    append(leader, b"a", b"b", b"c", epoch=1)
+    append(leader, b"d", epoch=2)
+    return leader
+
+
+def test_a_follower_without_records_begins_with_the_batch_that_its_start_lies_in(tmp_path):
+    """KAFKA-6975: the leader's records were deleted up to there."""
+    leader, follower = of_three_and_one(tmp_path / "leader"), open_log(tmp_path / "follower")
+    follower.truncate_fully_and_start_at(1)
+    data = leader.read(1, max_bytes=1 << 20, end_offset=ALL)
+    assert follower.append_as_follower(memoryview(data)) == (0, 3)
+    assert (follower.log_start_offset, follower.log_end_offset) == (1, 4)
+    assert read_all(follower) == data
+    assert follower.epoch_entries == ((1, 0), (2, 3))
+    again = open_log(follower.directory, log_start_offset=Offset(1))
+    assert (again.log_start_offset, again.log_end_offset) == (1, 4)
+    assert read_all(again) == data
+
+
+def test_a_follower_that_cannot_begin_so_is_as_before(tmp_path):
+    leader, disk = of_three_and_one(tmp_path / "leader"), FaultyDisk()
+    follower = open_log(tmp_path / "follower", disk)
+    follower.truncate_fully_and_start_at(1)
+    data = leader.read(1, max_bytes=1 << 20, end_offset=ALL)
+    disk.space_bytes = 100
+    with pytest.raises(DiskFull):
+        follower.append_as_follower(memoryview(data))
+    assert (follower.log_start_offset, follower.log_end_offset) == (1, 1)
+    assert follower.epoch_entries == ()
+    disk.space_bytes = None
+    follower.append_as_follower(memoryview(data))
+    assert read_all(follower) == data
+
+
+def test_a_follower_with_records_takes_no_batch_from_before_its_end(tmp_path):
+    leader, follower = of_three_and_one(tmp_path / "leader"), open_log(tmp_path / "follower")
+    append(follower, b"a", epoch=1)
+    follower.raise_log_start(1)
+    with pytest.raises(OffsetGap, match="expected a batch at offset 1, found one at 0"):
+        follower.append_as_follower(memoryview(leader.read(1, max_bytes=1, end_offset=ALL)))
+    assert (follower.log_start_offset, follower.log_end_offset) == (1, 1)
 
 
 def test_a_follower_refuses_an_epoch_that_falls(tmp_path):
