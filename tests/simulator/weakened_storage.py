@@ -150,18 +150,18 @@ MUTANTS = (
            " broker, before any sync: once in 3,000 seeds"),
     Mutant("watermarks past the end of their log stay written down", "S31",
            (patch(DIRECTORY + "lower_high_watermarks", _does_nothing),),
-           "tests/scenarios/test_s31_watermarks_of_a_former_history.py::"
+           "tests/scenarios/test_s31_checkpoints_of_a_former_history.py::"
            "test_what_is_appended_where_a_power_loss_took_records_is_not_committed[1]",
            why_no_seed="a power loss, an election without proof and a kill of the same broker"
            " within 5 s: once in 1,000 seeds"),
     Mutant("watermarks stay written down over a cut", "S31",
            (patch(DIRECTORY + "_note_cut", _lowers_recovery_points_only),),
-           "tests/scenarios/test_s31_watermarks_of_a_former_history.py::"
+           "tests/scenarios/test_s31_checkpoints_of_a_former_history.py::"
            "test_what_follows_a_cut_below_the_watermark_is_not_committed[0-killed]",
            why_no_seed="a cut below the watermark and a kill of the same broker within 5 s"),
     Mutant("watermarks from before a cut are written after it", "S31",
            (patch(DIRECTORY + "cuts", always_property(None)),),
-           "tests/scenarios/test_s31_watermarks_of_a_former_history.py::"
+           "tests/scenarios/test_s31_checkpoints_of_a_former_history.py::"
            "test_watermarks_that_were_looked_at_before_a_cut_are_not_written_after_it",
            why_no_seed="a cut while the file is being written, once in 5 s"),
     Mutant("a synced part of a lost kernel is believed", "S29",

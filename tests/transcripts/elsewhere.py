@@ -82,7 +82,7 @@ ELSEWHERE = {
         "test_a_leader_that_hears_of_its_return_only_does_not_count_what_it_had",
     ),
     "31": (
-        "tests/scenarios/test_s31_watermarks_of_a_former_history.py",
+        "tests/scenarios/test_s31_checkpoints_of_a_former_history.py",
         "test_what_is_appended_where_a_power_loss_took_records_is_not_committed",
     ),
     "32": (

@@ -24,6 +24,7 @@ LOG_STARTS = "log-start-offset-checkpoint"
 CLEANED_TO = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 DAMAGE_MARK = "tidemark-damage.json"  # ours, beside Kafka's
+OFFSETS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, CLEANED_TO)
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_STOP = ".kafka_cleanshutdown"

@@ -78,11 +78,10 @@ class LogDirectory:
         self._new_uuid = new_uuid
         self.proofs = StartProofs(path, disk)
         self._files_lock = threading.RLock()
-        offsets = partial(OffsetCheckpoint, disk, lock=self._files_lock)
-        self._recovery_points = offsets(path / checkpoints.RECOVERY_POINTS)
-        self._high_watermarks = offsets(path / checkpoints.HIGH_WATERMARKS, lowers_durably=True)
-        self._starts = offsets(path / checkpoints.LOG_STARTS)
-        self._cleaned = offsets(path / checkpoints.CLEANED_TO)
+        self._offsets = tuple(
+            OffsetCheckpoint(disk, path / name, self._files_lock) for name in checkpoints.OFFSETS
+        )
+        self._recovery_points, self._high_watermarks, self._starts, self._cleaned = self._offsets
 
     @classmethod
     def open(
@@ -361,11 +360,11 @@ class LogDirectory:
         self.logs[log.topic_id, log.partition] = log
 
     def _note_cut(self, at: checkpoints.TopicPartition, offset: Offset) -> None:
-        self._recovery_points.lower({at: offset})
-        self._high_watermarks.lower({at: offset})
+        for offsets in self._offsets:
+            offsets.lower({at: offset})
 
     def _drop_checkpoints(self, topic: str, partition: int) -> None:
-        for offsets in (self._recovery_points, self._high_watermarks, self._starts, self._cleaned):
+        for offsets in self._offsets:
             offsets.drop((topic, partition))
 
     def remove_log(self, topic_id: TopicId, partition: int) -> None:

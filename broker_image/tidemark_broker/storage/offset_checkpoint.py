@@ -2,9 +2,14 @@
 
 Recovery points: how far each log is on the disk for good, as of the last pass. Starts trust what
 lies below (`recovery`, `rewriting`). High watermarks: what was committed; a start believes it as
-far as the log goes. Neither may lie above a cut that new batches follow: these would pass for
-synced, or for committed (S31). They rise with a checkpoint and fall before the cut itself, as the
-sync after it may be the one that fails (S8). All files are written under one lock of the caller's.
+far as the log goes. Log starts, and how far logs were compacted. None may lie above a cut that new
+batches follow: these would pass for synced, committed, deleted or compacted (S31). They rise with a
+checkpoint and fall before the cut itself, as the sync after it may be the one that fails (S8). All
+files are written under one lock of the caller's.
+
+A lowered file is synced, for what a power loss may keep of the log without keeping it. That is on
+the loop, and rare: only an election without proof has cuts below these offsets. Recovery points are
+not: other cuts go below them too, and a pass that syncs follows at once.
 """
 
 import threading
@@ -22,15 +27,11 @@ from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
 class OffsetCheckpoint:
     """Raises OSError as it comes."""
 
-    def __init__(
-        self, disk: Disk, path: Path, *, lock: threading.RLock, lowers_durably: bool = False
-    ) -> None:
-        """`lowers_durably`: a lowered file is synced too, for what a power loss may keep of the
-        log without keeping it. Else it is there as the batches are, and a pass follows at once."""
+    def __init__(self, disk: Disk, path: Path, lock: threading.RLock) -> None:
         self._disk = disk
         self._path = path
         self._lock = lock
-        self._lowers_durably = lowers_durably
+        self._lowers_durably = path.name != checkpoints.RECOVERY_POINTS
         self._stored: dict[TopicPartition, Offset] = {}
         self.cuts = 0  # of any log, since the file was read
 

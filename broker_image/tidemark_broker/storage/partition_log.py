@@ -401,7 +401,6 @@ class PartitionLog:
         if position < segment.size_bytes:
             segment.truncate(position, next_offset)
         self.log_end_offset = segment.next_offset
-        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         self._durability.note_truncated(self.log_end_offset)
         self._producers.cut(self._segments, self.log_start_offset)
 
@@ -423,12 +422,14 @@ class PartitionLog:
         return removed
 
     def _forget_from(self, offset: Offset) -> None:
-        """Before anything is cut. Raises OSError."""
+        """Before anything is cut. A worker that writes checkpoints meanwhile reads what holds
+        after it. Raises OSError."""
         self._durability.note_truncating(offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.cleaned_to = min(self.cleaned_to, offset)
         self.before_cut(offset)
         self._void_copies()
         self._reader.forget_places()
-        self.cleaned_to = min(self.cleaned_to, offset)
 
     def _void_copies(self) -> None:
         """What workers write of the log as it was does not count any more. Raises OSError."""
@@ -479,10 +480,8 @@ class PartitionLog:
             self._synced_parts.write(due)
 
     def close(self) -> None:
-        """Index files and epochs written, everything synced: what a clean stop needs.
-
-        Raises DiskFull, StorageFailed; the log counts as not cleanly closed then.
-        """
+        """Index files and epochs written, everything synced: what a clean stop needs. Raises
+        DiskFull, StorageFailed; the log counts as not cleanly closed then."""
         self._failing.ensure_writable()
         try:
             self._write_epochs()

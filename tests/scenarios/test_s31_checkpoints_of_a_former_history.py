@@ -1,4 +1,4 @@
-"""S31: a watermark that was written down before records went says that later ones are committed.
+"""S31: what was written down of a log before records went says something of later ones.
 
 The watermark's file is synced, the log's last records are not. A power loss takes these, and the
 log ends below its own watermark; or an election without proof cuts below it. New records follow,
@@ -72,6 +72,27 @@ def test_what_follows_a_cut_below_the_watermark_is_not_committed(seed: int, ends
         log.flush()
         node.loses_power()
     assert node.boots().high_watermarks[KEY] == 1
+
+
+@pytest.mark.parametrize("ends", ["killed", "power lost"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_follows_a_cut_below_the_log_start_is_not_deleted(seed: int, ends: str) -> None:
+    """Retention went further here than where the next leader's log ends."""
+    node = Node(seed, LogSettings(segment_bytes=100))
+    directory = node.boots()
+    log = with_committed_records(directory, synced=4)
+    log.raise_log_start(Offset(3))
+    directory.checkpoint_recovery_points()
+    log.delete_segments_below(Offset(3))
+    log.truncate_to(Offset(1))
+    append_alone(log)
+    if ends == "killed":
+        node.is_killed()
+    else:
+        log.flush()
+        node.loses_power()
+    again = node.boots().logs[KEY]
+    assert (again.log_start_offset, again.log_end_offset) == (1, 7)
 
 
 def opened(path: Path, disk: FaultyDisk) -> LogDirectory:
