@@ -19,7 +19,7 @@ from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset, TopicId
 from tests.simulator.ambushes import keep_down
 from tests.simulator.broker_process import BrokerSlot
 from tests.simulator.faults import isolate, kill_controller
-from tests.simulator.world import World
+from tests.simulator.world import World, WorldOptions
 from tests.unit.simulator.test_simulated_world import ends, leader_of, produce
 
 UNCLEAN = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
@@ -108,6 +108,35 @@ def test_it_is_reported_until_a_controller_recorded_it_and_counted_once(world: W
     world.store.is_down = False
     world.run_for(12_000)
     assert (cuts.unrecorded(), lost(world)) == ((), (7, 7))
+
+
+def test_what_compaction_left_empty_over_the_cut_is_no_loss() -> None:
+    """Seed 41011 of the simulator: the cut takes the whole run, its leader has the beginning."""
+    config = {**UNCLEAN, "cleanup.policy": "compact", "segment.ms": "100"}
+    with World(28, WorldOptions(log_cleaner_backoff_seconds=0.3)) as world:
+        world.start()
+        world.create_topic("orders", partitions=1, replication_factor=3, config=config)
+        world.run_for(2_000)
+        produce(world, *"12345", key=b"a")
+        world.run_for(500)
+        former = leader_of(world)
+        for number, slot in enumerate(world.brokers.values()):
+            if slot is not former:
+                keep_down(world, number, 3_000_000)
+        world.run_for(2_000)
+        for later_ms, values, key in ((1_000, "67", b"a"), (2_000, "8", b"a"), (3_000, "9", b"b")):
+            produce(world, *values, key=key, timestamp_ms=1_700_000_000_000 + later_ms)
+        world.run_for(800)
+        assert ends(world) == {int(former.broker_id): (9, 9)}
+        assert former.process is not None and former.partitions is not None
+        (replica,) = former.partitions.replicas
+        assert replica.log.segments[0].find(Offset(4)).header.last_offset == 6
+        former.process.freeze()
+        another_leads(world, former)
+        former.process.thaw()
+        world.run_for(2_000)
+        assert ends(world)[int(former.broker_id)] == (5, 5)
+        assert lost(world) == (4, 4)
 
 
 # The arithmetic.

@@ -294,7 +294,10 @@ class Running:
                     broker.durable_end = min(broker.durable_end, end)
                     broker.synced_end = min(broker.synced_end, end)
                     follower.on_truncated(
-                        removed_records=before - end, log_end_offset=end, last_epoch=last_epoch
+                        to_offset=to_offset,
+                        removed_records=before - end,
+                        log_end_offset=end,
+                        last_epoch=last_epoch,
                     )
                 case RestartLogAt(offset):
                     broker.log = SmallLog((), (), offset)

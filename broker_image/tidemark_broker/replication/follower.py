@@ -171,17 +171,23 @@ class PartitionFollower:
         return min(leader_start_offset, self.high_watermark)
 
     def on_truncated(
-        self, *, removed_records: int, log_end_offset: Offset, last_epoch: LeaderEpoch
+        self,
+        *,
+        to_offset: Offset,
+        removed_records: int,
+        log_end_offset: Offset,
+        last_epoch: LeaderEpoch,
     ) -> None:
         """Below the own watermark only an unclean election leads; what it cost is counted.
-        `last_epoch`: the log's before the cut."""
+        `to_offset`: as was asked for. The log may end below it, as a batch is never split, and what
+        an empty run of compaction covers there the leader has too. `last_epoch`: before the cut."""
         if self.uncut is None:
             end = Offset(log_end_offset + removed_records)
             self.uncut = UncutLog(last_epoch, end, self.high_watermark)
         self.truncated_records += removed_records
         self._confirmed_at_ms = self._contact = None
         if log_end_offset < self.high_watermark:
-            self.committed_truncated_records += self.high_watermark - log_end_offset
+            self.committed_truncated_records += max(0, self.high_watermark - to_offset)
             self.high_watermark = log_end_offset  # I1 outranks I2, which such an election suspends
 
     def on_restarted(self, offset: Offset) -> None:

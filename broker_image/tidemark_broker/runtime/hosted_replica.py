@@ -367,13 +367,13 @@ class HostedReplica:
                     self.log.raise_log_start(follower.log_start_at(leader_start_offset))
                 case TruncateLog(to_offset):
                     removed = self._cut_as_follower(follower, to_offset, now_ms)
-                    self._note_truncated(follower, removed, fetch.last_fetched_epoch)
+                    self._note_truncated(follower, to_offset, removed, fetch.last_fetched_epoch)
                     self._durable_end_offset = Offset(-1)
                     self._events.truncated(self)
                 case RestartLogAt(offset):
                     removed = max(0, self.log.log_end_offset - offset)
                     self.log.truncate_fully_and_start_at(offset)
-                    self._note_truncated(follower, removed, fetch.last_fetched_epoch)
+                    self._note_truncated(follower, offset, removed, fetch.last_fetched_epoch)
                     follower.on_restarted(offset)
                     self._durable_end_offset = Offset(-1)
                     self._events.truncated(self)
@@ -386,18 +386,25 @@ class HostedReplica:
             raise OwnLogDamaged(offset, error) from error
 
     def _note_truncated(
-        self, follower: PartitionFollower, removed_records: int, last_epoch: LeaderEpoch
+        self,
+        follower: PartitionFollower,
+        to_offset: Offset,
+        removed_records: int,
+        last_epoch: LeaderEpoch,
     ) -> None:
-        counted, end = follower.committed_truncated_records, self.log.log_end_offset
+        counted = follower.committed_truncated_records
         follower.on_truncated(
-            removed_records=removed_records, log_end_offset=end, last_epoch=last_epoch
+            to_offset=to_offset,
+            removed_records=removed_records,
+            log_end_offset=self.log.log_end_offset,
+            last_epoch=last_epoch,
         )
         if follower.uncut is not None and follower.committed_truncated_records > counted:
             # That loss is counted: it is not the gap of a later election too.
             self._heard_high_watermark = follower.high_watermark
             self._events.committed_cut(
                 CommittedCut(
-                    self.topic_id, self.partition, follower.leader_epoch, end, *follower.uncut
+                    self.topic_id, self.partition, follower.leader_epoch, to_offset, *follower.uncut
                 )
             )
 

@@ -102,7 +102,9 @@ def test_an_answer_asked_before_the_log_was_cut_and_filled_again_cuts_nothing() 
     """Found by the exhaustive search: the late answer spoke of another record at that offset."""
     follower = a_follower(0)
     asked = fetched(follower, a_log(1, (0, 0)))
-    follower.on_truncated(removed_records=1, log_end_offset=Offset(0), last_epoch=LeaderEpoch(1))
+    follower.on_truncated(
+        to_offset=Offset(0), removed_records=1, log_end_offset=Offset(0), last_epoch=LeaderEpoch(1)
+    )
     refilled = a_log(1, (5, 0))
     follower.on_appended(Offset(1), Offset(1))
     assert follower.on_answer(asked, an_answer(diverging=(0, 0)), refilled, NOW_MS) == ()
@@ -145,9 +147,27 @@ def test_truncation_never_goes_past_the_own_end() -> None:  # S22: only the epoc
 
 def test_truncation_below_the_watermark_is_counted_as_committed_loss() -> None:
     follower = a_follower(40)
-    follower.on_truncated(removed_records=15, log_end_offset=Offset(35), last_epoch=LeaderEpoch(1))
+    follower.on_truncated(
+        to_offset=Offset(35),
+        removed_records=15,
+        log_end_offset=Offset(35),
+        last_epoch=LeaderEpoch(1),
+    )
     assert follower.high_watermark == 35  # I1
     assert (follower.truncated_records, follower.committed_truncated_records) == (15, 5)
+
+
+def test_what_a_cut_takes_with_it_of_a_batch_that_its_leader_has_too_is_no_loss() -> None:
+    """Seed 41011 of the simulator: an empty run of compaction reached over the cut."""
+    follower = a_follower(40)
+    follower.on_truncated(
+        to_offset=Offset(35),
+        removed_records=20,
+        log_end_offset=Offset(30),
+        last_epoch=LeaderEpoch(1),
+    )
+    assert follower.high_watermark == 30  # I1
+    assert (follower.truncated_records, follower.committed_truncated_records) == (20, 5)
 
 
 def test_out_of_range_below_the_leaders_start_begins_the_log_anew() -> None:

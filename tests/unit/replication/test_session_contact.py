@@ -119,5 +119,7 @@ def test_a_session_says_nothing_after_a_truncation() -> None:
     follower.on_answer(fetch, answer, log, START_MS)
     follower.on_nothing_new(fetch, log, START_MS, contact)
     contact.last_answer_ms = START_MS
-    follower.on_truncated(removed_records=1, log_end_offset=Offset(2), last_epoch=LeaderEpoch(1))
+    follower.on_truncated(
+        to_offset=Offset(2), removed_records=1, log_end_offset=Offset(2), last_epoch=LeaderEpoch(1)
+    )
     assert not follower.may_serve_readers(START_MS, lag_max_ms=LAG_MS)

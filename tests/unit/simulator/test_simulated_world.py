@@ -24,13 +24,19 @@ def leader_of(world: World, partition: int = 0) -> BrokerSlot:
     raise AssertionError("nobody leads")
 
 
-def produce(world: World, *values: str, partition: int = 0) -> list[ProduceResult]:
+def produce(
+    world: World,
+    *values: str,
+    partition: int = 0,
+    key: bytes | None = None,
+    timestamp_ms: int = 1_700_000_000_000,
+) -> list[ProduceResult]:
     """The list gets its one result when there is one."""
     broker = leader_of(world, partition)
     partitions, process = broker.partitions, broker.process
     assert partitions is not None and process is not None
-    records = [NewRecord(None, value.encode(), ()) for value in values]
-    batch = build_batch(records, timestamp_ms=1_700_000_000_000)
+    records = [NewRecord(key, value.encode(), ()) for value in values]
+    batch = build_batch(records, timestamp_ms=timestamp_ms)
     results: list[ProduceResult] = []
 
     def call() -> None:
