@@ -9,7 +9,7 @@ epoch, after the append (I2). It does not do I/O; logs come in as positions.
 from typing import NamedTuple
 
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
+from tidemark_protocol.ids import NO_EPOCH, BrokerId, LeaderEpoch, Offset
 
 from tidemark_broker.replication.effects import (
     AppendRecords,
@@ -202,7 +202,7 @@ class PartitionFollower:
     def _on_out_of_range(
         self, answer: LeaderAnswer, log: LogView, now_ms: int
     ) -> tuple[FollowerEffect, ...]:
-        if answer.log_start_offset > log.log_end_offset:
+        if answer.log_start_offset > log.log_end_offset or _has_nothing(log):
             self._failures = 0
             return (RestartLogAt(answer.log_start_offset),)
         # We end past the leader without an epoch that says where we part: no proof, so nothing
@@ -226,6 +226,11 @@ class PartitionFollower:
         soon_ms = FIRST_BACK_OFF_MS << (self._failures - 1)
         delay_ms = soon_ms if error in _SOON else MAX_BACK_OFF_MS
         self.wake_at_ms = now_ms + min(delay_ms, MAX_BACK_OFF_MS)
+
+
+def _has_nothing(log: LogView) -> bool:
+    """Nor an epoch that could be asked about: it began anew where a former leader's log starts."""
+    return log.log_start_offset == log.log_end_offset and log.latest_epoch == NO_EPOCH
 
 
 def _keeps_nothing(cut: TruncateLog, answer: LeaderAnswer, log: LogView) -> bool:

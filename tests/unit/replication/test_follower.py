@@ -188,6 +188,16 @@ def test_out_of_range_without_proof_cuts_nothing() -> None:
     assert follower.wake_at_ms == NOW_MS + MAX_BACK_OFF_MS
 
 
+def test_out_of_range_without_any_record_begins_where_the_leader_does() -> None:
+    """It began anew at a former leader's log start; an election without proof brought one that
+    ends before that."""
+    follower, log = a_follower(100), EpochHistory((), Offset(100), Offset(100))
+    answer = an_answer(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=20)
+    assert follower.on_answer(fetched(follower, log), answer, log, NOW_MS) == (
+        RestartLogAt(Offset(20)),
+    )
+
+
 def test_an_answer_to_another_position_is_ignored() -> None:  # KAFKA-13266
     follower, log = a_follower(), a_log(50, (2, 0))
     fetch = fetched(follower, log)
