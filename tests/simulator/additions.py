@@ -22,7 +22,7 @@ from tests.simulator.faults import (
     let_up,
     lose_power,
 )
-from tests.simulator.topic_wishes import TopicWish
+from tests.simulator.topic_wishes import TopicWish, states_of
 from tests.simulator.world import World
 
 LOOK_EVERY_US = 50_000
@@ -63,11 +63,7 @@ def cancel_moves(world: World, topic: str, wait_us: int) -> None:
 
 
 def _is_moving(world: World, wish: TopicWish) -> bool:
-    slot = world.leading_controller
-    if slot is None or slot.service is None or world.pool not in slot.service.pools():
-        return False
-    view = slot.service.topic(world.pool, wish.topic_id)
-    return view is not None and any(is_moving(state) for state in view.partitions)
+    return any(is_moving(state) for state in states_of(world, wish))
 
 
 @fault

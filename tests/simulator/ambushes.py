@@ -287,11 +287,28 @@ AMBUSHED: dict[str, dict[str, int]] = {
 # The weathers whose topics are to be flush: Always.
 FLUSHES_ALWAYS = ("slow syncs", "tails are cut", "disks change")
 # The weathers whose faults begin early, as what follows from them takes its time.
-BEGINS_EARLY = ("syncs lie unheard",)
+BEGINS_EARLY = (
+    "syncs lie unheard",
+    "one controller stays deaf",
+    "two die with their controller",
+    "disks hang",
+    "people choose",
+    "the last one hesitates",
+    "deleted slices come back",
+    "moves are taken back",
+    "newcomers are left alone",
+)
 # The weathers in which whoever was fenced stays eligible, so that what its start proves counts.
 NEEDS_ALL_IN_SYNC = ("syncs lie unheard",)
 # The weathers in which idempotent producers soon ask for the next epoch.
 GIVES_UP_SOON = ("producers give up",)
 # The weathers in which there are more brokers than replicas; two of them share a rack.
 RACKS_OF: dict[str, tuple[str, ...]] = {"replicas move": ("a", "a", "b", "c")}
-SECONDS_OF: dict[str, float] = {"writers freeze": 14.0, "syncs lie unheard": 18.0}
+SECONDS_OF: dict[str, float] = {
+    "writers freeze": 14.0,
+    "syncs lie unheard": 18.0,
+    "one controller stays deaf": 15.0,
+    "two die with their controller": 12.0,
+    "disks hang": 12.0,
+    "people choose": 18.0,
+}

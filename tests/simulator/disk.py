@@ -40,6 +40,7 @@ class Volume:
         self.space_bytes: int | None = None  # left; None: no limit
         self.slow_until_us = 0
         self.slow_call_us = 0  # the most that one call takes while slow
+        self.hangs_until_us = 0  # for workers: what they ask from now on comes back then
         self.failing: dict[str, int] = {}  # read, write, sync: how many of the next calls
         self.syncs_lost = 0
         self._loses_write_back = 0

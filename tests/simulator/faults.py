@@ -399,6 +399,7 @@ def heal(world: World) -> None:
     world.note("fault", "healed")
     network = world.network
     network.blocked.clear()
+    network.rejected.clear()
     network.delays.clear()
     world.store.is_down = False
     world.store.faults = StoreFaults()
@@ -430,7 +431,7 @@ def heal(world: World) -> None:
 def _heal_machine(machine: Machine) -> None:
     machine.set_clock_rate(MILLION)
     volume = machine.volume
-    volume.slow_until_us = volume.slow_call_us = 0
+    volume.slow_until_us = volume.slow_call_us = volume.hangs_until_us = 0
     volume.space_bytes = None
     volume.failing.clear()
     volume.lose_write_backs(0)

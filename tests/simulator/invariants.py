@@ -23,6 +23,7 @@ from tests.simulator.client_port import Fetch, Produce
 from tests.simulator.clients import history_name
 from tests.simulator.committed_log import CommittedLog
 from tests.simulator.compacted_history import new_committed_log
+from tests.simulator.controller_checks import ControllerJudge
 from tests.simulator.coverage_rows import (
     ACKNOWLEDGED,
     ACKNOWLEDGED_ANEW,
@@ -41,7 +42,6 @@ from tests.simulator.operation_checks import (
 )
 from tests.simulator.read_checks import check_shown
 from tests.simulator.replica_audit import ReplicaAudit
-from tests.simulator.session_checks import check_not_in_vain
 from tests.simulator.slice_checks import WITHOUT_PROOF, SliceEvent, SliceJudge, proves_since
 from tests.simulator.violations import Violation
 from tests.simulator.watched_world import LiveBroker, WatchedWorld
@@ -64,7 +64,8 @@ class Invariants:
         self._min_insync = MinInsyncJudge()
         self._epochs: dict[int, tuple[int, int]] = {}  # of controller and broker, by process
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
-        self._judge = SliceJudge(world.is_lost, world.was_lost, world.known_broker)
+        self._judge = SliceJudge(world.is_lost, world.was_lost, world.known_broker, world.is_chosen)
+        self._controllers = ControllerJudge(world)
         self._slices: dict[str, PartitionSlice] = {}
         self._states: dict[TopicPartition, PartitionState] = {}
         self._flushes: dict[TopicPartition, str] = {}
@@ -222,12 +223,10 @@ class Invariants:
         self._world.look_at_store()
         for before, after in self._world.changed_brokers():
             self._judge.on_broker(before, after)
-            slot = self._world.world.brokers[after.broker_id]
-            check_not_in_vain(
-                before, after, self._world.world.coverage, is_held_down=slot.is_held_down
-            )
+            self._controllers.on_broker(before, after)
             self._registered_us.setdefault(after.broker_id, self._world.now_us)
             self._notes_due_us = self._world.now_us + NOTES_US
+        self._controllers.look()
         changes = self._world.changed_slices()
         if not changes:
             return
@@ -248,6 +247,7 @@ class Invariants:
             if after is None:
                 continue
             events = self._judge.on_slice(before, after, records)
+            self._controllers.on_slice(before, after)
             self._slices[name] = after
             for state in after.partitions:
                 key = (after.topic.topic_id, state.partition)

@@ -235,6 +235,7 @@ class Network:
         self.usual_delay = LinkDelay()
         self.delays: dict[tuple[str, str], LinkDelay] = {}  # by machines, from and to
         self.blocked: dict[tuple[str, str], None] = {}
+        self.rejected: dict[tuple[str, str], None] = {}  # new connections only
         self.servers: dict[tuple[str, int], SimulatedServer] = {}
         self.hosts: dict[str, Node] = {}  # address to machine
         self.stalled: dict[SimulatedTransport, None] = {}
@@ -258,6 +259,10 @@ class Network:
     def unblock(self, source: str, destination: str) -> None:
         self.blocked.pop((source, destination), None)
         self.send_stalled_again()
+
+    def reject(self, source: str, destination: str) -> None:
+        """As a policy that answers in the destination's place."""
+        self.rejected[source, destination] = None
 
     def send_stalled_again(self) -> None:
         """A link healed or a machine booted: each connection on its own next try."""
@@ -356,7 +361,8 @@ class _HandShake:
         if self.made.done() or not self.owner.is_alive:
             return
         server = network.servers.get((self.host, self.port))
-        if server is None or not server.owner.is_alive:
+        link = (self.owner.machine.name, self.machine.name)
+        if server is None or not server.owner.is_alive or link in network.rejected:
             error = ConnectionRefusedError(111, f"Connection refused: {self.host}:{self.port}")
             self._soon(self._refused, error)
             return

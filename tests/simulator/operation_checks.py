@@ -38,8 +38,10 @@ def crowded_racks(
 
 def left_too_early(old: PartitionState, new: PartitionState) -> str:
     """I19: nobody leaves before the whole target is in sync. A move that is cancelled, or gets
-    another target, gives up only those that it was adding."""
+    another target, gives up only those that it was adding, and never all that is in sync."""
     leaving = set(old.replicas) - set(new.replicas)
+    if leaving and old.in_sync_ids and old.in_sync_ids <= leaving:
+        return f"brokers {sorted(leaving)} left, and nobody else was in sync"
     missing = set(new.replicas) - new.in_sync_ids
     if not leaving or not missing or leaving <= set(old.adding_replicas):
         return ""

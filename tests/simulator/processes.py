@@ -158,8 +158,10 @@ class SimulatedProcess(Host):
     # ---- Host: what its loop asks for
 
     def job_delay_us(self) -> int:
-        most_us = SLOW_JOB_US if self.machine.volume.is_slow else MOST_JOB_US
-        return self._world.random.randint(LEAST_JOB_US, most_us)
+        volume = self.machine.volume
+        most_us = SLOW_JOB_US if volume.is_slow else MOST_JOB_US
+        delay_us = self._world.random.randint(LEAST_JOB_US, most_us)
+        return max(delay_us, volume.hangs_until_us - self._world.timeline.now_us)
 
     def in_worker(self, job: Callable[[], object]) -> object:
         self._is_in_worker = True

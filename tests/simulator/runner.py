@@ -13,14 +13,12 @@ from functools import partial
 
 from rich.console import Console
 
-from tests.simulator.additions import ADDITIONS
-from tests.simulator.ambushes import AMBUSHED
 from tests.simulator.campaign import campaign, show_coverage
 from tests.simulator.run import RunResult, run_seed
-from tests.simulator.storms import WEATHERS, seconds_of
+from tests.simulator.storms import ALL_WEATHERS, seconds_of
 
 EACH_IN_TURN = "all"
-NAMES = (*WEATHERS, *AMBUSHED, *ADDITIONS)
+NAMES = tuple(ALL_WEATHERS)
 
 
 def weather_at(seed: int, asked: str) -> str:

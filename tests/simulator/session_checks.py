@@ -1,16 +1,29 @@
-"""Whom nothing keeps from its controller is not fenced, whatever befalls controllers (S18).
+"""Who is silent for less than a session is not fenced, whatever befalls controllers (S18).
 
 A broker that is fenced in vain comes back and nothing is lost, so no invariant speaks of it. It is
-judged in runs whose faults reach controllers alone: there every broker could have been heard.
+judged in runs whose faults reach controllers alone, or keep no broker silent for a whole session:
+there every broker could have been heard, also where its probes are refused (S19).
 """
 
 from collections import Counter
+from collections.abc import Collection
 
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
+from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.partition_state import PartitionState
 
 from tests.simulator.violations import Violation
 
-OF_CONTROLLERS = frozenset({"freeze_controller", "kill_controller", "deafen_controller"})
+NOT_OF_BROKERS = frozenset(
+    {
+        "freeze_controller",
+        "kill_controller",
+        "deafen_controller",
+        "deafen_controller_for_long",
+        "reject_probes",
+        "stall_after_silence",
+    }
+)
 
 
 def check_not_in_vain(
@@ -24,7 +37,25 @@ def check_not_in_vain(
     killed to see when others lead, which is no fault of a run. Raises Violation."""
     if before is None or before.state is not BrokerLifeState.ACTIVE or is_held_down:
         return
-    kinds = {key.removeprefix("fault ") for key in coverage if key.startswith("fault ")}
-    if after.state is BrokerLifeState.FENCED and kinds <= OF_CONTROLLERS:
+    kinds = kinds_so_far(coverage)
+    if after.state is BrokerLifeState.FENCED and kinds <= NOT_OF_BROKERS:
         befell = ", ".join(sorted(kinds)) or "nothing"
         raise Violation("sessions", f"broker {after.broker_id} was fenced, and all was: {befell}")
+
+
+def check_one_event(
+    old: PartitionState, new: PartitionState, coverage: Counter[str], *, up: Collection[BrokerId]
+) -> None:
+    """Where all that failed fell silent in one event they expire together: nobody of these is made
+    leader after another, and nobody waits for one. `up`: whose machines are. Raises Violation."""
+    if not kinds_so_far(coverage) <= {"lose_two_and_controller"}:
+        return
+    is_silent = new.has_leader and new.leader not in up
+    is_waiting = old.has_leader and not new.has_leader and not new.in_sync_ids.isdisjoint(up)
+    if new.leader_epoch > old.leader_epoch and (is_silent or is_waiting):
+        raise Violation("sessions", f"up are brokers {sorted(up)}, and {old} became {new}")
+
+
+def kinds_so_far(coverage: Counter[str]) -> set[str]:
+    """Of faults."""
+    return {key.removeprefix("fault ") for key in coverage if key.startswith("fault ")}

@@ -23,8 +23,10 @@ from tests.simulator.ambushes import (
     NEEDS_ALL_IN_SYNC,
     RACKS_OF,
 )
+from tests.simulator.controller_ambushes import CONTROLLER_SHAPES
 from tests.simulator.fault_plan import SECOND_US, PlanShape
 from tests.simulator.faults import Fault
+from tests.simulator.move_ambushes import MOVE_SHAPES
 from tests.simulator.storms import plan_of
 
 SHARE_WITH_GROUP = 0.25  # of seeds
@@ -90,7 +92,7 @@ def _stormy(shape: Shape, seed: int, weather: str) -> Shape:
         shape = _growing_old(shape, seed)
     if weather == COMPACTED:
         shape = _compacted(shape, seed)
-    return replace(
+    stormy = replace(
         shape,
         acks=(*shape.acks, 1, 1),
         idempotent=(*shape.idempotent, False, False),
@@ -99,6 +101,7 @@ def _stormy(shape: Shape, seed: int, weather: str) -> Shape:
         give_up_seconds=1.0 if weather in GIVES_UP_SOON else shape.give_up_seconds,
         racks=SPARE_RACKS[-1] if weather in HAS_SPARE else RACKS_OF.get(weather, NO_RACKS),
     )
+    return replace(stormy, **{**CONTROLLER_SHAPES, **MOVE_SHAPES}.get(weather, {}))
 
 
 def _ordinary(shape: Shape, seed: int) -> Shape:

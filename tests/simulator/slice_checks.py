@@ -68,17 +68,20 @@ class SliceJudge:
     """`is_lost(topic id, partition, entry, controller epoch)`: this controller was told that the
     broker's replica is gone or failed (S9); only it knows, nothing durable says so. `was_lost`: any
     controller, at any time so far. `known(broker, controller epoch)`: how that controller sees the
-    broker now; None if it knows no such broker or is no more."""
+    broker now; None if it knows no such broker or is no more. `is_chosen(topic id, state before,
+    leader)`: a human named that leader for that leader epoch."""
 
     def __init__(
         self,
         is_lost: Callable[[TopicId, int, Member, ControllerEpoch], bool],
         was_lost: Callable[[TopicId, int, Member], bool],
         known: Callable[[BrokerId, ControllerEpoch], BrokerRecord | None],
+        is_chosen: Callable[[TopicId, PartitionState, BrokerId], bool] = lambda *_: False,
     ) -> None:
         self._is_lost = is_lost
         self._was_lost = was_lost
         self._known = known
+        self._is_chosen = is_chosen
         self._unfenced: dict[Member, None] = {}  # lives that were stored as active
         self.dropped: list[DroppedEntry] = []
         # Put back from a backup by hand, and nobody was elected since (S17).
@@ -180,7 +183,8 @@ class SliceJudge:
             if self._is_by_disk_alone(old, new, brokers, kind):
                 kinds.append(KEPT_DISK)
             self._check_granted(value, new, where)
-            if kind == LONGEST_LOG:
+            is_chosen = self._is_chosen(key[0], old, new.leader)
+            if kind == LONGEST_LOG and not is_chosen:
                 self._check_last_resort(value, old, brokers, where)
             if kind == UNCLEAN:
                 self._check_unclean(value, old, brokers, where)

@@ -11,6 +11,7 @@ from typing import Any
 from tests.simulator.additions import ADDED, ADDITIONS
 from tests.simulator.ambushes import AMBUSHED, AMBUSHES, SECONDS_OF, leading
 from tests.simulator.broker_process import BrokerSlot
+from tests.simulator.controller_ambushes import CONTROLLER_AMBUSHES, CONTROLLER_WEATHERS
 from tests.simulator.fault_plan import KINDS, MISTAKES, Arguments, Draw, PlanShape, draw_plan
 from tests.simulator.faults import (
     Fault,
@@ -21,6 +22,7 @@ from tests.simulator.faults import (
     lose_power,
     slow_link,
 )
+from tests.simulator.move_ambushes import MOVE_AMBUSHES, MOVE_WEATHERS
 from tests.simulator.store import StoreFaults
 from tests.simulator.world import World
 
@@ -200,6 +202,24 @@ WEATHERS: dict[str, dict[str, int]] = {
     "topics churn": {"recreate_topic": 3, "kill_broker": 4, "short_power_loss": 3},
 }
 
+# Also those that ordinary seeds do not draw.
+ALL_WEATHERS: dict[str, dict[str, int]] = {
+    **WEATHERS,
+    **AMBUSHED,
+    **CONTROLLER_WEATHERS,
+    **MOVE_WEATHERS,
+    **ADDITIONS,
+}
+ALL_KINDS: dict[str, Arguments] = {
+    **KINDS,
+    **MISTAKES,
+    **AIMED,
+    **AMBUSHES,
+    **CONTROLLER_AMBUSHES,
+    **MOVE_AMBUSHES,
+    **ADDED,
+}
+
 
 def weather_of(seed: int) -> str:
     """ "" for most."""
@@ -224,8 +244,8 @@ def _storm(seed: int, shape: PlanShape, weather: str) -> list[Fault]:
     chance = Random(f"{weather} in {seed}")
     draw = Draw(chance, shape)
     found = []
-    for kind, most in {**WEATHERS, **AMBUSHED, **ADDITIONS}[weather].items():
-        arguments = {**KINDS, **MISTAKES, **AIMED, **AMBUSHES, **ADDED}[kind]
+    for kind, most in ALL_WEATHERS[weather].items():
+        arguments = ALL_KINDS[kind]
         for _ in range(chance.randint(1, most)):
             found.append(
                 Fault(chance.randint(shape.first_us, shape.last_us), kind, arguments(draw))

@@ -9,6 +9,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tidemark_operator.controller.last_resorts import Choice
 from tidemark_operator.controller.placement import TooFewBrokers, place
 from tidemark_operator.controller.reassignment import CannotReassign, is_moving, original_of
 from tidemark_operator.controller.service import (
@@ -22,7 +23,7 @@ from tidemark_operator.controller.service import (
 from tidemark_operator.controller.views import PoolSettings
 from tidemark_operator.stores.object_store import StoreError
 from tidemark_protocol.ids import BrokerId, TopicId
-from tidemark_protocol.partition_state import TopicState
+from tidemark_protocol.partition_state import PartitionState, TopicState
 
 if TYPE_CHECKING:
     from tests.simulator.world import World
@@ -43,6 +44,8 @@ class TopicWish:
     config: dict[str, str] = field(default_factory=dict)
     moves: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)  # until they are done
     is_cancelling: bool = False  # moves, when they are looked at next
+    # Of leaders, as an annotation that stays where it is.
+    choices: dict[int, Choice] = field(default_factory=dict)
     is_deleted: bool = False
     is_retained: bool = False  # deleted with deletionPolicy Retain, until applied again
     had_slices: bool = False
@@ -64,6 +67,15 @@ class TopicWish:
             self.flush,
             dict(self.config),
         )
+
+
+def states_of(world: "World", wish: TopicWish) -> tuple[PartitionState, ...]:
+    """As the leading operator knows them."""
+    slot = world.leading_controller
+    if slot is None or slot.service is None or world.pool not in slot.service.pools():
+        return ()
+    view = slot.service.topic(world.pool, wish.topic_id)
+    return () if view is None else view.partitions
 
 
 async def keep_topics(world: "World", who: str, service: ControllerService) -> None:
@@ -125,6 +137,8 @@ async def _step(service: ControllerService, world: "World", wish: TopicWish) -> 
     if view.topic.config != wish.config or world.applies_again:
         await service.update_topic(pool, wish.state)
         return f"configured: {wish.config}"
+    if wish.choices:
+        await service.choose_leaders(pool, wish.topic_id, tuple(wish.choices.values()))
     return await _move(service, pool, wish, view)
 
 

@@ -12,12 +12,14 @@ import msgspec
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.storage.segment import Segment
 from tidemark_operator.controller.broker_record import BrokerRecord
+from tidemark_operator.controller.last_resorts import Choice
 from tidemark_operator.controller.pool_state import PoolState
 from tidemark_operator.controller.slices import PartitionSlice, read_broker, read_slice
 from tidemark_operator.controller.tombstones import is_tombstone, read_tombstone
 from tidemark_operator.controller.views import TopicView
-from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
-from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
+from tidemark_operator.lease import CONTROLLER_EPOCH_ANNOTATION, LeaseSettings
+from tidemark_operator.stores.object_store import BROKER, LEASE, PARTITION_SLICE
+from tidemark_protocol.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 
 from tests.simulator.disk import SimulatedFile
@@ -144,6 +146,21 @@ class WatchedWorld:
         self.world.restored_slices.pop(slice_name, None)
         return found
 
+    def lease_epoch(self) -> ControllerEpoch:
+        """NO_EPOCH: there is no Lease."""
+        settings = LeaseSettings(self.world.namespace)
+        stored = self.world.store.get(LEASE, settings.namespace, settings.name)
+        if stored is None:
+            return ControllerEpoch(NO_EPOCH)
+        return ControllerEpoch(int(stored["metadata"]["annotations"][CONTROLLER_EPOCH_ANNOTATION]))
+
+    def gone_again(self) -> Iterator[str]:
+        """Slices of deleted topics that somebody put back, and that are no longer there."""
+        for name, uid in self.world.left_alone.items():
+            stored = self.world.store.get(PARTITION_SLICE, self.world.namespace, name)
+            if stored is None or stored["metadata"]["uid"] != uid:
+                yield name
+
     def topic_views(self) -> Iterator[TopicView]:
         """As the leading operator would write them into conditions."""
         slot = self.world.leading_controller
@@ -177,6 +194,23 @@ class WatchedWorld:
         states = (state for state in self._pool_states() if state.controller_epoch == to)
         return next(
             (state.brokers[broker_id] for state in states if broker_id in state.brokers), None
+        )
+
+    def cannot_write(self, broker_id: BrokerId, to: ControllerEpoch) -> bool:
+        """As the controller of that epoch knows it now (S20)."""
+        return any(
+            state.notes[broker_id].is_write_stalled
+            for state in self._pool_states()
+            if state.controller_epoch == to and broker_id in state.notes
+        )
+
+    def is_chosen(self, topic_id: TopicId, before: PartitionState, leader: BrokerId) -> bool:
+        """A human named that leader for that leader epoch (B4)."""
+        choice = Choice(before.partition, leader, before.leader_epoch)
+        return any(
+            wish.choices.get(before.partition) == choice
+            for wish in self.world.topics
+            if wish.topic_id == topic_id
         )
 
     def led_at_rest(

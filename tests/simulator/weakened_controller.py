@@ -73,10 +73,11 @@ def _next_epoch_of_lease_alone(original: Any) -> Any:
 
 def _expires_one_by_one(original: Any) -> Any:
     def expire(self: Any, now_ms: int, *, pool_size: int) -> Expiry:
-        expired = self._silent_for(self._settings.session_timeout_ms, now_ms)[:1]
-        for broker_id in expired:
-            self.end(broker_id)
-        return Expiry(expired)
+        before = dict(self._last_contact_ms)
+        found: Expiry = original(self, now_ms, pool_size=pool_size)
+        for broker_id in found.expired[1:]:
+            self._last_contact_ms[broker_id] = before[broker_id]
+        return replace(found, expired=found.expired[:1])
 
     return expire
 
@@ -174,7 +175,7 @@ MUTANTS = (
            (patch(REGISTRATION + "is_same_volume", always(True)),),
            "tests/unit/controller/test_control_safety.py::"
            "test_without_its_full_proof_a_start_is_unclean[another volume]",
-           why_no_seed="an empty or restored volume has neither proof of the stored life"),
+           why_no_seed="a proof names the stored life, and only that life's volume has it"),
     Mutant("any stop proof counts", "S7: the stop proof carries the stored broker epoch",
            (patch(REGISTRATION + "is_stopped_cleanly", always(True)),),
            "tests/unit/controller/test_control_safety.py::"
@@ -215,7 +216,7 @@ MUTANTS = (
            (patch(CONTROLLER + "reassignment:somebody_left", always(False)),),
            "tests/scenarios/test_s30_left_and_came_back.py::"
            "test_a_fetch_from_before_it_left_counts_for_nothing_when_it_comes_after_its_return",
-           why_no_seed="no storm takes a move back and asks for it again within one push"),
+           "moves are taken back"),
     Mutant("min ISR changes without its eligible leaders", "S6",
            (patch(CONTROLLER + "topics:with_min_insync", _keeps_eligible_by_setting),),
            "tests/scenarios/test_s6_min_isr.py::"
@@ -242,7 +243,7 @@ MUTANTS = (
            (patch(SESSIONS + "extend", _does_nothing),),
            "tests/unit/controller/test_control_sessions.py::"
            "test_the_controllers_own_stall_is_nobodys_silence",
-           why_no_seed="a broker fenced in vain comes back, and mass expiry (S18) stands before"),
+           "silences add up"),
     Mutant("a take-over grants no session", "new controller grants one full session",
            (patch(SESSIONS + "grant_all", _grants_no_session),),
            "tests/unit/controller/test_control_sessions.py::"
@@ -258,7 +259,7 @@ MUTANTS = (
            (patch(SESSIONS + "expire", _expires_one_by_one),),
            "tests/unit/controller/test_control_sessions.py::"
            "test_brokers_that_expired_together_are_one_event",
-           why_no_seed="the second is fenced a moment later"),
+           "two die with their controller"),
     Mutant("half a pool silent at once is believed", "S18",
            (patch(SESSIONS + "_is_mass_expiry", always(False)),),
            "tests/scenarios/test_s18_deaf_controller.py::"
@@ -266,23 +267,22 @@ MUTANTS = (
     Mutant("who gave way takes the Lease back at once", "S18",
            (patch(SERVICE_LEASE + "_sits_out", always(False)),),
            "tests/scenarios/test_s18_deaf_controller.py::"
-           "test_a_controller_alone_judges_twice",
-           why_no_seed="a promise of availability while a controller is cut off"),
+           "test_a_controller_alone_judges_twice", "one controller stays deaf"),
     Mutant("the controller epoch is the Lease's alone", "S16",
            (patch(SERVICE_LEASE + "_next_epoch", _next_epoch_of_lease_alone),),
            "tests/scenarios/test_s16_controller_epochs.py::"
            "test_a_term_that_wrote_nothing_shares_no_epoch_with_the_one_after_a_deleted_lease",
-           why_no_seed="a broker that knows a later or another's epoch says so: it is taken anew"),
+           "leases go"),
     Mutant("refused is dead", "S19",
            (patch(CONTROLLER + "polls:Polls.is_closed", always(True)),),
            "tests/scenarios/test_s19_refused_is_not_dead.py::"
            "test_a_broker_behind_a_rejecting_network_policy_is_not_fenced_while_it_polls",
-           why_no_seed="a broker fenced in vain comes back: nothing is lost"),
+           "probes are refused"),
     Mutant("leadership moves as often as it can", "S20",
            (patch(CONTROLLER + "gray_failures:GrayFailures._has_moved_lately", always(False)),),
            "tests/scenarios/test_s20_gray_failure.py::"
            "test_one_move_in_a_lag_window_although_the_next_leaders_disk_hangs_too",
-           why_no_seed="a promise of availability"),
+           "disks hang"),
     Mutant("the longest of the logs that happen to be there leads", "S14",
            (patch(CONTROLLER + "last_resorts:may_take_longest_of_all", always(True)),),
            "tests/transcripts/test_transcripts.py::"
@@ -292,7 +292,7 @@ MUTANTS = (
            "tests/scenarios/test_s2_void_entries.py::"
            "test_stripping_cut_short_after_the_first_of_nine_slices_lets_nobody_"
            "lead_the_rest",
-           why_no_seed="who has reported lives, and leads by its entry before any last resort"),
+           "the last one hesitates"),
     Mutant("an unclean election without being asked", "B4: by choice only",
            (patch(CONTROLLER + "last_resorts:allows_unclean_election", always(True)),),
            "tests/unit/controller/test_control_elections.py::"
@@ -301,7 +301,13 @@ MUTANTS = (
            (patch(CONTROLLER + "last_resorts:is_chosen", always(True)),),
            "tests/scenarios/test_s14_last_resorts.py::"
            "test_a_humans_choice_counts_in_one_leader_epoch_only",
-           why_no_seed="nobody chooses in the simulator"),
+           pair="a human's choice comes true twice, whenever it is looked at (a pair)"),
+    Mutant("a human's choice comes true twice, whenever it is looked at (a pair)", "B4",
+           (patch(CONTROLLER + "last_resorts:is_chosen", always(True)),
+            patch(CONTROLLER + "topics:is_chosen", always(True))),
+           "tests/scenarios/test_s14_last_resorts.py::"
+           "test_a_humans_choice_counts_in_one_leader_epoch_only",
+           "people choose"),
     Mutant("leaders by a slice that nobody confirmed", "S17",
            (patch(CONTROLLER + "elections:may_grant", always(True)),),
            "tests/scenarios/test_s17_old_backups.py::"
@@ -316,12 +322,13 @@ MUTANTS = (
            (patch(CONTROLLER + "tombstones:Tombstone.covers", always(True)),),
            "tests/scenarios/test_s12_deleted_topics.py::"
            "test_a_slice_put_back_after_its_deletion_is_not_served_and_not_deleted_again",
-           why_no_seed="nobody puts a deleted topic's slice back in the simulator"),
+           "deleted slices come back"),
     Mutant("a move begins whatever stands in its way", "B11, I19",
-           (patch(CONTROLLER + "reassignment:obstacle", always("")),),
+           (patch(CONTROLLER + "reassignment:obstacle", always("")),
+            patch(CONTROLLER + "moves:obstacle", always(""))),
            "tests/unit/controller/test_control_reassignment.py::"
            "test_a_move_that_would_leave_nobody_in_sync_is_refused",
-           why_no_seed="simulated moves keep at least one member of the ISR"),
+           "newcomers are left alone"),
     Mutant("a move is over before its target has it all", "B11, I19",
            (patch(CONTROLLER + "elections:may_complete", lambda original: (
                lambda partition, in_sync: bool(

@@ -165,8 +165,8 @@ MUTANTS = (
            (patch(LEADER + "_check_position", _says_out_of_range_of_lost_epochs),),
            "tests/transcripts/test_transcripts.py::"
            "test_a_transcript_is_what_the_cores_do[s22-a-lost-empty-epoch]",
-           why_no_seed="a partition without records between two elections, whose last leader lost"
-           " its power"),
+           why_no_seed="whoever leads has its epoch in its log before it answers anybody (I5), and"
+           " nobody follows it in a later one"),
     Mutant("joins below the watermark", "ISR entry only at or past the leader's high watermark",
            (patch(LEADER + "_has_reached_watermark", always(True)),),
            "tests/transcripts/test_transcripts.py::"
@@ -183,7 +183,8 @@ MUTANTS = (
            (patch(FOLLOWER + "on_answer", _watermark_from_divergence),),
            "tests/unit/replication/test_follower.py::"
            "test_a_diverging_answer_touches_no_watermark",
-           why_no_seed="the cut comes in the same step and takes it down again"),
+           why_no_seed="the cut comes in the same step and takes it down again, before anybody"
+           " could be shown it"),
     Mutant("acks=all admitted and acknowledged below min ISR",
            "acks=all refused below min ISR before the append",
            (patch(LEADER + "has_enough_in_sync_replicas", always_property(True)),),
@@ -216,18 +217,24 @@ MUTANTS = (
            (patch(LEADER + "_has_stayed", always(True)),),
            "tests/scenarios/test_s30_left_and_came_back.py::"
            "test_a_leader_that_hears_of_its_return_only_does_not_count_what_it_had",
-           why_no_seed="no storm takes a move back and asks for it again within one push"),
+           "moves are taken back"),
     Mutant("older states are applied (leader's half)", "I14",
            (patch(LEADER + "_is_newer", always(True)),),
            "tests/transcripts/test_transcripts.py::"
            "test_a_transcript_is_what_the_cores_do[commit-waits-for-who-just-"
            "caught-up]",
-           why_no_seed="metadata, replica and leader each compare epochs: any one is enough"),
+           pair="older states are applied (metadata's, replica's and leader's guard)"),
     Mutant("whatever state comes is known (metadata's half)", "I14, S17",
            (patch("runtime.metadata:MetadataCache.apply_partition", _applies_whatever_comes),),
            "tests/unit/runtime/test_metadata_cache.py::"
            "test_the_same_push_again_changes_nothing",
-           why_no_seed="metadata, replica and leader each compare epochs: any one is enough"),
+           pair="older states are applied (metadata's, replica's and leader's guard)"),
+    Mutant("older states are applied (metadata's, replica's and leader's guard)", "I14, S17", (
+               patch("runtime.metadata:MetadataCache.apply_partition", _applies_whatever_comes),
+               patch("runtime.hosted_replica:HostedReplica._is_older", always(False)),
+               patch(LEADER + "_is_newer", always(True))),
+           "tests/unit/runtime/test_metadata_cache.py::"
+           "test_the_same_push_again_changes_nothing", "slices change"),
     Mutant("a member below the watermark stays", "S7",
            (patch(LEADER + "_is_below_watermark", always(False)),),
            "tests/scenarios/test_s7_another_mount.py::"
@@ -256,7 +263,7 @@ MUTANTS = (
            (patch(LEADER + "on_stall", _restarts_lag_clock_never),),
            "tests/unit/replication/test_leader_in_sync.py::"
            "test_a_stall_of_the_leader_makes_nobody_late",
-           why_no_seed="nothing is lost by an eviction too many"),
+           "brokers stall"),
     Mutant("a duplicate is not found", "duplicate sequence answered with the first offset",
            (patch(PRODUCERS + "_find_duplicate", always(None)),),
            "tests/unit/replication/test_producer_state.py::"

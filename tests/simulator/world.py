@@ -81,6 +81,8 @@ class World(Surroundings):
         self.backup: list[dict[str, Any]] = []  # of slices
         self.lost_slices: dict[str, dict[str, Any]] = {}  # deleted by hand, and what to put back
         self.restored_slices: dict[str, None] = {}  # put back by hand; judges take their names
+        self.left_alone: dict[str, str] = {}  # deleted topics' slices, put back: name and uid
+        self.stalled: dict[BrokerId, None] = {}  # ever, of itself alone
         self.topics: list[TopicWish] = []
         self.processes: list[SimulatedProcess] = []  # all that ever ran
         self.pool = POOL

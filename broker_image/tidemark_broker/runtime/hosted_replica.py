@@ -158,7 +158,7 @@ class HostedReplica:
     def apply_state(self, state: PartitionState, life: BrokerLife, now_ms: int) -> None:
         """A state that names this broker among the replicas. Older ones change nothing, equal
         ones are the same state (reference 0)."""
-        if self.state is not None and state.partition_epoch < self.state.partition_epoch:
+        if self._is_older(state):
             return
         has_new_epoch = state.leader_epoch > self.leader_epoch
         if state.leader == life.broker_id and state.leader_broker_epoch == life.broker_epoch:
@@ -180,6 +180,9 @@ class HostedReplica:
             if self.role != "idle":
                 self.become_idle("the partition has no leader now")
             self.state = state
+
+    def _is_older(self, state: PartitionState) -> bool:
+        return self.state is not None and state.partition_epoch < self.state.partition_epoch
 
     def _become_leader(self, state: PartitionState, life: BrokerLife, now_ms: int) -> None:
         end = self.log.log_end_offset

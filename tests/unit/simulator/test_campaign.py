@@ -4,12 +4,10 @@ import io
 
 from rich.console import Console
 
-from tests.simulator.additions import ADDITIONS
-from tests.simulator.ambushes import AMBUSHED
 from tests.simulator.campaign import campaign
 from tests.simulator.run import RunResult
 from tests.simulator.runner import weather_at
-from tests.simulator.storms import WEATHERS
+from tests.simulator.storms import ALL_WEATHERS
 
 SEEDS = range(7, 12)
 
@@ -41,7 +39,7 @@ def test_told_to_go_on_it_runs_them_all() -> None:
 
 
 def test_all_weathers_come_one_after_another() -> None:
-    every = [*WEATHERS, *AMBUSHED, *ADDITIONS]
+    every = list(ALL_WEATHERS)
     assert [weather_at(seed, "all") for seed in range(1, len(every) + 1)] == every
     assert weather_at(1 + len(every), "all") == every[0]
     assert [weather_at(seed, "files go") for seed in (1, 2)] == ["files go"] * 2

@@ -51,6 +51,8 @@ def test_nobody_leaves_before_the_target_is_in_sync() -> None:
     assert not left_too_early(old, partition("1@1 2@1 3@1", replicas=(1, 2, 3)))
     assert not left_too_early(old, partition("0@1 1@1", replicas=(1, 2, 0)))  # cancelled
     assert not left_too_early(old, partition("1@1", replicas=(1, 2, 3, 0)))
+    alone = partition("3@1", replicas=(1, 2, 3, 0), adding=(3,), removing=(0,))
+    assert left_too_early(alone, partition("", replicas=(1, 2, 0)))  # all that was in sync
 
 
 def test_of_a_leaderless_partition_a_condition_speaks() -> None:
@@ -124,6 +126,12 @@ def test_leadership_is_granted_to_an_unfenced_life_by_an_entry_of_its_own() -> N
     known.clear()
     with pytest.raises(Violation, match=r"I12.*is valid"):
         judge.on_slice(old, again, {BrokerId(0): unclean})
+    judge = SliceJudge(
+        lambda *_: False, lambda *_: False, lambda *_: None, lambda _, __, leader: leader == 0
+    )
+    judge.on_broker(None, active(0, 2))
+    kinds = [e.kind for e in judge.on_slice(old, again, {BrokerId(0): unclean})]
+    assert kinds == ["election: longest log"]  # a human chose it
 
 
 def test_the_last_member_of_an_isr_that_commits_alone_stays() -> None:

@@ -7,9 +7,10 @@ import pytest
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_protocol.ids import BrokerId
 
-from tests.simulator.session_checks import check_not_in_vain
+from tests.simulator.session_checks import check_not_in_vain, check_one_event
 from tests.simulator.violations import Violation
 from tests.small_world.beginning import a_record
+from tests.unit.controller.control_values import partition
 
 ACTIVE = a_record(BrokerId(1))
 FENCED = replace(ACTIVE, state=BrokerLifeState.FENCED)
@@ -34,6 +35,18 @@ def test_where_anything_else_befell_the_world_nobody_is_judged() -> None:
 @pytest.mark.parametrize("before", [None, FENCED], ids=["new", "fenced"])
 def test_who_was_not_active_was_not_fenced_in_vain(before: BrokerRecord | None) -> None:
     check_not_in_vain(before, FENCED, CONTROLLERS_DIE, is_held_down=False)
+
+
+def test_who_fell_silent_with_the_leader_does_not_lead_after_it_nor_is_it_waited_for() -> None:
+    two_die, up = Counter({"fault lose_two_and_controller": 1}), [BrokerId(0)]
+    old = partition("0@1 1@1 2@1", leader="2@1")
+    later = {"leader_epoch": 6, "partition_epoch": 10}
+    check_one_event(old, partition("0@1", leader="0@1", **later), two_die, up=up)
+    for half in (partition("0@1 1@1", leader="1@1", **later), partition("0@1 1@1", **later)):
+        with pytest.raises(Violation, match="sessions"):
+            check_one_event(old, half, two_die, up=up)
+        check_one_event(old, half, CONTROLLERS_DIE, up=up)
+    check_one_event(old, partition("", **later), two_die, up=up)  # nobody may lead
 
 
 def test_other_writes_of_an_active_broker_are_none_of_it() -> None:

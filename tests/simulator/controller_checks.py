@@ -1,0 +1,45 @@
+"""What controllers owe beside safety: nobody fenced, evicted or moved in vain (S18 to S21), rising
+controller epochs (S16), what people put back left alone (S12, I20)."""
+
+from tidemark_operator.controller.broker_record import BrokerRecord
+from tidemark_operator.controller.slices import PartitionSlice
+
+from tests.simulator.lease_checks import LeaseJudge
+from tests.simulator.session_checks import check_not_in_vain, check_one_event
+from tests.simulator.stall_checks import MoveJudge, both, check_evicted_in_vain
+from tests.simulator.violations import Violation
+from tests.simulator.watched_world import WatchedWorld
+
+
+class ControllerJudge:
+    """Each method raises Violation."""
+
+    def __init__(self, world: WatchedWorld) -> None:
+        self._world = world
+        self._moves = MoveJudge(world.cannot_write)
+        self._lease = LeaseJudge()
+
+    def on_broker(self, before: BrokerRecord | None, after: BrokerRecord) -> None:
+        world = self._world.world
+        is_held_down = world.brokers[after.broker_id].is_held_down
+        check_not_in_vain(before, after, world.coverage, is_held_down=is_held_down)
+        self._lease.on_object(after.controller_epoch, world.now_us)
+
+    def on_slice(self, before: PartitionSlice | None, after: PartitionSlice) -> None:
+        """`before`: None also where a backup came between them."""
+        world = self._world.world
+        self._lease.on_object(after.controller_epoch, world.now_us)
+        if before is None:
+            return
+        held_down = [slot.broker_id for slot in world.brokers.values() if slot.is_held_down]
+        check_evicted_in_vain(before, after, world.coverage, excused=[*world.stalled, *held_down])
+        self._moves.on_slice(before, after, world.now_us)
+        up = [slot.broker_id for slot in world.brokers.values() if slot.machine.is_up]
+        for old, new in both(before, after):
+            check_one_event(old, new, world.coverage, up=up)
+
+    def look(self) -> None:
+        """Whenever something was written."""
+        self._lease.on_lease(self._world.lease_epoch(), self._world.now_us)
+        for name in self._world.gone_again():
+            raise Violation("I20", f"{name}, which somebody put back, is deleted, nobody asked")
