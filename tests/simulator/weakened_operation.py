@@ -92,5 +92,6 @@ MUTANTS = (
     Mutant("no condition says who is waited for", "L6",
            (patch(CONTROLLER + "pool_state:PoolState._notices", always(())),),
            "tests/scenarios/test_s14_last_resorts.py::"
-           "test_with_one_replica_missing_only_a_human_decides_and_is_told_how", "the last one leaves"),
+           "test_with_one_replica_missing_only_a_human_decides_and_is_told_how",
+           "the last one leaves"),
 )  # fmt: skip
