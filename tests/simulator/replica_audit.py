@@ -64,7 +64,7 @@ class ReplicaAudit:
         self._files = files
         self._seen: tuple[object, ...] = ()
         self._high_watermark = -1
-        self._log_start_offset = -1
+        self._log_start_offset = self._log_end_offset = -1
         self._epochs = (-1, -1)
         self._was_leader = False
         self._led_epoch = -1
@@ -108,6 +108,7 @@ class ReplicaAudit:
         self._check_epochs()
         if not self._is_prefix():
             self._forget_copy()
+        self._log_end_offset = log.log_end_offset
         self._copy_new_batches()
         self._take_committed()
         is_whole = self.committed.is_one_history(self.newest_epoch)
@@ -238,7 +239,7 @@ class ReplicaAudit:
         before, self._segments = self._segments, self._compactable_segments()
         if self._segments[: len(before)] == before:
             return False
-        active, is_cut = before[-1], self.replica.log.log_end_offset < self._end_offset
+        active, is_cut = before[-1], self.replica.log.log_end_offset < self._log_end_offset
         if not is_cut and self._segments[0].base_offset <= active.base_offset:
             self.compactions += 1
             if active not in self._segments:
