@@ -41,3 +41,28 @@ def test_a_follower_keeps_nothing_of_an_epoch_that_its_leader_has_forgotten(
     assert (again.log_start_offset, again.log_end_offset) == (4, 7)
     assert again._segments[0].base_offset == 4  # nothing of it is on the disk
     assert pool.brokers[1].log_bytes() == pool.brokers[2].log_bytes()
+
+
+@pytest.mark.parametrize("deleted", [2, 3])
+def test_a_follower_whose_log_starts_where_its_leaders_does_goes_on(
+    tmp_path: Path, deleted: int
+) -> None:
+    """Nothing parted there: all records were deleted, and then another led. It was told to cut
+    where there was nothing to cut, over and over, and was in sync no more."""
+    pool = InProcessPool(tmp_path, brokers=(1, 2, 3), min_insync=2)
+    pool.lead(1)
+    for value in ("a", "b"):
+        pool.brokers[1].produce(value)
+    pool.replicate(2, 3, rounds=3)
+    for broker in pool.brokers.values():
+        broker.replica().log.raise_log_start(Offset(2))
+    leader = pool.brokers[2].replica().log
+    leader.delete_segments_below(Offset(2))  # the others' next pass is to come
+    pool.lead(2)
+    for number in range(deleted - 2):
+        pool.brokers[2].produce(f"{number}")
+    pool.replicate(1, 3, rounds=4)
+    for number in (1, 3):
+        log = pool.brokers[number].replica().log
+        assert (log.log_start_offset, log.log_end_offset) == (2, leader.log_end_offset)
+    assert pool.brokers[2].replica().high_watermark == leader.log_end_offset == deleted

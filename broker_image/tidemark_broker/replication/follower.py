@@ -235,5 +235,7 @@ def _has_nothing(log: LogView) -> bool:
 
 def _keeps_nothing(cut: TruncateLog, answer: LeaderAnswer, log: LogView) -> bool:
     """S32: of what the leader still has. Whether the rest was committed nobody can say any more,
-    and a restart may show it to readers again."""
-    return log.log_start_offset < answer.log_start_offset >= cut.to_offset
+    and a restart may show it to readers again. Nor an epoch: it would be asked about over and
+    over."""
+    start_offset = answer.log_start_offset
+    return start_offset > 0 and max(log.log_start_offset, cut.to_offset) <= start_offset

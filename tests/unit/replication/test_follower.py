@@ -137,6 +137,14 @@ def test_a_cut_to_where_the_leaders_log_starts_leaves_nothing() -> None:  # S32
     )
 
 
+def test_a_cut_to_where_both_logs_start_leaves_no_epoch_to_ask_about_again() -> None:  # S32
+    follower, log = a_follower(60), EpochHistory(((2, 20),), Offset(60), Offset(60))
+    answer = an_answer(diverging=(2, 60), log_start=60)
+    assert follower.on_answer(fetched(follower, log), answer, log, NOW_MS) == (
+        RestartLogAt(Offset(60)),
+    )
+
+
 def test_truncation_never_goes_past_the_own_end() -> None:  # S22: only the epoch is dropped
     follower, log = a_follower(), a_log(50, (2, 0), (7, 50))
     answer = an_answer(diverging=(6, 60))
