@@ -34,6 +34,8 @@ class ControllerJudge:
         held_down = [slot.broker_id for slot in world.brokers.values() if slot.is_held_down]
         check_evicted_in_vain(before, after, world.coverage, excused=[*world.stalled, *held_down])
         self._moves.on_slice(before, after, world.now_us)
+        if world.is_healed:
+            return  # who is killed from here on is alone
         up = [slot.broker_id for slot in world.brokers.values() if slot.machine.is_up]
         for old, new in both(before, after):
             check_one_event(old, new, world.coverage, up=up)

@@ -8,7 +8,7 @@ from tidemark_protocol.ids import NO_EPOCH, ControllerEpoch
 
 from tests.simulator.violations import Violation
 
-READ_BEFORE_US = 3_000_000  # from a candidate's first read until its Lease is stored, at most
+READ_BEFORE_US = 4_000_000  # from a candidate's first read until its Lease is stored, at most
 
 
 class LeaseJudge:
