@@ -34,6 +34,7 @@ SMALL_SEGMENTS = "small segments"
 FLIPS_AT_REST = "bits flip at rest"
 COMPACTED = "keys are compacted"
 OLD_RECORDS = "records grow old"
+RESTING = "producers rest"
 # Of a broker's files, beside its segments. Not those that say whose it is: `meta.properties`, which
 # only a human mends, and `partition.metadata`: of a topic that never was judges know nothing.
 FILES = {
@@ -222,6 +223,7 @@ ADDITIONS: dict[str, dict[str, int]] = {
     # Followers that are away for longer than records are kept; crashes around a roll.
     SMALL_SEGMENTS: {"keep_down": 2, "kill_broker_in_call": 2, "lose_power_in_call": 2},
     FLIPS_AT_REST: {"flip_bit_at_rest": 6},
+    RESTING: {"clock_rate": 4, "kill_leader": 4, "freeze_leader": 2, "slow_followers": 3},
     # Wall clocks jump, and records are of one that does not.
     OLD_RECORDS: {
         "clock_jump": 4,

@@ -114,6 +114,7 @@ class Judge(Protocol):
     def on_acknowledged(self, broker: Any, request: Produce, base_offset: int) -> None: ...
     def on_shown(self, broker: Any, request: Fetch, result: FetchResult) -> None: ...
     def on_out_of_order(self, broker: Any, request: Produce) -> None: ...
+    def on_unknown_producer(self, broker: Any, request: Produce) -> None: ...
     def on_overdue(self, broker: Any, request: Produce) -> None: ...
 
 
@@ -278,6 +279,8 @@ class _Connection(asyncio.Protocol):
                 self._judge.on_acknowledged(self._broker, question, result.base_offset)
             elif result.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 self._judge.on_out_of_order(self._broker, question)
+            elif result.error is ErrorCode.UNKNOWN_PRODUCER_ID:
+                self._judge.on_unknown_producer(self._broker, question)
             if question.acks != 0:
                 answer = ProduceAnswer(int(result.error), result.base_offset, is_refused, topic_id)
                 self._reply(number, answer)

@@ -16,7 +16,8 @@ from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.storage.producer_states import SEQUENCES, last_sequence_of
 from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, read_header
 
-from tests.simulator.violations import Violation
+from tests.simulator.producer_expiry import ProducerExpiry
+from tests.simulator.violations import SENT_AGAIN_LATE, BeyondPromises, Violation
 
 
 class CommittedLog:
@@ -37,6 +38,7 @@ class CommittedLog:
         self._base_offsets: list[int] = []
         self._batches: list[bytes] = []
         self._producers: dict[int, tuple[int, int]] = {}  # id -> (epoch, last sequence)
+        self.expiry = ProducerExpiry()
 
     # ---- histories
 
@@ -243,6 +245,8 @@ class CommittedLog:
         last_epoch, last = known or (-1, -1)
         expected = (last + 1) % SEQUENCES if epoch == last_epoch else 0
         if epoch < last_epoch or first != expected:
+            if first == 0 and self.expiry.may_be_over(header.producer_id, last_epoch, last):
+                raise BeyondPromises(SENT_AGAIN_LATE)
             raise Violation(
                 "I8",
                 f"{self.name}: producer {header.producer_id} has epoch {epoch} sequence {first} at"

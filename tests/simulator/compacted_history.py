@@ -8,13 +8,15 @@ from tidemark_protocol.ids import TopicId
 
 from tests.simulator.committed_log import CommittedLog
 from tests.simulator.compacted_log import CompactedLog
+from tests.simulator.producer_expiry import ProducerExpiry
 from tests.simulator.watched_world import WatchedWorld
 
 
 def new_committed_log(name: str, world: WatchedWorld, topic_id: TopicId) -> CommittedLog:
-    if world.is_compacted(topic_id):
-        return CompactedLog(name, world.latest_wall_ms)
-    return CommittedLog(name)
+    is_compacted = world.is_compacted(topic_id)
+    log = CompactedLog(name, world.latest_wall_ms) if is_compacted else CommittedLog(name)
+    log.expiry = ProducerExpiry(world.producers_expire_ms(topic_id), lambda: world.now_us)
+    return log
 
 
 def with_compacted(

@@ -12,7 +12,7 @@ from tests.simulator import additions, storms
 from tests.simulator.disk_image import DATA_OUTCOMES
 from tests.simulator.fault_plan import KINDS
 from tests.simulator.slice_checks import CHANGES, ELECTIONS
-from tests.simulator.violations import FLIPPED_EPOCH
+from tests.simulator.violations import FLIPPED_EPOCH, SENT_AGAIN_LATE
 
 WAIVED_AFTER_FLIPS = ("L1", "L3", "G4")
 ACKNOWLEDGED = {0: "acknowledged, acks=0", 1: "acknowledged, acks=1", -1: "acknowledged, acks=all"}
@@ -59,6 +59,7 @@ def _brokers() -> Iterable[str]:
     yield from ACKNOWLEDGED.values()
     yield REFUSED_BELOW_MIN_ISR
     yield from ("read from leader", "read from follower")
+    yield from ("refused: unknown producer", "refused: expired producer")
     yield from ("duplicates found", "refused: out of order", "truncations", "records truncated")
     yield from ("compactions", "outdated records gone", "tombstones gone", "old records gone")
     yield from ("logs of several segments", "segments in the end", "logs that begin past 0")
@@ -72,7 +73,7 @@ def _verdicts() -> Iterable[str]:
     yield from (NEW_HISTORIES, ACKNOWLEDGED_ANEW)
     yield from map(kept, ("L1", "L3", "L4", "I21"))
     yield from map(waived, WAIVED_AFTER_FLIPS)
-    yield ended_early(FLIPPED_EPOCH)
+    yield from map(ended_early, (FLIPPED_EPOCH, SENT_AGAIN_LATE))
 
 
 ROWS = tuple(sorted({*_faults(), *_clients(), *_brokers(), *_verdicts()}))

@@ -12,7 +12,7 @@ from typing import Any
 from tidemark_broker.replication.leader import PartitionLeader
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.partitions import FetchResult
-from tidemark_broker.storage.record_batch import read_header
+from tidemark_broker.storage.record_batch import BatchHeader, read_header
 from tidemark_cli.history import Suspension
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_protocol.error_codes import ErrorCode
@@ -139,14 +139,22 @@ class Invariants:
 
     def on_out_of_order(self, broker: Any, request: Produce) -> None:
         """B8: none of a producer's last batches is refused, it is answered with its offset."""
+        self._on_refused(broker, request, ReplicaAudit.check_is_no_duplicate)
+
+    def on_unknown_producer(self, broker: Any, request: Produce) -> None:
+        """S24: none that wrote there is forgotten before its time."""
+        self._on_refused(broker, request, ReplicaAudit.check_is_forgotten)
+
+    def _on_refused(
+        self, broker: Any, request: Produce, check: Callable[[ReplicaAudit, BatchHeader], str]
+    ) -> None:
         replica = _replica_of(broker, request.topic, request.partition)
         if replica is None:
             return
-        self.coverage["refused: out of order"] += 1
         try:
             audit = self._audit_of(broker, replica)
             audit.look()
-            audit.check_is_no_duplicate(read_header(request.batch))
+            self.coverage[f"refused: {check(audit, read_header(request.batch))}"] += 1
         except Violation as found:
             self._said_wrongly = self._said_wrongly or found
 

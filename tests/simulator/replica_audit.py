@@ -12,7 +12,7 @@ from typing import Protocol
 
 from crc32c import crc32c
 from tidemark_broker.runtime.hosted_replica import HostedReplica
-from tidemark_broker.storage.producer_states import WINDOW_BATCHES
+from tidemark_broker.storage.producer_states import WINDOW_BATCHES, last_sequence_of
 from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, CorruptBatch, read_header
 from tidemark_broker.storage.segment import Segment
 from tidemark_protocol.ids import TopicId
@@ -295,6 +295,7 @@ class ReplicaAudit:
             )
         if not self._files.has_flipped_bits:
             self.committed.check_is_whole(header, self.who)
+        self.committed.expiry.note_written(header)
         self._batches.append(CopiedBatch(header, batch, is_intact))
         self._end_offset = header.next_offset
         self._position = end
@@ -397,8 +398,9 @@ class ReplicaAudit:
         """False: a flipped bit keeps the judge from reading on in this log."""
         return not self._is_cut_short
 
-    def check_is_no_duplicate(self, asked: BatchHeader) -> None:
-        """I8: it is refused, so it must be none of that producer's last batches here."""
+    def check_is_no_duplicate(self, asked: BatchHeader) -> str:
+        """I8: it is refused, so it must be none of that producer's last batches here. What to
+        count."""
         of_producer = (
             batch.header
             for batch in reversed(self._batches)
@@ -416,6 +418,27 @@ class ReplicaAudit:
                     f"{self.who}: refused sequence {asked.base_sequence} of producer"
                     f" {asked.producer_id}, which is at offset {header.base_offset}",
                 )
+        return "out of order"
+
+    def check_is_forgotten(self, asked: BatchHeader) -> str:
+        """S24: it is refused as of an unknown producer, so that has written nothing here, or is
+        quiet for long. What to count."""
+        of_producer = (
+            batch.header
+            for batch in reversed(self._batches)
+            if batch.header.producer_id == asked.producer_id
+        )
+        last = next(of_producer, None)
+        if last is None or self._files.has_flipped_bits:
+            return "unknown producer"
+        known = (last.producer_id, last.producer_epoch, last_sequence_of(last))
+        if not self.committed.expiry.may_be_over(*known):
+            raise Violation(
+                "I8",
+                f"{self.who}: refused sequence {asked.base_sequence} of producer"
+                f" {asked.producer_id} as unknown, which wrote offset {last.base_offset}",
+            )
+        return "expired producer"
 
     def check_may_lead(self, epoch: int) -> None:
         """It was elected in that leader epoch."""
@@ -435,6 +458,8 @@ class ReplicaAudit:
         if committed.lost_from is not None or self._files.has_flipped_bits:
             return
         for producer_id, *last in committed.last_sequences():
+            if committed.expiry.may_be_over(producer_id, *last):
+                continue
             entry = log.producers.get(producer_id)
             known = None if entry is None else [entry.producer_epoch, entry.last_sequence]
             if known is None or known < last:

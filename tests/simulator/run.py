@@ -98,6 +98,10 @@ class _Ears:
         assert self.invariants is not None
         self.invariants.on_out_of_order(broker, request)
 
+    def on_unknown_producer(self, broker: Any, request: Produce) -> None:
+        assert self.invariants is not None
+        self.invariants.on_unknown_producer(broker, request)
+
     def on_overdue(self, broker: Any, request: Produce) -> None:
         assert self.invariants is not None
         self.invariants.on_overdue(broker, request)

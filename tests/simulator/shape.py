@@ -11,6 +11,7 @@ from tests.simulator.additions import (
     COMPACTED,
     FLIPS_AT_REST,
     OLD_RECORDS,
+    RESTING,
     SMALL_SEGMENTS,
     SPARE_BROKERS,
     UNCLEAN_ELECTIONS,
@@ -35,6 +36,7 @@ SHARE_WITH_UNCLEAN_ELECTIONS = 0.2
 SHARE_WITH_SMALL_SEGMENTS = 0.25
 SHARE_WITH_OLD_RECORDS = 0.15
 SHARE_WITH_COMPACTION = 0.2
+SHARE_WITH_RESTS = 0.1
 UNCLEAN = ("unclean.leader.election.enable", "true")
 NO_RACKS = ("", "", "")
 HAS_SPARE = (SPARE_BROKERS, COMPACTED)
@@ -90,6 +92,8 @@ def _stormy(shape: Shape, seed: int, weather: str) -> Shape:
         shape = _allowing_unclean_elections(shape)
     if weather == OLD_RECORDS:
         shape = _growing_old(shape, seed)
+    if weather == RESTING:
+        shape = _resting(shape, seed)
     if weather == COMPACTED:
         shape = _compacted(shape, seed)
     stormy = replace(
@@ -111,7 +115,9 @@ def _ordinary(shape: Shape, seed: int) -> Shape:
     if Random(f"old records of {seed}").random() < SHARE_WITH_OLD_RECORDS:
         shape = _growing_old(shape, seed)
     is_compacted = Random(f"policy of {seed}").random() < SHARE_WITH_COMPACTION
-    return _compacted(shape, seed) if is_compacted else shape
+    shape = _compacted(shape, seed) if is_compacted else shape
+    is_resting = Random(f"producer expiry of {seed}").random() < SHARE_WITH_RESTS
+    return _resting(shape, seed) if is_resting else shape
 
 
 def _with_spare_brokers(shape: Shape, seed: int) -> Shape:
@@ -189,6 +195,19 @@ def _compacted(shape: Shape, seed: int) -> Shape:
         log_cleaner_backoff_seconds=chance.choice((0.3, 1.0)),
         rest_seconds=chance.choice((1.0, 3.0)),
         idempotent=(True, *shape.idempotent[1:]),
+    )
+
+
+def _resting(shape: Shape, seed: int) -> Shape:
+    """An idempotent producer is quiet for less or more than producers are remembered."""
+    chance = Random(f"resting producers of {seed}")
+    return replace(
+        shape,
+        config=(*shape.config, ("producer.id.expiration.ms", "3000")),
+        additions=(*shape.additions, RESTING),
+        idempotent=(True, *shape.idempotent[1:]),
+        rest_seconds=chance.choice((2.0, 6.0)),
+        give_up_seconds=1.0,
     )
 
 

@@ -12,6 +12,8 @@ class Violation(Exception):
 
 FLIPPED_EPOCH = "a flipped leader epoch whose only witness a power loss took (0061)"
 
+SENT_AGAIN_LATE = "a batch sent again after its producer had expired"
+
 
 class BeyondPromises(Violation):
     """What happened is more than anything was promised against: the run says no more."""

@@ -6,6 +6,7 @@ The one place that knows how `World` is built; invariants and promises ask here.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import msgspec
@@ -315,6 +316,13 @@ class WatchedWorld:
                 retention_ms = wish.config.get("retention.ms")
                 return None if retention_ms is None else self.latest_wall_ms() - int(retention_ms)
         return None
+
+    def producers_expire_ms(self, topic_id: TopicId) -> float:
+        """inf: not within a run."""
+        for wish in self.world.topics:
+            if wish.topic_id == topic_id:
+                return float(wish.config.get("producer.id.expiration.ms", inf))
+        return inf
 
     def is_compacted(self, topic_id: TopicId) -> bool:
         """From its start on, as no run changes that."""

@@ -7,7 +7,7 @@ from typing import Any
 from tidemark_broker.storage.checkpoints import LOCK
 from tidemark_broker.storage.producer_states import ProducerEntry, ProducerStates
 
-from tests.simulator.additions import COMPACTED, OLD_RECORDS
+from tests.simulator.additions import COMPACTED, OLD_RECORDS, RESTING
 from tests.simulator.mutant import CONTROLLER, Mutant, always, always_property, patch
 
 LOG = "storage.partition_log:PartitionLog."
@@ -39,6 +39,13 @@ def _keeps_one_batch(original: Any) -> Any:
 
 def _lowers_recovery_points_only(original: Any) -> Any:
     return lambda self, at, offset: self._recovery_points.lower({at: offset})
+
+
+def _forgets_at_the_next_look(original: Any) -> Any:
+    def expire(states: ProducerStates, now_ms: int, *, expiration_ms: int) -> Any:
+        return original(states, now_ms, expiration_ms=0)
+
+    return expire
 
 
 def _does_nothing(original: Any) -> Any:
@@ -174,6 +181,10 @@ MUTANTS = (
            "tests/unit/storage/test_synced_parts.py::"
            "test_a_cut_takes_it_away_and_a_worker_does_not_bring_it_back[cut]",
            why_no_seed="a cut during a pass, and a kill before the one that follows at once"),
+    Mutant("a quiet producer is forgotten at the next look", "S24, I8",
+           (patch("storage.producer_states:ProducerStates.expire", _forgets_at_the_next_look),),
+           "tests/unit/replication/test_producer_state.py::"
+           "test_an_entry_expires_so_long_after_the_first_look_at_the_clock", RESTING),
     Mutant("one batch of each producer outlives a stop", "S24",
            (patch("storage.producer_snapshots:encode_side_snapshot", _keeps_one_batch),),
            "tests/scenarios/test_s24_five_batches.py::"

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from tests.simulator.additions import COMPACTED, OLD_RECORDS, UNCLEAN_ELECTIONS
+from tests.simulator.additions import COMPACTED, OLD_RECORDS, RESTING, UNCLEAN_ELECTIONS
 from tests.simulator.fault_plan import KINDS, MISTAKES, Draw, PlanShape, draw_plan
 from tests.simulator.faults import ACTS, Fault, heal, schedule
 from tests.simulator.shape import UNCLEAN, Shape
@@ -47,6 +47,15 @@ def test_of_some_seeds_records_grow_old() -> None:
     assert 40 < len(old) < 80
     assert {config.get("cleanup.policy") for config in old} == {None, "compact,delete"}
     assert all("retention.ms" in dict(Shape.of(seed, OLD_RECORDS).config) for seed in range(20))
+
+
+def test_in_some_seeds_a_producer_rests_longer_than_it_is_remembered() -> None:
+    drawn = [Shape.of(seed) for seed in range(400)]
+    resting = [shape for shape in drawn if "producer.id.expiration.ms" in dict(shape.config)]
+    assert 25 < len(resting) < 60
+    asked = [Shape.of(seed, RESTING) for seed in range(20)]
+    assert {shape.rest_seconds for shape in resting + asked} == {2.0, 6.0}
+    assert all(shape.idempotent[0] for shape in resting + asked)
 
 
 def test_all_kinds_occur_within_some_seeds() -> None:

@@ -14,6 +14,7 @@ from tests.simulator.committed_log import CommittedLog
 from tests.simulator.coverage_rows import ROWS
 from tests.simulator.faults import Fault
 from tests.simulator.picture import Mark, ReplicaSample, Sample, picture
+from tests.simulator.producer_expiry import ProducerExpiry
 from tests.simulator.shrinker import shrunk
 from tests.simulator.violations import Violation
 
@@ -63,6 +64,23 @@ def test_a_sequence_is_committed_once_and_in_its_order() -> None:
     assert violation(lambda: take(log, batch(b"z", 1, sequence=2))) == "I8"
     log = CommittedLog("orders-0")
     assert violation(lambda: take(log, batch(b"x", 0, sequence=3))) == "I8"
+
+
+def test_a_sequence_that_comes_again_after_its_producer_expired_is_beyond_promises() -> None:
+    now_us = 0
+    log = CommittedLog("orders-0")
+    log.expiry = ProducerExpiry(1_300, lambda: now_us)
+    first = batch(b"x", 0, sequence=0)
+    log.expiry.note_written(read_header(first))
+    take(log, first)
+    now_us = 999_999
+    assert not log.expiry.may_be_over(7, 0, 0)
+    assert violation(lambda: take(log, batch(b"x", 1, sequence=0))) == "I8"
+    now_us = 1_000_000
+    assert log.expiry.may_be_over(7, 0, 0)
+    assert violation(lambda: take(log, batch(b"x", 1, sequence=0))) == "beyond"
+    assert violation(lambda: take(log, batch(b"x", 1, sequence=3))) == "I8"
+    assert not ProducerExpiry().may_be_over(7, 0, 0)
 
 
 def test_what_nobody_could_read_says_nothing_of_sequences() -> None:
