@@ -81,6 +81,9 @@ class PartitionFollower:
         self.committed_truncated_records = 0
         self.uncut: UncutLog | None = None  # nothing was cut in this epoch
         self.wake_at_ms = 0  # not fetched before
+        # In sync or eligible: it has all that is committed, and a death while its log begins anew
+        # would leave an entry that proves what is gone (I6).
+        self.is_counted_on = False
         self._failures = 0
         # When the leader last answered in this epoch that our log is a prefix of its own.
         self._confirmed_at_ms: int | None = None
@@ -108,7 +111,7 @@ class PartitionFollower:
         if answer.diverging_epoch is not None:
             # Its watermark speaks of records that we do not hold (KAFKA-14704): not touched.
             cut = self._truncation(answer.diverging_epoch, log)
-            if _keeps_nothing(cut, answer, log):
+            if not self.is_counted_on and _keeps_nothing(cut, answer, log):
                 return (RestartLogAt(answer.log_start_offset),)
             return (cut,)
         self._confirmed_at_ms = now_ms

@@ -1,10 +1,17 @@
-"""S32: which leader epochs a log cannot speak of any more. Pure."""
+"""S32: which leader epochs a log cannot speak of any more, and who need not be asked. Pure."""
 
 from tidemark_protocol.ids import LeaderEpoch
+from tidemark_protocol.partition_state import Member, PartitionState
 
-from tidemark_broker.replication.effects import LogView
+from tidemark_broker.replication.effects import LogView, ReplicaFetch
 
 
 def is_forgotten(epoch: LeaderEpoch, log: LogView) -> bool:
     """It lies below the log start, and so does the answer to where it ended."""
     return epoch < log.first_epoch and log.log_start_offset > 0
+
+
+def is_counted_on(fetch: ReplicaFetch, state: PartitionState) -> bool:
+    """It has all that is committed (I6), and must not let go of it to copy it again."""
+    entry = Member(fetch.broker_id, fetch.broker_epoch)
+    return entry in (*state.in_sync_replicas, *state.eligible_leaders)

@@ -174,6 +174,8 @@ class HostedReplica:
         elif state.has_leader and state.leader != life.broker_id:
             if has_new_epoch or self.follower is None:
                 self._become_follower(state)
+            assert self.follower is not None
+            self.follower.is_counted_on = not proves_nothing(state, life.broker_id)
             self.state = state
         else:
             # Nobody leads, or a former life of ours does by a grant that is not ours (S2).

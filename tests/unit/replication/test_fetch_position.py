@@ -21,8 +21,10 @@ def diverging(epoch: int, end_offset: int) -> DivergingEpoch:
     return DivergingEpoch(LeaderEpoch(epoch), Offset(end_offset))
 
 
-def verdict(last_epoch: int, offset: int, *, log_start: int = 0) -> FetchVerdict:
-    leader = a_leader(leader_epoch=10, log_end=17)
+def verdict(
+    last_epoch: int, offset: int, *, log_start: int = 0, in_sync: tuple[int, ...] = (1, 2, 3)
+) -> FetchVerdict:
+    leader = a_leader(leader_epoch=10, log_end=17, in_sync=in_sync)
     epochs = tuple(
         (epoch, max(start, log_start))
         for index, (epoch, start) in enumerate(EPOCHS)
@@ -62,7 +64,7 @@ def test_kafkas_vectors_of_last_fetched_epochs(
     ("log_start", "last_epoch", "offset", "expected"),
     [
         (5, 2, 8, diverging(2, 5)),
-        (5, 0, 5, diverging(0, 5)),  # Kafka accepts it (S32)
+        (5, 0, 5, None),
         (5, 3, 5, None),
         (5, 0, 0, OUT_OF_RANGE),
         (10, 5, 6, OUT_OF_RANGE),
@@ -73,6 +75,14 @@ def test_kafkas_vectors_after_the_log_start_has_moved(
     log_start: int, last_epoch: int, offset: int, expected: FetchVerdict
 ) -> None:
     assert verdict(last_epoch, offset, log_start=log_start) == expected
+
+
+def test_an_epoch_that_retention_took_is_agreed_to_by_whoever_is_counted_on() -> None:  # S32
+    assert verdict(0, 5, log_start=5) is None
+    assert verdict(0, 5, log_start=5, in_sync=(1, 3)) == diverging(0, 5)
+    assert (
+        verdict(0, 6, log_start=5) == verdict(0, 6, log_start=5, in_sync=(1, 3)) == diverging(0, 5)
+    )
 
 
 def test_an_epoch_that_the_leader_lost_is_answered_as_divergence() -> None:  # S22

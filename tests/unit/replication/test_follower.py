@@ -145,6 +145,15 @@ def test_a_cut_to_where_both_logs_start_leaves_no_epoch_to_ask_about_again() -> 
     )
 
 
+def test_a_replica_that_is_counted_on_cuts_and_keeps_the_rest() -> None:  # S32, I6
+    follower, log = a_follower(60), a_log(80, (2, 20), (4, 50))
+    follower.is_counted_on = True
+    answer = an_answer(diverging=(4, 60), log_start=60)
+    assert follower.on_answer(fetched(follower, log), answer, log, NOW_MS) == (
+        TruncateLog(Offset(60)),
+    )
+
+
 def test_truncation_never_goes_past_the_own_end() -> None:  # S22: only the epoch is dropped
     follower, log = a_follower(), a_log(50, (2, 0), (7, 50))
     answer = an_answer(diverging=(6, 60))
