@@ -14,7 +14,7 @@ from tidemark_operator.controller.recoveries import Cause, Recovery
 from tidemark_operator.stores.object_store import PARTITION_SLICE
 from tidemark_protocol.controller_messages import CommittedCut, ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset, TopicId
+from tidemark_protocol.ids import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 
 from tests.simulator.ambushes import keep_down
 from tests.simulator.broker_process import BrokerSlot
@@ -162,6 +162,12 @@ def test_a_watermark_past_the_end_of_its_own_log_counts_as_no_loss() -> None:
     assert found is TAKEN
     found = TAKEN.measured([ReplicaReport(TopicId("t"), 0, LeaderEpoch(5), Offset(70), Offset(90))])
     assert (found.lost_records, found.lost_committed) == (10, 10)
+
+
+def test_a_log_that_was_dropped_and_began_anew_holds_no_former_history() -> None:
+    """Seed 15000225 of the simulator: it had been away for longer than its leader keeps records."""
+    empty = ReplicaReport(TopicId("t"), 0, LeaderEpoch(NO_EPOCH), Offset(100), Offset(100))
+    assert TAKEN.measured([empty]) is TAKEN
 
 
 def test_the_same_cut_or_a_lesser_one_changes_nothing() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from tidemark_protocol.controller_messages import CommittedCut, ReplicaReport
-from tidemark_protocol.ids import NO_BROKER, BrokerId, LeaderEpoch, Offset
+from tidemark_protocol.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, Offset
 
 
 class Cause(Enum):
@@ -41,12 +41,13 @@ class Recovery:
     def measured(self, reports: Iterable[ReplicaReport]) -> "Recovery":
         """With what these logs of former epochs hold past the start. Never less than before. A
         watermark beyond its own log's end says nothing: it may be of the history that began here,
-        whose records a power loss took from that log."""
+        whose records a power loss took from that log. Nor does the end of a log without any epoch:
+        it was dropped and began where its leader's starts."""
         if self.leader == NO_BROKER:
             return self
         lost, committed = self.lost_records, self.lost_committed
         for report in reports:
-            if report.failed or report.last_epoch >= self.leader_epoch:
+            if report.failed or not NO_EPOCH < report.last_epoch < self.leader_epoch:
                 continue
             lost = max(lost, report.log_end_offset - self.start_offset)
             known_to = min(report.high_watermark, report.log_end_offset)
