@@ -120,6 +120,7 @@ class ControllerClient:
         self._aside = asyncio.Semaphore(MAX_CALLS_ASIDE)
         self._leader: Address | None = None
         self._candidates: list[Address] = []
+        self._hung: Address | None = None  # when it was asked last
 
     async def start(self) -> None:
         await self._transport.start()
@@ -130,13 +131,15 @@ class ControllerClient:
         await self._transport.close()
 
     def prefer(self, controller_address: str) -> None:
-        """A standby named the leader; nonsense is ignored, also one that names itself."""
+        """A standby named the leader; nonsense is ignored, also one that names itself. One that
+        just hung is asked again in its turn only: else it is waited for twice, longer than a
+        session, between two questions to whoever may lead by then."""
         asked, self._leader = self._leader, None
         try:
             named = Address.parse(controller_address)
         except ValueError:
             return
-        if named != asked and named not in self._candidates[:1]:
+        if named not in (asked, self._hung) and named not in self._candidates[:1]:
             self._candidates.insert(0, named)
 
     async def call(
@@ -151,8 +154,12 @@ class ControllerClient:
         except (TimeoutError, ControllerUnavailable, OSError, MalformedMessage) as error:
             if self._leader == address:
                 self._leader = None
+            if isinstance(error, TimeoutError):
+                self._hung = address
             asked = f"controller {address.host}:{address.port}{path}"
             raise ControllerUnavailable(_told(asked, error)) from error
+        if self._hung == address:
+            self._hung = None
         self._leader = address
         return answer
 

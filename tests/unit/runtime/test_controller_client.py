@@ -20,6 +20,7 @@ class Controllers:
 
     def __init__(self, named: dict[str, str]) -> None:
         self.named = named
+        self.hung: set[str] = set()
         self.asked: list[str] = []
 
     async def start(self) -> None:
@@ -30,7 +31,7 @@ class Controllers:
 
     async def post(self, address: Address, path: str, body: bytes) -> bytes:
         self.asked.append(address.host)
-        if path == NEVER_ANSWERED:
+        if path == NEVER_ANSWERED or address.host in self.hung:
             await asyncio.Event().wait()
         named = self.named[address.host]
         error = ErrorCode.NOT_CONTROLLER if named else ErrorCode.NONE
@@ -62,6 +63,27 @@ def test_a_standby_that_names_itself_is_not_asked_for_ever() -> None:
     """Found by the simulator (seed 13): a frozen leader, told to stop, named itself on waking."""
     asked = asked_until_led({"10.0.0.1": "10.0.0.1:8070", "10.0.0.2": ""})
     assert asked == list(HOSTS)
+
+
+def test_a_leader_that_hangs_is_waited_for_once_between_two_questions_to_the_standby() -> None:
+    """Else twice half a session passes, and the standby that leads since then fences who lives
+    (seed 179 of "one controller stays deaf")."""
+
+    async def scenario() -> list[str]:
+        controllers = Controllers({HOSTS[0]: "", HOSTS[1]: HOSTS[0] + ":8070"})
+        client = ControllerClient(("controllers:8070",), lambda: controllers)
+        await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=1000)
+        controllers.hung.add(HOSTS[0])
+        for _ in range(5):
+            try:
+                answer = await client.call("/v1/heartbeat", {}, HeartbeatResponse, timeout_ms=10)
+            except ControllerUnavailable:
+                continue
+            client.prefer(answer.controller_address)
+        return controllers.asked[1:]
+
+    first, second = HOSTS
+    assert asyncio.run(scenario()) == [first, second, first, second, first]
 
 
 def test_a_call_aside_that_takes_too_long_costs_the_heartbeats_no_leader() -> None:
