@@ -189,7 +189,7 @@ class ReplicaAudit:
         for batch in self._batches:
             offset, newest_ms = batch.header.base_offset, batch.header.max_timestamp_ms
             is_gone = self._log_start_offset <= offset < log_start_offset
-            if is_gone and newest_ms >= oldest_kept_ms:
+            if is_gone and batch.is_intact and newest_ms >= oldest_kept_ms:
                 raise Violation(
                     "retention",
                     f"{self.who}: the log start {self._log_start_offset} became {log_start_offset},"
