@@ -12,7 +12,8 @@ before it are, and verified from there on.
 The leader-epoch checkpoint is renamed into place before the first batch of an epoch is written, and
 filesystems with ordered metadata keep that order through a power cut. So where that file is whole,
 a batch that names another epoch is corrupt: the field is outside the CRC and nothing else guards
-it. Where the file is missing, empty or unreadable, epochs are derived from the batches of the log.
+it. Where the file is missing, empty or unreadable, epochs are derived from the batches of the log,
+from the segment that holds its log start on.
 """
 
 from collections.abc import Iterator
@@ -108,6 +109,11 @@ def load_segments(
         if base_offset < expected:
             # Compaction put its records into the segment before; the old file's end was not stored.
             remove_segment_files(disk, directory, base_offset)
+            continue
+        if not epochs_known and _is_needless(base_offsets, index, log_start_offset):
+            # Its epochs would be believed: a bit flipped in one would cost all that comes behind.
+            remove_segment_files(disk, directory, base_offset)
+            expected = base_offsets[index + 1]
             continue
         if base_offset > expected and base_offset <= log_start_offset:
             _drop_beginning(disk, directory, loaded)

@@ -150,6 +150,21 @@ def test_a_damaged_segment_below_the_log_start_costs_nothing(tmp_path):
     assert values_of(again) == [(4, b"4"), (5, b"5")]
 
 
+@pytest.mark.parametrize("base_offset", [0, 2])
+def test_an_epoch_below_the_log_start_says_nothing_of_what_comes_behind(tmp_path, base_offset):
+    """Seed 41236 of the simulator: a bit had flipped in it, and a power loss took the epochs' file,
+    so that epochs came from the batches. A record behind it had an older epoch, and was cut off."""
+    log = log_of_six(tmp_path)
+    (tmp_path / "leader-epoch-checkpoint").unlink()
+    path = tmp_path / f"{base_offset:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[12] ^= 1  # no checksum covers it
+    path.write_bytes(data)
+    again = reopened(log, log_start_offset=4)
+    assert values_of(again) == [(4, b"4"), (5, b"5")]
+    assert (again.recovery.reason, again.latest_epoch) == ("", log.latest_epoch)
+
+
 def test_a_log_whose_segments_are_all_gone_begins_at_its_log_start(tmp_path):
     """I4: everything was deleted, and the new active segment's entry did not reach the disk."""
     log = log_of_six(tmp_path)
