@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.start_proofs import SPENT_STAMP
+from tidemark_broker.storage.disk import OsDisk
+from tidemark_broker.storage.log_directory import LogDirectory
+from tidemark_broker.storage.partition_log import LogSettings
+from tidemark_broker.storage.start_proofs import SPENT_STAMP, Mount
 from tidemark_operator.stores.object_store import BROKER
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
@@ -276,6 +279,31 @@ def test_damage_that_is_more_than_a_torn_tail_voids_the_disk(tmp_path: Path, end
         await pool.fence_all()
         first = machine.open()
         first.kill()  # nor is it forgotten by the next start
+        await pool.comes_back(A)
+        assert not pool.rig.partition().has_leader
+
+    run(scenario)
+
+
+def test_a_start_that_is_killed_as_soon_as_it_cut_damage_off_leaves_no_whole_disk(
+    tmp_path: Path,
+) -> None:
+    """To the next start the log looks whole."""
+
+    async def scenario() -> None:
+        pool = await with_an_acknowledged_record(tmp_path)
+        machine = pool.machines[A]
+        pool.processes[A].kill()
+        data = bytearray(machine.log_file().read_bytes())
+        data[-1] ^= 1
+        machine.log_file().write_bytes(data)
+        await pool.fence_all()
+        mount = Mount(machine.boot_id, machine.pod_uid, machine.claim_uid)
+        cut_short = LogDirectory.open(
+            machine.path, OsDisk(), broker_id=A, settings=LogSettings(), mount=mount
+        )
+        assert len(machine.log_file().read_bytes()) < len(data)
+        cut_short.close()
         await pool.comes_back(A)
         assert not pool.rig.partition().has_leader
 

@@ -38,7 +38,7 @@ from tidemark_broker.storage.errors import (
 from tidemark_broker.storage.offset_checkpoint import OffsetCheckpoint
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
-from tidemark_broker.storage.recovery import FormerLife, RecoveryReport
+from tidemark_broker.storage.recovery import FormerLife
 from tidemark_broker.storage.removed import DELETED_SUFFIX, LOG_NAME, delete_removed
 from tidemark_broker.storage.rewriting import write_again
 from tidemark_broker.storage.start_proofs import UNKNOWN_MOUNT, Mount, StartProofs
@@ -192,21 +192,17 @@ class LogDirectory:
     @property
     def clean_stop_epoch(self) -> BrokerEpoch:
         """The life that was stopped cleanly; -1: none, or one that something speaks against."""
-        return self.proofs.clean_stop_epoch(self._recoveries())
+        return self.proofs.clean_stop_epoch
 
     @property
     def boot_stamp(self) -> BootStamp | None:
         """Of a life that was only killed; None: none, or something speaks against it."""
-        return self.proofs.boot_stamp(self._recoveries())
-
-    def _recoveries(self) -> list[RecoveryReport]:
-        return [log.recovery for log in self.logs.values()]
+        return self.proofs.boot_stamp
 
     def secure_logs(self) -> None:
         """S8: what a killed process left in the page cache is on disk before its proof is claimed.
         An error voids the proof, which is off the volume already, and the start. In a worker.
         A clean stop left nothing unsynced."""
-        self._guarded("weigh the proofs", lambda: self.proofs.weigh(self._recoveries()))
         if self.clean_stop_epoch != NO_EPOCH:
             return
         for log in self.logs.values():
@@ -224,7 +220,7 @@ class LogDirectory:
     def give_back_proofs(self) -> None:
         """For a life that ends before it registered: nothing was written, so what its volume
         proved is as true as before. Raises DiskFull, StorageFailed. In a worker."""
-        self._guarded("give back the proofs", lambda: self.proofs.give_back(self._recoveries()))
+        self._guarded("give back the proofs", self.proofs.give_back)
 
     # Opening the logs
 
@@ -261,7 +257,10 @@ class LogDirectory:
                 partition=partition,
                 settings=self._settings,
                 former=FormerLife(
-                    None if is_clean else recovery_point, log_starts.get(at, Offset(0)), part
+                    None if is_clean else recovery_point,
+                    log_starts.get(at, Offset(0)),
+                    part,
+                    before_cut=self.proofs.weigh,
                 ),
             )
             log.cleaned_to = min(cleaned_to.get(at, Offset(0)), log.log_end_offset)

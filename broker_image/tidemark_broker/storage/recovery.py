@@ -16,7 +16,7 @@ it. Where the file is missing, empty or unreadable, epochs are derived from the 
 from the segment that holds its log start on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -59,6 +59,10 @@ class RecoveryReport:
     only_a_torn_tail: bool = True
 
 
+def _nobody_asks(only_a_torn_tail: bool) -> None:
+    return None
+
+
 class FormerLife(NamedTuple):
     """What is known of a log before it is opened."""
 
@@ -66,6 +70,8 @@ class FormerLife(NamedTuple):
     log_start_offset: Offset = Offset(0)
     # Of the segment with the recovery point, which is not below its end: what need not be verified.
     synced_part: SyncedPart | None = None
+    # Told whether it is only a torn tail, before anything is cut. Raises OSError.
+    before_cut: Callable[[bool], None] = _nobody_asks
 
 
 CLEANLY_STOPPED = FormerLife()
@@ -76,6 +82,7 @@ class LoadedSegments:
     segments: list[Segment] = field(default_factory=list)
     report: RecoveryReport = field(default_factory=RecoveryReport)
     part: SyncedPart | None = None  # as long as nothing speaks against it
+    before_cut: Callable[[bool], None] = _nobody_asks
 
 
 def load_segments(
@@ -93,7 +100,7 @@ def load_segments(
     costs nothing, only what comes behind it does. `epochs` is completed (if not `epochs_known`) and
     cut to the log's end in place. Raises OSError.
     """
-    recovery_point, log_start_offset, part = former
+    recovery_point, log_start_offset, part, before_cut = former
     base_offsets = _sort_out_files(disk, directory)
     if not base_offsets:
         first = Segment.create(
@@ -102,7 +109,8 @@ def load_segments(
         return LoadedSegments([first])
     suspect_from = _first_suspect(base_offsets, recovery_point if epochs_known else Offset(0))
     is_there = part is not None and disk.exists(synced_path(directory, part.base_offset))
-    loaded = LoadedSegments(part=part if is_there else None)  # compaction may just have replaced it
+    # Compaction may just have replaced it.
+    loaded = LoadedSegments(part=part if is_there else None, before_cut=before_cut)
     verified = 0
     expected = base_offsets[0]
     for index, base_offset in enumerate(base_offsets):
@@ -119,6 +127,7 @@ def load_segments(
             _drop_beginning(disk, directory, loaded)
         elif base_offset != expected:
             reason = f"expected a segment at offset {expected}, found one at {base_offset}"
+            loaded.before_cut(False)
             _remove_from(disk, directory, base_offsets, index, loaded, reason)
             break
         segment = Segment.open(
@@ -264,6 +273,7 @@ def _cut(
         and isinstance(cut, CutBatch)
         and not _is_whole(segment.file, cut.position, size_bytes)
     )
+    loaded.before_cut(torn)
     _remove_from(disk, directory, base_offsets, index + 1, loaded, f"{segment.path.name}: {cut}")
     part = loaded.part if torn else None
     is_before = part is not None and part.base_offset == segment.base_offset

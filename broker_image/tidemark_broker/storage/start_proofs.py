@@ -12,7 +12,6 @@ write does, and so does damage that is more than a torn tail.
 """
 
 import json
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +25,6 @@ from tidemark_broker.storage.checkpoints import (
     encode_clean_stop,
 )
 from tidemark_broker.storage.disk import Disk
-from tidemark_broker.storage.recovery import RecoveryReport
 
 BOOT_STAMP = "tidemark-boot-stamp.json"
 SPENT_STAMP = "tidemark-spent-stamp.json"
@@ -69,17 +67,16 @@ class StartProofs:
             self._disk.rename(self._path / BOOT_STAMP, self._path / SPENT_STAMP)
         self._disk.sync_directory(self._path)
 
-    def weigh(self, recoveries: Iterable[RecoveryReport]) -> None:
-        """A torn tail was not synced, and so nothing else was that recovery cut. Of other damage it
-        is not known whether it was: a lost kernel leaves holes, a disk loses what it had. After a
-        clean stop nothing was left unsynced. Durable: the next start finds logs that look whole."""
-        if self._disk_stamp is None:
+    def weigh(self, only_a_torn_tail: bool) -> None:
+        """Before recovery cuts a log. A kill cuts at most one batch short, at the very end of a log
+        (S8); that was not synced, and so nothing else was that recovery cut. Of other damage it is
+        not known whether it was: a lost kernel leaves holes, a disk loses what it had. A clean stop
+        leaves nothing to cut. Durable, and before the cut: after it the log looks whole to the next
+        start."""
+        if only_a_torn_tail and not self.has_clean_stop:
             return
-        if self.has_clean_stop:
-            is_explained = not any(report.reason for report in recoveries)
-        else:
-            is_explained = all(report.only_a_torn_tail for report in recoveries)
-        if not is_explained:
+        self._clean_stop_epoch = BrokerEpoch(NO_EPOCH)
+        if self._disk_stamp is not None:
             self.remove_stamp()
 
     @property
@@ -98,18 +95,15 @@ class StartProofs:
             return False
         return mount == (stamp.boot_id, stamp.pod_uid, stamp.claim_uid)
 
-    def clean_stop_epoch(self, recoveries: Iterable[RecoveryReport]) -> BrokerEpoch:
-        """The life that was stopped cleanly; -1 if none. A clean stop leaves nothing to cut."""
-        if any(report.reason for report in recoveries):
-            return BrokerEpoch(NO_EPOCH)
+    @property
+    def clean_stop_epoch(self) -> BrokerEpoch:
+        """The life that was stopped cleanly; -1: none."""
         return self._clean_stop_epoch
 
-    def boot_stamp(self, recoveries: Iterable[RecoveryReport]) -> BootStamp | None:
-        """The stamp of a life that was killed. A kill cuts at most one batch short, at the very
-        end of a log (S8)."""
-        if all(report.only_a_torn_tail for report in recoveries):
-            return self._boot_stamp
-        return None
+    @property
+    def boot_stamp(self) -> BootStamp | None:
+        """Of a life that was killed."""
+        return self._boot_stamp
 
     @property
     def disk_stamp(self) -> BootStamp | None:
@@ -131,9 +125,9 @@ class StartProofs:
             self._disk.remove(self._path / name)
         self._disk.sync_directory(self._path)
 
-    def give_back(self, recoveries: Sequence[RecoveryReport]) -> None:
+    def give_back(self) -> None:
         """Writes again what was taken and still holds, for a start that changed nothing."""
-        epoch, stamp = self.clean_stop_epoch(recoveries), self.boot_stamp(recoveries)
+        epoch, stamp = self._clean_stop_epoch, self._boot_stamp
         if stamp is not None:
             self._disk.write_atomically(self._path / BOOT_STAMP, encode_stamp(stamp), durable=True)
         if epoch != NO_EPOCH:
