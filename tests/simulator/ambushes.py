@@ -297,6 +297,7 @@ BEGINS_EARLY = (
     "deleted slices come back",
     "moves are taken back",
     "newcomers are left alone",
+    "controllers part and give ids",
 )
 # The weathers in which whoever was fenced stays eligible, so that what its start proves counts.
 NEEDS_ALL_IN_SYNC = ("syncs lie unheard",)
@@ -311,4 +312,5 @@ SECONDS_OF: dict[str, float] = {
     "two die with their controller": 12.0,
     "disks hang": 12.0,
     "people choose": 18.0,
+    "controllers part and give ids": 14.0,
 }

@@ -116,6 +116,7 @@ class Judge(Protocol):
     def on_out_of_order(self, broker: Any, request: Produce) -> None: ...
     def on_unknown_producer(self, broker: Any, request: Produce) -> None: ...
     def on_overdue(self, broker: Any, request: Produce) -> None: ...
+    def on_producer_id(self, producer_id: int) -> None: ...
 
 
 class Frames:
@@ -253,6 +254,8 @@ class _Connection(asyncio.Protocol):
         found = await self._partitions.init_producer_id(
             question.producer_id, question.producer_epoch
         )
+        if question.producer_id < 0 and found.error is ErrorCode.NONE:
+            self._judge.on_producer_id(found.producer_id)
         answer = InitProducerAnswer(int(found.error), found.producer_id, found.producer_epoch)
         self._reply(number, answer)
 

@@ -6,6 +6,7 @@ values are unique over the whole run.
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -166,6 +167,10 @@ class Links:
 
     def forget_leader(self, topic: str, partition: int) -> None:
         self._leaders.pop((topic, partition), None)
+
+    def connections(self) -> list[asyncio.Transport]:
+        transports = (connection.transport for connection in self._open.values())
+        return [transport for transport in transports if transport is not None]
 
     def drop(self, broker: int) -> None:
         connection = self._open.pop(broker, None)
@@ -419,6 +424,29 @@ class Consumer:
             if end is not None:
                 return end
         return None
+
+
+class PassingReader:
+    """Asks one broker, leader or follower, for one offset, a few times, and goes."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        chance: random.Random,
+        broker: int,
+        partition: int,
+        offset: int,
+    ) -> None:
+        self._links = Links(around, chance)
+        self._broker = broker
+        self._question = Fetch("orders", partition, offset, 0, is_nearby=True)
+
+    async def run(self) -> None:
+        for _ in range(3):
+            with contextlib.suppress(NotSent, NoAnswer):
+                connection = await self._links.to(self._broker)
+                await connection.ask(self._question, 500)
+            await asyncio.sleep(PAUSE_SECONDS)
 
 
 def history_name(topic_id: str, partition: int) -> str:

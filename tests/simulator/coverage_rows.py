@@ -63,6 +63,7 @@ def _brokers() -> Iterable[str]:
     yield from ("duplicates found", "refused: out of order", "truncations", "records truncated")
     yield from ("compactions", "outdated records gone", "tombstones gone", "old records gone")
     yield from ("logs of several segments", "segments in the end", "logs that begin past 0")
+    yield "producer ids given"
     yield from ELECTIONS
     yield from CHANGES
 

@@ -401,6 +401,8 @@ def heal(world: World) -> None:
     network.blocked.clear()
     network.rejected.clear()
     network.delays.clear()
+    network.held_up.clear()
+    world.cut_off_since_us.clear()
     world.store.is_down = False
     world.store.faults = StoreFaults()
     world.move_bytes_per_second = 0

@@ -6,7 +6,9 @@ so that what may still arrive of it cannot be taken for something else.
 """
 
 import asyncio
+import contextlib
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidemark_broker.storage.record_batch import build_batch
@@ -62,7 +64,7 @@ class IdempotentProducer:
         while not self._around.is_over():
             if self._has_given_up:
                 await self._all_ended()
-                await self._begin_epoch()
+                await self._begin_epoch(self._chance.choice(self._around.brokers))
             elif len(self._in_flight) < MAX_IN_FLIGHT:
                 await self._rest_now_and_then()
                 task = loop.create_task(self._send(*self._next_batch()))
@@ -79,10 +81,9 @@ class IdempotentProducer:
         while self._in_flight:
             await asyncio.wait(tuple(self._in_flight))
 
-    async def _begin_epoch(self) -> None:
-        """Of whichever broker answers; asked again until one does."""
+    async def _begin_epoch(self, broker: int) -> None:
+        """Any broker can say; asked again until one does."""
         question = InitProducer(self._producer_id, self._producer_epoch)
-        broker = self._chance.choice(self._around.brokers)
         try:
             connection = await self._links.to(broker)
             reply = await connection.ask(question, timeout_ms=2000)
@@ -146,3 +147,41 @@ class IdempotentProducer:
             if self._around.now_us() >= give_up_us:
                 return _Ended(Outcome.INFO if is_doubtful else Outcome.FAIL)
             await asyncio.sleep(PAUSE_SECONDS)
+
+
+class PassingProducer(IdempotentProducer):
+    """One that comes, asks for an id, writes so many batches, one after the other, and goes."""
+
+    def __init__(
+        self,
+        plan: ProducerPlan,
+        around: Surroundings,
+        chance: random.Random,
+        *,
+        broker: int | None,
+        batches: int,
+        on_first_epoch: Callable[[list[asyncio.Transport]], None] = lambda connections: None,
+    ) -> None:
+        """It asks `broker` for its id, None: who leads its partition. `on_first_epoch`: with its
+        open connections, before it writes."""
+        super().__init__(plan, around, chance)
+        self._broker = broker
+        self._batches = batches
+        self._on_first_epoch = on_first_epoch
+
+    async def run(self) -> None:
+        while self._has_given_up and not self._around.is_over():
+            with contextlib.suppress(NotSent):
+                await self._begin_epoch(await self._whom_it_asks())
+            await asyncio.sleep(PAUSE_SECONDS)
+        self._on_first_epoch(self._links.connections())
+        for _ in range(self._batches):
+            while self._has_given_up and not self._around.is_over():
+                await self._begin_epoch(self._chance.choice(self._around.brokers))
+                await asyncio.sleep(PAUSE_SECONDS)
+            await self._send(*self._next_batch())
+
+    async def _whom_it_asks(self) -> int:
+        if self._broker is not None:
+            return self._broker
+        return await self._links.leader(self._plan.topic, self._plan.partition)

@@ -30,6 +30,7 @@ from tests.simulator.coverage_rows import (
     NEW_HISTORIES,
     REFUSED_BELOW_MIN_ISR,
 )
+from tests.simulator.damage_checks import DamageJudge, check_file_ends
 from tests.simulator.loss_checks import LossJudge
 from tests.simulator.min_insync_checks import MinInsyncJudge, check_acknowledged, has_enough
 from tests.simulator.operation_checks import (
@@ -40,8 +41,9 @@ from tests.simulator.operation_checks import (
     crowded_racks,
     unnamed_leaderless,
 )
-from tests.simulator.read_checks import check_shown
+from tests.simulator.read_checks import check_in_touch, check_shown
 from tests.simulator.replica_audit import ReplicaAudit
+from tests.simulator.seen_epochs import GivenIds, SeenEpochs
 from tests.simulator.slice_checks import WITHOUT_PROOF, SliceEvent, SliceJudge, proves_since
 from tests.simulator.violations import Violation
 from tests.simulator.watched_world import LiveBroker, WatchedWorld
@@ -62,7 +64,9 @@ class Invariants:
         # Of leaders, as last looked at.
         self._counted: dict[HostedReplica, tuple[int, int, int, int]] = {}
         self._min_insync = MinInsyncJudge()
-        self._epochs: dict[int, tuple[int, int]] = {}  # of controller and broker, by process
+        self._seen_epochs = SeenEpochs()
+        self._damages = DamageJudge(world)
+        self._given_ids = GivenIds()
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
         self._judge = SliceJudge(world.is_lost, world.was_lost, world.known_broker, world.is_chosen)
         self._controllers = ControllerJudge(world)
@@ -126,11 +130,13 @@ class Invariants:
 
     def on_shown(self, broker: Any, request: Fetch, result: FetchResult) -> None:
         replica = _replica_of(broker, request.topic, request.partition)
-        if result.error is not ErrorCode.NONE or not result.data or replica is None:
+        if result.error is not ErrorCode.NONE or replica is None:
             return
-        role = "leader" if replica.leader is not None else "follower"
-        self.coverage[f"read from {role}"] += 1
         try:
+            check_in_touch(self._world, broker.settings.broker_id, replica)
+            if not result.data:
+                return
+            self.coverage[f"read from {'follower' if replica.leader is None else 'leader'}"] += 1
             audit = self._audit_of(broker, replica)
             audit.look()
             check_shown(audit, bytes(result.data), result.high_watermark)
@@ -157,6 +163,11 @@ class Invariants:
             self.coverage[f"refused: {check(audit, read_header(request.batch))}"] += 1
         except Violation as found:
             self._said_wrongly = self._said_wrongly or found
+
+    def on_producer_id(self, producer_id: int) -> None:
+        """S5."""
+        self.coverage["producer ids given"] += 1
+        self._said_wrongly = self._said_wrongly or self._given_ids.taken(producer_id)
 
     def on_overdue(self, broker: Any, request: Produce) -> None:
         """L2: every produce is acknowledged or refused."""
@@ -189,6 +200,8 @@ class Invariants:
         live = self._world.live_brokers()
         for broker in live:
             self._look_at_broker(broker)
+            for replica in broker.partitions.replicas:
+                check_file_ends(f"broker {broker.broker_id}", replica.log)
         self._check_entries(live)
         check_locks(self._world, live)
         self._check_conditions()
@@ -311,11 +324,12 @@ class Invariants:
     # ---- brokers
 
     def _look_at_broker(self, broker: LiveBroker) -> None:
-        self._check_epochs_of(broker)
+        self._seen_epochs.check(broker.broker_id, broker.process, broker.partitions)
         self._erasures.look(broker)
         for replica in broker.partitions.replicas:
             audit = self._audits.get(replica) or self._audit_of(broker.broker, replica)
             self._count(audit)
+            self._damages.look(broker.broker_id, audit, self._states, self._flushes)
             if audit.look():
                 self._check_is_stored(broker, replica)
                 if replica.leader is not None:
@@ -365,23 +379,6 @@ class Invariants:
             audit = ReplicaAudit(who, replica, self._committed_of(key), self._world)
             self._audits[replica] = audit
         return audit
-
-    def _check_epochs_of(self, broker: LiveBroker) -> None:
-        partitions = broker.partitions
-        epochs = (partitions.metadata.controller_epoch, partitions.broker_epoch)
-        known = self._epochs.get(broker.process)
-        if known == epochs:
-            return
-        self._epochs[broker.process] = epochs
-        if known is None:
-            return
-        if epochs[0] < known[0]:
-            raise Violation(
-                "I14",
-                f"broker {broker.broker_id}: controller epoch {known[0]} became {epochs[0]}",
-            )
-        if epochs[1] != known[1] != -1:
-            raise Violation("I14", f"broker {broker.broker_id}: epoch became {epochs[1]}")
 
     def _look_at_leader(
         self, broker: LiveBroker, replica: HostedReplica, audit: ReplicaAudit
@@ -483,7 +480,9 @@ class Invariants:
         kind = "in the ISR" if member in state.in_sync_replicas else "eligible"
         if self._world.is_lost(*key, member):
             return
-        audit.check_holds_acknowledged(f"{kind} as {member.broker_id}@{member.broker_epoch}")
+        why = f"{kind} as {member.broker_id}@{member.broker_epoch}"
+        audit.check_holds_acknowledged(why)
+        self._damages.check_entry(key, member.broker_id, audit, why)
 
     def _committed_of(self, key: TopicPartition) -> CommittedLog:
         committed = self._committed.get(key)

@@ -176,7 +176,7 @@ class SimulatedTransport(asyncio.Transport):
         """At the peer's network card, if the link lets it through."""
         peer = self.peer
         assert peer is not None
-        if self.stalled or not self._network.passes(self.owner.machine, peer.owner.machine):
+        if self.stalled or not self._network.lets_through(self):
             if kind == "rst":  # sent once
                 return
             self.stalled.append((kind, data))
@@ -239,6 +239,7 @@ class Network:
         self.servers: dict[tuple[str, int], SimulatedServer] = {}
         self.hosts: dict[str, Node] = {}  # address to machine
         self.stalled: dict[SimulatedTransport, None] = {}
+        self.held_up: dict[SimulatedTransport, None] = {}
         self._chance = chance
         self._next_port = FIRST_PORT
 
@@ -252,6 +253,21 @@ class Network:
 
     def passes(self, source: Node, destination: Node) -> bool:
         return destination.is_up and (source.name, destination.name) not in self.blocked
+
+    def lets_through(self, transport: SimulatedTransport) -> bool:
+        peer = transport.peer
+        assert peer is not None
+        is_free = transport not in self.held_up
+        return is_free and self.passes(transport.owner.machine, peer.owner.machine)
+
+    def hold_up(self, transport: SimulatedTransport, for_us: int) -> None:
+        """What this end of one connection sends: it takes another way than all others."""
+        self.held_up[transport] = None
+        self.timeline.after(for_us, self._let_go, transport)
+
+    def _let_go(self, transport: SimulatedTransport) -> None:
+        self.held_up.pop(transport, None)
+        transport.send_stalled_again()
 
     def block(self, source: str, destination: str) -> None:
         self.blocked[source, destination] = None
@@ -267,9 +283,7 @@ class Network:
     def send_stalled_again(self) -> None:
         """A link healed or a machine booted: each connection on its own next try."""
         for transport in tuple(self.stalled):
-            peer = transport.peer
-            assert peer is not None
-            if self.passes(transport.owner.machine, peer.owner.machine):
+            if self.lets_through(transport):
                 del self.stalled[transport]
                 delay_us = self._chance.randint(MIN_RETRANSMIT_US, MAX_RETRANSMIT_US)
                 self.timeline.after(delay_us, transport.send_stalled_again)

@@ -1,13 +1,30 @@
-"""I7 and I10: what a reader is shown is intact, was committed, and is the same for everybody.
+"""I7 and I10: what a reader is shown is intact, was committed, and is the same for everybody; B10:
+and by whom.
 
 Asked of a broker's answer at the instant it is given. The judge of I10 knows no excuse: whatever a
 bit, a kernel or a power loss did to a disk, a batch is looked at before it leaves the broker.
 """
 
+from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.storage.record_batch import BatchHeader, CorruptBatch, read_header
+from tidemark_protocol.ids import BrokerId
 
 from tests.simulator.replica_audit import ReplicaAudit, is_damaged
 from tests.simulator.violations import Violation
+from tests.simulator.watched_world import WatchedWorld
+
+ANSWER_US = 500_000  # a read waits for records, and what was sent before the cut arrives
+
+
+def check_in_touch(world: WatchedWorld, broker_id: BrokerId, replica: HostedReplica) -> None:
+    """B10: a follower that is cut off from its leader for the lag window serves no readers."""
+    cut_off_us = world.cut_off_us(broker_id)
+    if replica.leader is None and cut_off_us > replica.replica_lag_max_ms * 1000 + ANSWER_US:
+        raise Violation(
+            "B10",
+            f"broker {broker_id} serves readers of {replica.topic}-{replica.partition}"
+            f" {cut_off_us / 1e6} s after it was cut off from all others",
+        )
 
 
 def check_shown(audit: ReplicaAudit, data: bytes, high_watermark: int) -> None:

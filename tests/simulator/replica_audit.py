@@ -150,6 +150,10 @@ class ReplicaAudit:
         self._seen = ()
         self.look()
 
+    def damaged(self) -> list[BatchHeader]:
+        """As its batches were when they were read."""
+        return [batch.header for batch in self._batches if not batch.is_intact]
+
     # ---- parts
 
     def _check_watermark(self) -> None:

@@ -39,7 +39,7 @@ from tests.simulator.shape import Shape, faults_of
 from tests.simulator.timeline import FOREVER_US
 from tests.simulator.violations import BeyondPromises, Violation
 from tests.simulator.watched_world import WatchedWorld
-from tests.simulator.world import World, WorldOptions
+from tests.simulator.world import NewClient, World, WorldOptions
 
 SECOND_US = 1_000_000
 CLIENT_PORT = 9000
@@ -102,6 +102,10 @@ class _Ears:
         assert self.invariants is not None
         self.invariants.on_unknown_producer(broker, request)
 
+    def on_producer_id(self, producer_id: int) -> None:
+        assert self.invariants is not None
+        self.invariants.on_producer_id(producer_id)
+
     def on_overdue(self, broker: Any, request: Produce) -> None:
         assert self.invariants is not None
         self.invariants.on_overdue(broker, request)
@@ -124,6 +128,7 @@ class Run:
             log_cleaner_backoff_seconds=self.shape.log_cleaner_backoff_seconds,
         )
         self.world = World(plan.seed, options)
+        self.world.call_client = self._call_client
         self.watched = WatchedWorld(self.world)
         self.invariants = self.ears.invariants = Invariants(self.watched)
         self.group = SimulatedGroup(self.invariants) if self.shape.has_group else None
@@ -412,6 +417,10 @@ class Run:
         yield plan.name, Consumer(plan, around, chance).run
         if self.group is not None:
             yield from self.group.members(around, chance)
+
+    def _call_client(self, make: NewClient) -> None:
+        client = make(self._around(), self.world.random)
+        self._spawn(f"passing-{len(self.world.processes)}", client.run)
 
     def _spawn(self, name: str, work: Any) -> None:
         machine = self.world.new_machine(name)

@@ -24,7 +24,9 @@ from tests.simulator.ambushes import (
     NEEDS_ALL_IN_SYNC,
     RACKS_OF,
 )
+from tests.simulator.client_ambushes import CLIENT_SHAPES
 from tests.simulator.controller_ambushes import CONTROLLER_SHAPES
+from tests.simulator.disk_ambushes import DISK_SHAPES
 from tests.simulator.fault_plan import SECOND_US, PlanShape
 from tests.simulator.faults import Fault
 from tests.simulator.move_ambushes import MOVE_SHAPES
@@ -41,6 +43,8 @@ UNCLEAN = ("unclean.leader.election.enable", "true")
 NO_RACKS = ("", "", "")
 HAS_SPARE = (SPARE_BROKERS, COMPACTED)
 SPARE_RACKS = (("", "", "", ""), ("a", "b", "c", "d"), ("a", "a", "b", "c"))
+
+SHAPES = {**CONTROLLER_SHAPES, **MOVE_SHAPES, **DISK_SHAPES, **CLIENT_SHAPES}  # by weather
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ def _stormy(shape: Shape, seed: int, weather: str) -> Shape:
         give_up_seconds=1.0 if weather in GIVES_UP_SOON else shape.give_up_seconds,
         racks=SPARE_RACKS[-1] if weather in HAS_SPARE else RACKS_OF.get(weather, NO_RACKS),
     )
-    return replace(stormy, **{**CONTROLLER_SHAPES, **MOVE_SHAPES}.get(weather, {}))
+    return replace(stormy, **SHAPES.get(weather, {}))
 
 
 def _ordinary(shape: Shape, seed: int) -> Shape:

@@ -11,7 +11,9 @@ from typing import Any
 from tests.simulator.additions import ADDED, ADDITIONS
 from tests.simulator.ambushes import AMBUSHED, AMBUSHES, SECONDS_OF, leading
 from tests.simulator.broker_process import BrokerSlot
+from tests.simulator.client_ambushes import CLIENT_AMBUSHES, CLIENT_WEATHERS
 from tests.simulator.controller_ambushes import CONTROLLER_AMBUSHES, CONTROLLER_WEATHERS
+from tests.simulator.disk_ambushes import DISK_AMBUSHES, DISK_WEATHERS
 from tests.simulator.fault_plan import KINDS, MISTAKES, Arguments, Draw, PlanShape, draw_plan
 from tests.simulator.faults import (
     Fault,
@@ -208,6 +210,8 @@ ALL_WEATHERS: dict[str, dict[str, int]] = {
     **AMBUSHED,
     **CONTROLLER_WEATHERS,
     **MOVE_WEATHERS,
+    **DISK_WEATHERS,
+    **CLIENT_WEATHERS,
     **ADDITIONS,
 }
 ALL_KINDS: dict[str, Arguments] = {
@@ -217,6 +221,8 @@ ALL_KINDS: dict[str, Arguments] = {
     **AMBUSHES,
     **CONTROLLER_AMBUSHES,
     **MOVE_AMBUSHES,
+    **DISK_AMBUSHES,
+    **CLIENT_AMBUSHES,
     **ADDED,
 }
 

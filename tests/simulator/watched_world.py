@@ -295,6 +295,12 @@ class WatchedWorld:
             return None
         return f"node-{broker.broker_id}"
 
+    def cut_off_us(self, broker_id: BrokerId) -> int:
+        """For how long by now nothing of other brokers and controllers has reached it; 0: it may
+        have."""
+        since_us = self.world.cut_off_since_us.get(broker_id)
+        return 0 if since_us is None else self.now_us - since_us
+
     @property
     def has_flipped_bits(self) -> bool:
         return self.world.coverage["fault flip_bit"] > 0

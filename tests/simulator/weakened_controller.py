@@ -13,7 +13,6 @@ SLICES = CONTROLLER + "slice_store:SliceStore."
 REGISTRATION = CONTROLLER + "registration:"
 SESSIONS = CONTROLLER + "sessions:Sessions."
 SERVICE_LEASE = "tidemark_operator.lease:ControllerLease."
-NO_SECOND_PRODUCER = "simulated producers ask for an id once in a run, so none gets another's"
 
 
 def _without_compare(original: Any) -> Any:
@@ -194,7 +193,7 @@ MUTANTS = (
            (patch("storage.start_proofs:StartProofs.weigh", _does_nothing),),
            "tests/scenarios/test_s14_kept_disks.py::"
            "test_damage_that_is_more_than_a_torn_tail_voids_the_disk[killed]",
-           why_no_seed="runs with flipped bits are judged less strictly"),
+           "synced tails flip"),
     Mutant("any boot stamp counts", "S1, S7: the stamp names boot, pod, claim and epoch",
            (patch(REGISTRATION + "is_only_killed", always(True)),),
            "tests/unit/controller/test_control_safety.py::"
@@ -226,18 +225,18 @@ MUTANTS = (
            (patch(CONTROLLER + "producer_ids:_use_up", _gives_before_it_is_stored),),
            "tests/scenarios/test_s5_producer_ids.py::"
            "test_a_successor_gives_nothing_that_its_predecessor_gave",
-           why_no_seed=NO_SECOND_PRODUCER),
+           "producers pass by"),
     Mutant("producer ids that a deposed controller gave are given again", "S5",
            (patch(SLICES + "_is_used_by_another", always(False)),),
            "tests/scenarios/test_s5_producer_ids.py::"
            "test_what_a_deposed_controller_still_gave_is_not_given_again_by_its_successor",
-           why_no_seed=NO_SECOND_PRODUCER),
+           "controllers part and give ids"),
     Mutant("producer ids found on a disk are neither known nor stored (a pair)", "S5", (
                patch(CONTROLLER + "pool_controller:round_of", always(NO_ROUND)),
                patch(REGISTRATION + "round_of", always(NO_ROUND))),
            "tests/scenarios/test_s5_producer_ids.py::"
            "test_registration_raises_the_counter_above_every_id_found_on_a_disk",
-           why_no_seed=NO_SECOND_PRODUCER),
+           "broker objects go"),
     Mutant("nobody's own stall extends sessions",
            "session extended by the controller's own stall",
            (patch(SESSIONS + "extend", _does_nothing),),

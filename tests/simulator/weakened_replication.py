@@ -276,7 +276,7 @@ MUTANTS = (
            (patch(PRODUCERS + "_is_fenced", always(False)),),
            "tests/unit/replication/test_producer_state.py::"
            "test_a_lower_epoch_is_fenced",
-           why_no_seed="no fault holds up a client's own link, so nothing of it comes late"),
+           "old batches come late"),
     Mutant("an unknown producer begins anywhere", "B8",
            (patch(PRODUCERS + "_may_begin", always(True)),),
            "tests/unit/replication/test_producer_state.py::"
@@ -286,7 +286,7 @@ MUTANTS = (
            (patch("runtime.consumer_reads:may_serve_as_follower", always(True)),),
            "tests/unit/runtime/test_follower_reads.py::"
            "test_a_follower_that_knows_itself_out_of_sync_sends_its_readers_away",
-           why_no_seed="an old end is shown, which the history allows to consumers"),
+           "followers are cut off"),
     Mutant("any follower is preferred", "B10",
            (patch("replication.read_replicas:may_be_preferred", always(True)),),
            "tests/unit/replication/test_read_replicas.py::"

@@ -6,6 +6,7 @@ from typing import Any
 
 from tidemark_broker.storage.checkpoints import LOCK
 from tidemark_broker.storage.producer_states import ProducerEntry, ProducerStates
+from tidemark_broker.storage.start_proofs import BOOT_STAMP, SPENT_STAMP
 
 from tests.simulator.additions import COMPACTED, OLD_RECORDS, RESTING
 from tests.simulator.mutant import CONTROLLER, Mutant, always, always_property, patch
@@ -55,17 +56,25 @@ def _does_nothing(original: Any) -> Any:
 def _reads_and_leaves(original: Any) -> Any:
     def take(self: Any) -> None:
         self._clean_stop_epoch = self._read_clean_stop()
-        self._boot_stamp = None if self.has_clean_stop else self._read_stamp()
+        stamp = self._read_stamp(BOOT_STAMP)
+        self._boot_stamp = None if self.has_clean_stop else stamp
+        self._disk_stamp = stamp or self._read_stamp(SPENT_STAMP)
 
     return take
 
 
-def _stamp_whatever_was_cut(original: Any) -> Any:
-    return lambda self, recoveries: self._boot_stamp
+def _keeps(claim: str) -> Any:
+    """Whatever recovery cut off."""
 
+    def weaken(original: Any) -> Any:
+        def weigh(self: Any, only_a_torn_tail: bool) -> None:
+            kept = getattr(self, claim)
+            original(self, only_a_torn_tail)
+            setattr(self, claim, kept)
 
-def _stop_whatever_was_cut(original: Any) -> Any:
-    return lambda self, recoveries: self._clean_stop_epoch
+        return weigh
+
+    return weaken
 
 
 def _counts_what_came_meanwhile(original: Any) -> Any:
@@ -91,22 +100,32 @@ MUTANTS = (
            (patch(PROOFS + "take", _reads_and_leaves),),
            "tests/scenarios/test_s1_unclean_start_forgotten.py::"
            "test_a_store_that_does_not_answer_gives_no_stamp",
-           why_no_seed="each proof names its broker epoch, which the controller compares"),
+           pair="proofs stay on the volume while logs are read, and are not weighed (a pair)"),
+    Mutant("proofs stay on the volume while logs are read, and are not weighed (a pair)",
+           "stamp removed before logs are read", (
+               patch(PROOFS + "take", _reads_and_leaves),
+               patch(PROOFS + "weigh", _does_nothing)),
+           "tests/scenarios/test_s1_unclean_start_forgotten.py::"
+           "test_a_store_that_does_not_answer_gives_no_stamp", "starts are cut short"),
     Mutant("a boot stamp counts whatever recovery cut off", "S8",
-           (patch(PROOFS + "boot_stamp", _stamp_whatever_was_cut),),
+           (patch(PROOFS + "weigh", _keeps("_boot_stamp")),),
            "tests/scenarios/test_s8_lost_write_back.py::"
-           "test_damage_is_not_what_a_kill_leaves[last batch]",
-           why_no_seed="the sync before the claim hears of what the disk lost"),
+           "test_damage_is_not_what_a_kill_leaves[last batch]", "tails flip"),
     Mutant("a damaged length is taken for a torn tail", "S8, I10",
            (patch("storage.recovery:_is_whole", always(False)),),
            "tests/unit/storage/test_storage_recovery.py::"
            "test_a_flipped_bit_in_a_length_is_damage_although_it_looks_like_a_torn_tail[1-24]",
-           why_no_seed="a flipped length and a kill before it is read meet once in 3,000 seeds"),
+           "tails flip"),
     Mutant("a stop proof counts whatever recovery cut off", "S8",
-           (patch(PROOFS + "clean_stop_epoch", _stop_whatever_was_cut),),
+           (patch(PROOFS + "weigh", _keeps("_clean_stop_epoch")),),
            "tests/scenarios/test_s8_lost_write_back.py::"
            "test_a_clean_stop_leaves_nothing_to_cut",
-           why_no_seed="a clean stop that left a torn log needs a lost write-back unheard of"),
+           pair="a stop proof counts, also of a log below its own watermark (a pair)"),
+    Mutant("a stop proof counts, also of a log below its own watermark (a pair)", "S8, S9", (
+               patch(PROOFS + "weigh", _keeps("_clean_stop_epoch")),
+               patch(CONTROLLER + "registration:is_lost", always(False))),
+           "tests/scenarios/test_s8_lost_write_back.py::"
+           "test_a_clean_stop_leaves_nothing_to_cut", "tails flip"),
     Mutant("logs are not synced before the proof is claimed", "S8",
            (patch(DIRECTORY + "secure_logs", _does_nothing),),
            "tests/scenarios/test_s8_lost_write_back.py::"
@@ -116,8 +135,7 @@ MUTANTS = (
            (patch("storage.log_directory:write_again", _does_nothing),),
            "tests/scenarios/test_s8_lost_write_back.py::"
            "test_what_a_failed_sync_may_have_lost_is_written_once_more[0-False]",
-           why_no_seed="a failed sync, a clean stop and a power loss of one broker, in this order:"
-           " once in 10,000 seeds"),
+           "syncs lie before a stop"),
     Mutant("the stamp stays after a lost write", "S8",
            (patch(PROOFS + "remove_stamp", _does_nothing),),
            "tests/scenarios/test_s8_lost_write_back.py::"
@@ -134,7 +152,7 @@ MUTANTS = (
            (patch(LOG + "_take_back", _does_nothing),),
            "tests/scenarios/test_s10_failed_append.py::"
            "test_a_retry_after_a_full_disk_is_written_and_readable",
-           why_no_seed="the next write goes over it, and the recovery of a restart cuts it off"),
+           "bad disks"),
     Mutant("an empty epoch is forgotten", "I5, KAFKA-7415",
            (patch(LOG + "assign_epoch", _does_nothing),),
            "tests/unit/storage/test_log_producers.py::"
@@ -148,13 +166,12 @@ MUTANTS = (
                patch("storage.durability:Durability.note_truncated", _counts_what_came_meanwhile)),
            "tests/unit/storage/test_storage_partition_log.py::"
            "test_truncation_into_an_older_segment_drops_the_later_ones",
-           why_no_seed="its kernel died too: its entries are void, and others have a longer log"),
+           "cuts are trusted"),
     Mutant("a truncation is owed no sync", "S29",
            (patch("storage.durability:Durability.owes_truncation", always(False)),),
            "tests/scenarios/test_s29_cut_given_back.py::"
            "test_what_was_cut_is_never_below_the_watermark_again[one segment-0]",
-           why_no_seed="a cut, a watermark written down up to 5 s later and a power loss of one"
-           " broker, before any sync: once in 3,000 seeds"),
+           "cuts come back"),
     Mutant("watermarks past the end of their log stay written down", "S31",
            (patch(DIRECTORY + "lower_high_watermarks", _does_nothing),),
            "tests/scenarios/test_s31_checkpoints_of_a_former_history.py::"
@@ -194,7 +211,7 @@ MUTANTS = (
            (patch("storage.durability:Durability.note_files_created", _does_nothing),),
            "tests/unit/storage/test_storage_disk_faults.py::"
            "test_the_name_of_a_new_segment_is_synced_before_its_records_count",
-           why_no_seed="simulated logs are too short for a second segment"),
+           "segments roll"),
     Mutant("the log starts past the high watermark", "I1, B9 retention",
            (patch("storage.retention:is_committed", always(True)),),
            "tests/unit/storage/test_storage_retention.py::"
@@ -242,17 +259,17 @@ MUTANTS = (
            (patch("runtime.replica_damage:Damage.is_over", always(True)),),
            "tests/unit/runtime/test_replica_damage.py::"
            "test_a_leader_does_not_serve_it_and_reports_itself",
-           why_no_seed="runs with flipped bits are judged less strictly"),
+           "damage is met"),
     Mutant("a restart forgets a corrupt batch", "S9, I10",
            (patch("storage.damage_mark:DamageMark.set", _does_nothing),),
            "tests/scenarios/test_s9_lost_partition.py::"
            "test_a_corrupt_batch_that_a_leader_met_is_not_forgotten_by_its_restart[killed]",
-           why_no_seed="runs with flipped bits are judged less strictly"),
+           "damage is met"),
     Mutant("a replica that others count on is rebuilt", "I6, B9",
            (patch("runtime.hosted_replica:proves_nothing", always(True)),),
            "tests/unit/runtime/test_replica_damage.py::"
            "test_a_follower_that_is_still_in_sync_keeps_what_it_has",
-           why_no_seed="runs with flipped bits are judged less strictly"),
+           "damage is met"),
     Mutant("older pushes are applied", "S25",
            (patch("runtime.metadata:MetadataCache._is_older", always(False)),),
            "tests/scenarios/test_s25_stale_pushes.py::"

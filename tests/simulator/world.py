@@ -23,6 +23,7 @@ from tidemark_operator.stores.object_store import PARTITION_SLICE
 from tidemark_protocol.ids import BrokerId, TopicId
 
 from tests.simulator.broker_process import BrokerSlot
+from tests.simulator.clients import Surroundings as ClientSurroundings
 from tests.simulator.controller_process import TERMINATED_AFTER_US, ControllerSlot
 from tests.simulator.loop import SimulatedLoop
 from tests.simulator.messages import MessageFaults
@@ -31,6 +32,8 @@ from tests.simulator.processes import Machine, SimulatedProcess, Surroundings
 from tests.simulator.store import SimulatedStore
 from tests.simulator.timeline import Timeline
 from tests.simulator.topic_wishes import TopicWish
+
+NewClient = Callable[[ClientSurroundings, Random], Any]  # -> what has a `run`
 
 NAMESPACE = "sim"
 POOL = f"{NAMESPACE}/default"
@@ -84,6 +87,9 @@ class World(Surroundings):
         self.left_alone: dict[str, str] = {}  # deleted topics' slices, put back: name and uid
         self.stalled: dict[BrokerId, None] = {}  # ever, of itself alone
         self.topics: list[TopicWish] = []
+        self.cut_off_since_us: dict[BrokerId, int] = {}  # from all but clients, as a fault says
+        # One more client for this run, made of its surroundings; who has clients says how.
+        self.call_client: Callable[[NewClient], None] = lambda make: None
         self.processes: list[SimulatedProcess] = []  # all that ever ran
         self.pool = POOL
         self.namespace = NAMESPACE

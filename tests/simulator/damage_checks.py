@@ -1,0 +1,83 @@
+"""S9, I6: what becomes of a replica that met a corrupt batch of its own; S10: of a failed append.
+
+It is rebuilt only when nobody counts on it, and counts again only once that batch is sound,
+whatever became of its process meanwhile.
+"""
+
+from collections.abc import Mapping
+
+from tidemark_broker.runtime.hosted_replica import HostedReplica
+from tidemark_broker.storage.partition_log import PartitionLog
+from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.partition_state import PartitionState
+
+from tests.simulator.replica_audit import ReplicaAudit
+from tests.simulator.slice_checks import proves_since
+from tests.simulator.violations import Violation
+from tests.simulator.watched_world import WatchedWorld
+
+TopicPartition = tuple[TopicId, int]
+
+
+def check_file_ends(who: str, log: PartitionLog) -> None:
+    """I10, S10: of an append that failed nothing stays behind the log's end."""
+    segment = log.segments[-1]
+    size_bytes = len(WatchedWorld.segment_bytes(segment))
+    if not log.failure and size_bytes > segment.size_bytes:
+        raise Violation(
+            "I10",
+            f"{who}: {segment.path.name} has {size_bytes} bytes, the log ends at"
+            f" {segment.size_bytes}",
+        )
+
+
+class DamageJudge:
+    def __init__(self, world: WatchedWorld) -> None:
+        self._world = world
+        self._known: dict[tuple[TopicPartition, BrokerId], dict[int, None]] = {}  # offsets met
+        self._rebuilt: dict[HostedReplica, None] = {}
+
+    def look(
+        self,
+        broker_id: BrokerId,
+        audit: ReplicaAudit,
+        states: Mapping[TopicPartition, PartitionState],
+        flushes: Mapping[TopicPartition, str],
+    ) -> None:
+        """`states` and `flushes` as they are stored."""
+        replica, damage = audit.replica, audit.replica.damage
+        key = (replica.topic_id, replica.partition)
+        if damage is None or key not in states:
+            return
+        self._known.setdefault((key, broker_id), {})[damage.offset] = None
+        if damage.sound_from is None or replica in self._rebuilt:
+            return
+        self._rebuilt[replica] = None
+        if self._is_counted_on(key, broker_id, states[key], flushes[key]):
+            raise Violation("I6", f"{audit.who} is rebuilt while others count on it: {states[key]}")
+
+    def _is_counted_on(
+        self, key: TopicPartition, broker_id: BrokerId, state: PartitionState, flush: str
+    ) -> bool:
+        record = self._world.broker_records().get(broker_id)
+        least = -1 if record is None else proves_since(record, flush)
+        return any(
+            member.broker_id == broker_id
+            and member.broker_epoch >= least
+            and not self._world.is_lost(*key, member)
+            for member in state.in_sync_replicas + state.eligible_leaders
+        )
+
+    def check_entry(
+        self, key: TopicPartition, broker_id: BrokerId, audit: ReplicaAudit, why: str
+    ) -> None:
+        known = self._known.get((key, broker_id))
+        if known is None:
+            return
+        for header in audit.damaged():
+            if any(header.base_offset <= offset < header.next_offset for offset in known):
+                raise Violation(
+                    "I6",
+                    f"{audit.who}, {why}, has a corrupt batch at {header.base_offset}, which it"
+                    " had met before",
+                )
