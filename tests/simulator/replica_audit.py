@@ -244,7 +244,7 @@ class ReplicaAudit:
         if self._segments[: len(before)] == before:
             return False
         active, is_cut = before[-1], self.replica.log.log_end_offset < self._log_end_offset
-        if not is_cut and self._segments[0].base_offset <= active.base_offset:
+        if not is_cut and self._segments[0].base_offset < active.base_offset:
             self.compactions += 1
             if active not in self._segments:
                 raise Violation(COMPACTION, f"{self.who}: {active.path.name} was active, and went")
