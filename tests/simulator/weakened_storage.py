@@ -260,6 +260,12 @@ MUTANTS = (
            "tests/unit/runtime/test_replica_damage.py::"
            "test_a_leader_does_not_serve_it_and_reports_itself",
            "damage is met"),
+    Mutant("a replica is rebuilt by a state of before its damage was heard of", "I6, B9",
+           (patch("runtime.replica_damage:Damage.is_known_to_all", always(True)),),
+           "tests/unit/runtime/test_replica_damage.py::"
+           "test_by_a_state_of_before_the_report_nothing_is_cut",
+           why_no_seed="a follower that stands still while it is elected, and meets its damage as"
+           " it thaws: once in 5,000 seeds"),
     Mutant("a restart forgets a corrupt batch", "S9, I10",
            (patch("storage.damage_mark:DamageMark.set", _does_nothing),),
            "tests/scenarios/test_s9_lost_partition.py::"

@@ -66,12 +66,17 @@ class DamagedReplicas:
         if known.is_reported:
             self._failed_replicas[replica.topic_id, replica.partition] = known.reason
 
+    def note_heard(self, replica: HostedReplica) -> None:
+        if replica.damage is not None:
+            replica.damage.is_heard = True
+            self.settle(replica)
+
     def settle(self, replica: HostedReplica) -> None:
         """Reported while somebody else can lead; rebuilt when it may be; over once it is sound."""
         damage, key = replica.damage, (replica.topic_id, replica.partition)
         if damage is None:
             self._take_off_mark(replica)
-        elif replica.may_be_rebuilt:
+        elif replica.may_be_rebuilt and damage.is_known_to_all():
             damage.sound_from, damage.cut_in_epoch = replica.high_watermark, replica.leader_epoch
             self._recreate(replica, damage)
         elif damage.is_over(replica.log.log_end_offset, replica.leader_epoch):

@@ -9,7 +9,7 @@ in sync or committed the cores decide (`replication`).
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tidemark_protocol.controller_messages import InSyncAnswer, InSyncProposal, MetadataPush
@@ -390,6 +390,13 @@ class Partitions:
         self.listeners.truncated(replica)
         self._apply_partition((replica.topic_id, replica.partition), self._clock())
         self.listeners.metadata_applied()  # there is something to fetch again
+
+    def note_failures_heard(self, failed: Iterable[TopicPartition]) -> None:
+        """The controller answered a report of these, and what it said since is applied."""
+        for key in failed:
+            replica = self.hosted(*key)
+            if replica is not None:
+                self.damaged.note_heard(replica)
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
         return {key: replica.high_watermark for key, replica in self._hosted.by_id.items()}

@@ -1,12 +1,13 @@
 """A replica whose disk holds a corrupt batch: reported, and rebuilt once it proves nothing.
 
 The batch is never served (I10). While somebody else can lead, the replica is reported failed: the
-controller takes it out of every set (S9) and moves leadership. Only when the applied state names it
-in none does it cut its log before the batch and fetch the rest anew. It stays reported until it
-holds all that it held below its high watermark: a fetch that it sent before the cut may still be
-under way, and must not bring it back into the ISR with less. For the high watermark (I2) this is a
-re-creation. A replica that is alone goes on with everything but that batch: dropping the only copy
-would lose what is sound.
+controller takes it out of every set (S9) and moves leadership. Only when the controller has heard
+of it and the state applied then names it in no set does it cut its log before the batch and fetch
+the rest anew: by a state of before, whose successor it may not have heard of yet, it might be the
+leader by now. It stays reported until it holds all that it held below its high watermark: a fetch
+that it sent before the cut may still be under way, and must not bring it back into the ISR with
+less. For the high watermark (I2) this is a re-creation. A replica that is alone goes on with
+everything but that batch: dropping the only copy would lose what is sound.
 """
 
 from dataclasses import dataclass
@@ -20,8 +21,13 @@ class Damage:
     broker_id: BrokerId
     offset: Offset  # a batch that holds it, or one before it, is corrupt
     reason: str
+    is_heard: bool = False  # by the controller, which lets it into no set any more
     sound_from: Offset | None = None  # cut: it is over once the log ends here again
     cut_in_epoch: LeaderEpoch = LeaderEpoch(-1)
+
+    def is_known_to_all(self) -> bool:
+        """Who has not heard of it may count on what is here, whatever the applied state says."""
+        return self.is_heard
 
     def is_over(self, log_end_offset: Offset, leader_epoch: LeaderEpoch) -> bool:
         """In a later leader epoch no fetch of before the cut counts any more."""

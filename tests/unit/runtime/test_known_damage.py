@@ -86,6 +86,7 @@ def test_who_was_reported_failed_is_so_after_a_restart_until_it_is_rebuilt(
     assert is_registered_failed(again)
     assert KEY in again.partitions.failed_replicas  # and so heartbeats say, from the first on
     pool.lead(2, in_sync=[2, 3])
+    pool.hear_failures(1)
     assert again.replica().log.log_end_offset == 2
     pool.replicate(1, rounds=4)
     again.partitions.on_tick()
@@ -120,6 +121,7 @@ def test_damage_that_recovery_cut_is_over_when_all_is_fetched_again(pool: InProc
     assert again.replica().log.log_end_offset == 2
     assert is_registered_failed(again)
     pool.lead(2, in_sync=[2, 3])
+    pool.hear_failures(1)
     pool.replicate(1, rounds=4)
     again.replica().log.flush()
     again.partitions.on_tick()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tidemark_broker.replication.effects import DivergingEpoch, LeaderAnswer
-from tidemark_broker.storage.errors import OwnLogDamaged
+from tidemark_broker.storage.errors import CorruptBatch, OwnLogDamaged
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset, PartitionEpoch
 
@@ -48,6 +48,8 @@ def drop(pool: InProcessPool, number: int, *, leader: int) -> None:
         pool.lead(leader, in_sync=[member.broker_id for member in members])
     else:
         pool.push()
+    if number in pool.brokers:
+        pool.hear_failures(number)
 
 
 def failures(broker: InProcessBroker) -> str:
@@ -65,6 +67,23 @@ def test_a_leader_does_not_serve_it_and_reports_itself(pool: InProcessPool) -> N
     assert 'where="fetch"} 1' in failures(leader)
     assert leader.storage_errors == []
     assert leader.read(3)[0].error is ErrorCode.NONE
+
+
+def test_by_a_state_of_before_the_report_nothing_is_cut(pool: InProcessPool) -> None:  # I6
+    """Seed 16000588 of the simulator: a follower that had stood still was in sync and elected, and
+    did not know of it when it met a corrupt batch. It cut what only its entry counted on."""
+    follower = pool.brokers[3]
+    drop(pool, 3, leader=1)
+    pool.replicate(3, rounds=2)  # upon which its leader proposes that it joins
+    flip_a_bit(follower, 2)
+    follower.partitions.damaged.note(
+        follower.replica(), Offset(2), CorruptBatch(0, "CRC32C 1", "2"), "compaction"
+    )
+    follower.partitions.on_tick()
+    assert follower.replica().log.log_end_offset == 5
+    pool.push()  # the controller heard of it, and lets nobody propose it
+    pool.hear_failures(3)
+    assert follower.replica().log.log_end_offset == 2
 
 
 def test_a_follower_is_not_sent_it(pool: InProcessPool) -> None:
