@@ -331,6 +331,7 @@ class Consumer:
         self._links = Links(around, chance)
         self._positions: dict[int, int] = {}
         self._is_reset: dict[int, bool] = {}
+        self._sought: dict[int, int] = {}  # log starts; the next leader's may be an earlier one
         self._topic_ids: dict[int, str] = {}
 
     async def run(self) -> None:
@@ -388,7 +389,7 @@ class Consumer:
                 completed_us=around.now_us(),
                 is_reset=self._is_reset.pop(partition, False),
                 is_final=is_final,
-                log_start_offset=reply.log_start_offset,
+                log_start_offset=max(reply.log_start_offset, self._sought.pop(partition, 0)),
                 high_watermark=reply.high_watermark,
             )
         )
@@ -400,6 +401,8 @@ class Consumer:
         """Below the log start: go on there. Above the end: what was read is gone; begin anew."""
         if offset >= reply.log_start_offset:
             self._is_reset[partition] = True
+        else:
+            self._sought[partition] = reply.log_start_offset
         self._positions[partition] = max(0, reply.log_start_offset)
 
     async def first_offset(self, partition: int) -> OffsetsAnswer:

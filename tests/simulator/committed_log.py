@@ -27,6 +27,7 @@ class CommittedLog:
         self.name = name
         self.end_offset = 0
         self.led_to = 0  # the highest high watermark that any leader of this history had
+        self.led_by_any = 0  # of any history
         self.led: dict[int, tuple[int, HostedReplica]] = {}  # of each leader epoch, and who led
         self.history_epoch = -1  # the leader epoch that began the present history; -1: the first
         # Where each history parted from those before it, by the leader epoch that began it.
@@ -96,6 +97,7 @@ class CommittedLog:
 
     def note_led(self, leader_epoch: int, high_watermark: int, replica: HostedReplica) -> None:
         self.led[leader_epoch] = (high_watermark, replica)
+        self.led_by_any = max(self.led_by_any, high_watermark)
         self.led_to = int(max(self.led_to, min(high_watermark, self._common_end(leader_epoch))))
 
     def take(self, header: BatchHeader, batch: bytes, who: str) -> None:

@@ -72,7 +72,7 @@ class DamageJudge:
         self, key: TopicPartition, broker_id: BrokerId, audit: ReplicaAudit, why: str
     ) -> None:
         known = self._known.get((key, broker_id))
-        if known is None:
+        if known is None or audit.replica.damage is not None:  # it knows, and says so
             return
         for header in audit.damaged():
             if any(header.base_offset <= offset < header.next_offset for offset in known):

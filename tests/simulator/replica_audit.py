@@ -390,7 +390,10 @@ class ReplicaAudit:
 
     def _check_was_led_to(self, header: BatchHeader) -> None:
         """What is committed is what a leader found so: no follower knows more."""
-        if header.next_offset > self.committed.led_to:
+        committed = self.committed
+        # Records that all histories since have: a leader of a former one may have committed them.
+        is_common = header.partition_leader_epoch < committed.history_epoch
+        if header.next_offset > (committed.led_by_any if is_common else committed.led_to):
             raise Violation(
                 "I3",
                 f"{self.who}: high watermark {self.replica.high_watermark}, and no leader's was"
@@ -400,7 +403,8 @@ class ReplicaAudit:
     @property
     def is_readable(self) -> bool:
         """False: a flipped bit keeps the judge from reading on in this log."""
-        return not self._is_cut_short
+        is_damaged = self._files.has_flipped_bits and bool(self.damaged())
+        return not (self._is_cut_short or is_damaged)
 
     def check_is_no_duplicate(self, asked: BatchHeader) -> str:
         """I8: it is refused, so it must be none of that producer's last batches here. What to

@@ -396,6 +396,7 @@ class PartitionLog:
         return old_end_offset - self.log_end_offset
 
     def _cut(self, segment: Segment, position: int, next_offset: Offset) -> None:
+        self.log_start_offset = min(self.log_start_offset, next_offset)
         self._forget_from(next_offset)
         self._segments.drop_behind(segment.base_offset)
         if position < segment.size_bytes:
@@ -408,6 +409,7 @@ class PartitionLog:
         """Drops everything; the log is empty and begins at `offset`. Records removed."""
         self._failing.ensure_writable()
         removed = self.log_end_offset - self.log_start_offset
+        self.log_start_offset = min(self.log_start_offset, offset)
         with self._failing.breaking("truncate"):
             self._forget_from(_FIRST_OFFSET)
             self._segments.restart_at(
@@ -425,7 +427,6 @@ class PartitionLog:
         """Before anything is cut. A worker that writes checkpoints meanwhile reads what holds
         after it. Raises OSError."""
         self._durability.note_truncating(offset)
-        self.log_start_offset = min(self.log_start_offset, offset)
         self.cleaned_to = min(self.cleaned_to, offset)
         self.before_cut(offset)
         self._void_copies()
