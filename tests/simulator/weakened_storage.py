@@ -271,8 +271,11 @@ MUTANTS = (
            "tests/scenarios/test_s9_lost_partition.py::"
            "test_a_corrupt_batch_that_a_leader_met_is_not_forgotten_by_its_restart[killed]",
            "damage is met"),
-    Mutant("a replica that others count on is rebuilt", "I6, B9",
-           (patch("runtime.hosted_replica:proves_nothing", always(True)),),
+    Mutant("a replica that others count on is rebuilt, heard of or not (a pair)", "I6, B9",
+           (
+               patch("runtime.hosted_replica:proves_nothing", always(True)),
+               patch("runtime.replica_damage:Damage.is_known_to_all", always(True)),
+           ),
            "tests/unit/runtime/test_replica_damage.py::"
            "test_a_follower_that_is_still_in_sync_keeps_what_it_has",
            "damage is met"),
