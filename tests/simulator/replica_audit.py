@@ -140,7 +140,7 @@ class ReplicaAudit:
         other records below its own end: those of a cut that a lost kernel took back."""
         self.look()
         for batch in self._batches:
-            if self.committed.differs(batch.header, batch.data):
+            if not batch.is_intact or self.committed.differs(batch.header, batch.data):
                 return batch.header.base_offset
         return self._end_offset if self._batches else self.replica.log.log_end_offset
 

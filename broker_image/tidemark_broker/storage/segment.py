@@ -21,6 +21,7 @@ from tidemark_broker.storage.record_batch import (
     CRC_START,
     HEADER_BYTES,
     BatchHeader,
+    check_crc,
     read_header,
 )
 from tidemark_broker.storage.synced_part import SYNCED_SUFFIX, SyncedPart
@@ -325,6 +326,11 @@ class Segment:
             if last_offset >= offset:
                 return placed
         raise CorruptBatch(self.size_bytes, f"a batch with offset {offset}", "the segment's end")
+
+    def check(self, placed: PlacedBatch) -> None:
+        """Its CRC. Raises CorruptBatch, OSError."""
+        data = self.file.read_at(placed.position, placed.header.size_bytes)
+        check_crc(placed.header, memoryview(data))
 
     def sound_part(self, offset: Offset) -> tuple[int, Offset]:
         """(position, offset after) of the last batch before `offset` of which all before it, and

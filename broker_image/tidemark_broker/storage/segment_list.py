@@ -55,6 +55,7 @@ class SegmentList(Sequence[Segment]):
         if offset >= segment.next_offset:
             return segment, segment.size_bytes, segment.next_offset
         found = segment.find(offset)
+        segment.check(found)  # a length that flipped may make an earlier one hold it
         return segment, found.position, found.header.base_offset
 
     def count_below(self, offset: Offset) -> int:

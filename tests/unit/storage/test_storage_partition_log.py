@@ -398,3 +398,20 @@ def test_a_truncation_during_a_flush_keeps_the_recovery_point_low(tmp_path):
         append(log, b"x")
     log.flush()
     assert (log.log_end_offset, log.recovery_point) == (4, 0)
+
+
+@pytest.mark.parametrize("byte", range(23, 27))
+def test_a_flipped_length_in_offsets_never_makes_a_cut_take_more(tmp_path: Path, byte: int) -> None:
+    """Seed 9200131 of the simulator (8 s, 76dcbca): a batch that seemed to reach the offset of the
+    cut was taken for the one that holds it, and sound committed ones behind it went."""
+    log = open_log(tmp_path / "orders-0")
+    for number in range(6):
+        append(log, b"%d" % number)
+    path, size_bytes = log.segments[0].path, log.segments[0].size_bytes // 6
+    data = bytearray(path.read_bytes())
+    data[size_bytes + byte] ^= 0x08
+    path.write_bytes(data)
+    with pytest.raises(CorruptBatch):
+        log.truncate_to(Offset(4))
+    assert log.log_end_offset == 6
+    assert path.read_bytes() == data
