@@ -10,7 +10,7 @@ import errno
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.checkpoints import HIGH_WATERMARKS
+from tidemark_broker.storage.checkpoints import HIGH_WATERMARKS, OFFSETS
 from tidemark_broker.storage.log_directory import LogDirectory
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_protocol.ids import BrokerId, Offset
@@ -140,3 +140,21 @@ def test_a_cut_above_the_watermark_writes_nothing(tmp_path: Path) -> None:
     disk.done.clear()
     log.truncate_to(Offset(4))
     assert ("write", HIGH_WATERMARKS) not in disk.done
+
+
+def test_a_log_that_begins_anew_above_all_that_is_written_down_writes_nothing(
+    tmp_path: Path,
+) -> None:
+    """A broker that was away for longer than records are kept does so with every partition, on its
+    loop."""
+    disk = FaultyDisk()
+    directory = opened(tmp_path, disk)
+    log = with_committed_records(directory, synced=4)
+    disk.done.clear()
+    log.truncate_fully_and_start_at(Offset(50))
+    assert not {("write", name) for name in OFFSETS} & set(disk.done)
+    append_alone(log)
+    directory.close()
+    again = opened(tmp_path, FaultyDisk())
+    assert (again.logs[KEY].log_start_offset, again.logs[KEY].log_end_offset) == (50, 56)
+    assert again.high_watermarks[KEY] == 50

@@ -397,7 +397,7 @@ class PartitionLog:
 
     def _cut(self, segment: Segment, position: int, next_offset: Offset) -> None:
         self.log_start_offset = min(self.log_start_offset, next_offset)
-        self._forget_from(next_offset)
+        self._forget_from(next_offset, goes_on_from=next_offset)
         self._segments.drop_behind(segment.base_offset)
         if position < segment.size_bytes:
             segment.truncate(position, next_offset)
@@ -411,7 +411,7 @@ class PartitionLog:
         removed = self.log_end_offset - self.log_start_offset
         self.log_start_offset = min(self.log_start_offset, offset)
         with self._failing.breaking("truncate"):
-            self._forget_from(_FIRST_OFFSET)
+            self._forget_from(_FIRST_OFFSET, goes_on_from=offset)
             self._segments.restart_at(
                 offset, index_interval_bytes=self.settings.index_interval_bytes
             )
@@ -423,12 +423,12 @@ class PartitionLog:
         self._durability.note_truncated(offset)
         return removed
 
-    def _forget_from(self, offset: Offset) -> None:
+    def _forget_from(self, offset: Offset, *, goes_on_from: Offset) -> None:
         """Before anything is cut. A worker that writes checkpoints meanwhile reads what holds
         after it. Raises OSError."""
         self._durability.note_truncating(offset)
         self.cleaned_to = min(self.cleaned_to, offset)
-        self.before_cut(offset)
+        self.before_cut(goes_on_from)
         self._void_copies()
         self._reader.forget_places()
 
