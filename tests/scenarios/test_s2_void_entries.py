@@ -5,6 +5,7 @@ from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig
+from tests.unit.controller.control_steps import held
 from tests.unit.controller.control_values import members, shown
 from tests.waiting import run
 
@@ -141,6 +142,32 @@ def test_a_deposed_controllers_late_registration_shares_its_epoch_with_no_other_
         third = FakeBroker(rig, BrokerId(1), "1-c")
         await third.register()
         assert third.epoch == 5
+
+    run(scenario)
+
+
+def test_a_successor_strikes_nothing_out_by_what_it_read_before_a_late_registration() -> None:
+    """Whoever was killed in the life that the deposed one registered proves that life, which its
+    successor does not know: it looked unclean, and entries that were valid were gone (I13, seed
+    17000330)."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create(**{"min.insync.replicas": "3"})
+        deposed = rig.service
+        new_controller = rig.another_controller()
+        await new_controller.load(ControllerEpoch(2))
+        late = FakeBroker(rig, BrokerId(1), "1-b", replicas=(held(0, 5),))
+        assert (await late.register(clean_stop_epoch=BrokerEpoch(2))).is_clean
+        rig.service = new_controller
+        third = FakeBroker(rig, BrokerId(1), "1-c", replicas=(held(0, 5),))
+        assert (await third.register(clean_stop_epoch=late.epoch)).broker_epoch == -1
+        assert not new_controller.is_leading  # everything is read again
+        assert rig.stored_slice()["partitions"][0]["eligibleLeaders"] == [{"id": 1, "epoch": 2}]
+        rig.service = deposed
+        await successor(rig, 3)
+        assert (await third.register(clean_stop_epoch=late.epoch)).is_clean
+        assert rig.partition().eligible_leaders == members("1@2")
 
     run(scenario)
 

@@ -58,7 +58,7 @@ def _check(
 ) -> None:
     if state is None:
         raise CannotReassign(f"partition {number}: there is none of that number that can be read")
-    problem = obstacle(state, target) or _doubt(pool, topic_id, state)
+    problem = obstacle(state, target) or _reason_to_wait(pool, topic_id, state)
     gone = [b for b in target if not _is_known(pool, b)]
     if gone:
         problem = f"brokers {gone} are not registered: start them first"
@@ -66,12 +66,16 @@ def _check(
         raise CannotReassign(f"partition {number}: {problem}")
 
 
-def _doubt(pool: PoolController, topic_id: TopicId, state: PartitionState) -> str:
-    """S17: whoever leaves raises the leader epoch, and nothing is granted by an old slice."""
+def _reason_to_wait(pool: PoolController, topic_id: TopicId, state: PartitionState) -> str:
+    """Whoever leaves raises the leader epoch (S30): nothing is granted by an old slice (S17), nor
+    to a leader that was fenced while its successor could not be written down (I12)."""
     replica = (topic_id, state.partition)
-    if may_grant(pool.state.evidence(replica, state)) and not pool.state.is_behind(replica, state):
-        return ""
-    return "its brokers have not all said what they hold: a move waits until they have"
+    if not may_grant(pool.state.evidence(replica, state)) or pool.state.is_behind(replica, state):
+        return "its brokers have not all said what they hold: a move waits until they have"
+    leader = pool.current(state.leader, state.leader_broker_epoch)
+    if leader is None or not leader.is_live or leader.is_stopping:
+        return f"its leader {state.leader} goes: a move waits until another one leads"
+    return ""
 
 
 def _is_known(pool: PoolController, broker_id: BrokerId) -> bool:
@@ -87,7 +91,7 @@ def _begun(pool: PoolController, stored: PartitionSlice, targets: Targets) -> Pa
         # What is stored may have changed since it was checked: then the next pass looks again.
         if target is None or obstacle(state, target):
             return state
-        if _doubt(pool, stored.topic.topic_id, state):
+        if _reason_to_wait(pool, stored.topic.topic_id, state):
             return state
         return reassigned(stored.topic, state, standings, target)
 

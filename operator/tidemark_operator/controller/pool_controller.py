@@ -273,6 +273,10 @@ class PoolController:
             known.lost_replicas, known.lost_below = notes.lost_replicas, notes.lost_below
             known.applied_version = -1
         elif stored is not None:
+            if not outcome.is_clean:
+                # Of a life that a deposed controller registered this start may well be the proof:
+                # its entries are not struck out by what we read before.
+                await self.slice_store.confirm_broker(stored)
             self.state.notes_of(broker_id).report = None  # of a log as it was before
             self.state.observations.note_next_life(stored, request.clean_stop_epoch)
             leaving = Standing(

@@ -219,6 +219,14 @@ class SliceStore:
                 )
         raise PutOff(f"broker {record.broker_id}: its object could not be written")
 
+    async def confirm_broker(self, known: BrokerRecord) -> None:
+        """Returns if no other controller gave that broker another life since its object was read.
+        Raises PutOff, Deposed."""
+        try:
+            await self._reread_broker(known)
+        except StoreError as error:
+            raise PutOff(f"broker {known.broker_id}: its object could not be read") from error
+
     async def _replace(self, current: PartitionSlice, wanted: PartitionSlice) -> PartitionSlice:
         stamped = _stamped(wanted, self._controller_epoch)
         try:

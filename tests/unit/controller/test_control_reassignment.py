@@ -10,6 +10,7 @@ from tidemark_operator.controller.reassignment import (
     reassigned,
     target_of,
 )
+from tidemark_operator.stores.object_store import PARTITION_SLICE
 from tidemark_protocol.controller_messages import InSyncProposal
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
@@ -236,5 +237,27 @@ def test_a_broker_that_never_registered_is_no_target() -> None:
         rig = await moving_rig()
         with pytest.raises(CannotReassign, match="not registered"):
             await rig.service.reassign(POOL, ORDERS, {0: ids(9, 1, 2)})
+
+    run(scenario)
+
+
+def test_no_move_begins_under_a_leader_that_was_fenced_and_has_no_successor_yet() -> None:
+    """Who leaves raises the leader epoch (S30): that would be a grant to the dead (I12, seed
+    17000538)."""
+
+    async def scenario() -> None:
+        rig = await moving_rig()
+        rig.store.faults[PARTITION_SLICE.kind] = ["lost"] * rig.settings.write_attempts
+        await rig.kill(rig.brokers[0])
+        rig.store.faults.clear()
+        former = rig.stored_slice()
+        assert former["partitions"][0]["leader"] == 0
+        with pytest.raises(CannotReassign, match="its leader 0 goes"):
+            await rig.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})
+        assert rig.stored_slice() == former
+        await rig.tick()
+        assert rig.partition().leader in (1, 2)
+        await rig.service.reassign(POOL, ORDERS, {0: ids(0, 1, 2)})
+        assert placed(rig.partition()) == "(0, 1, 2) +() -()"
 
     run(scenario)
