@@ -47,6 +47,8 @@ class DamageJudge:
         """`states` and `flushes` as they are stored."""
         replica, damage = audit.replica, audit.replica.damage
         key = (replica.topic_id, replica.partition)
+        if damage is None and replica in self._rebuilt:
+            self._forget_mended(key, broker_id, audit)
         if damage is None or key not in states:
             return
         self._known.setdefault((key, broker_id), {})[damage.offset] = None
@@ -55,6 +57,12 @@ class DamageJudge:
         self._rebuilt[replica] = None
         if self._is_counted_on(key, broker_id, states[key], flushes[key]):
             raise Violation("I6", f"{audit.who} is rebuilt while others count on it: {states[key]}")
+
+    def _forget_mended(self, key: TopicPartition, broker_id: BrokerId, audit: ReplicaAudit) -> None:
+        """Its leader sent it anew, and what a later flip does to it nobody has met yet."""
+        known = self._known.get((key, broker_id))
+        if known and audit.is_sound(known):
+            del self._known[key, broker_id]
 
     def _is_counted_on(
         self, key: TopicPartition, broker_id: BrokerId, state: PartitionState, flush: str

@@ -19,6 +19,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 
+from tests.simulator import producer_checks
 from tests.simulator.client_port import Fetch, Produce
 from tests.simulator.clients import history_name
 from tests.simulator.committed_log import CommittedLog
@@ -145,11 +146,11 @@ class Invariants:
 
     def on_out_of_order(self, broker: Any, request: Produce) -> None:
         """B8: none of a producer's last batches is refused, it is answered with its offset."""
-        self._on_refused(broker, request, ReplicaAudit.check_is_no_duplicate)
+        self._on_refused(broker, request, producer_checks.check_is_no_duplicate)
 
     def on_unknown_producer(self, broker: Any, request: Produce) -> None:
         """S24: none that wrote there is forgotten before its time."""
-        self._on_refused(broker, request, ReplicaAudit.check_is_forgotten)
+        self._on_refused(broker, request, producer_checks.check_is_forgotten)
 
     def _on_refused(
         self, broker: Any, request: Produce, check: Callable[[ReplicaAudit, BatchHeader], str]
@@ -415,7 +416,8 @@ class Invariants:
         if (key, epoch) in self._awaited_grants:
             del self._awaited_grants[key, epoch]
             self._check_began(key, leader)
-        audit.check_may_lead(epoch)
+        audit.check_holds_acknowledged(f"elected in leader epoch {epoch}", before_epoch=epoch)
+        producer_checks.check_knows_producers(audit, epoch)
 
     def _check_began(self, key: TopicPartition, leader: PartitionLeader) -> None:
         if self._world.has_flipped_bits:

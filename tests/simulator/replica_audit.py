@@ -6,13 +6,12 @@ simulated file itself, not through the disk's calls, so that looking changes not
 fault.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Protocol
 
 from crc32c import crc32c
 from tidemark_broker.runtime.hosted_replica import HostedReplica
-from tidemark_broker.storage.producer_states import WINDOW_BATCHES, last_sequence_of
 from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, CorruptBatch, read_header
 from tidemark_broker.storage.segment import Segment
 from tidemark_protocol.ids import TopicId
@@ -61,8 +60,9 @@ class ReplicaAudit:
         self.who = who
         self.replica = replica
         self.committed = committed
-        self._files = files
+        self.files = files
         self._seen: tuple[object, ...] = ()
+        self._active: Segment | None = None  # as last looked at
         self._high_watermark = -1
         self._log_start_offset = self._log_end_offset = -1
         self._epochs = (-1, -1)
@@ -105,6 +105,7 @@ class ReplicaAudit:
             return False
         self._seen = seen
         self._check_watermark()
+        self._active = active
         self._check_epochs()
         if not self._is_prefix():
             self._forget_copy()
@@ -154,6 +155,15 @@ class ReplicaAudit:
         """As its batches were when they were read."""
         return [batch.header for batch in self._batches if not batch.is_intact]
 
+    def is_sound(self, offsets: Iterable[int]) -> bool:
+        """Whether it held all of these, intact, when it was last looked at."""
+        damaged = self.damaged()
+        return all(
+            offset < self._end_offset
+            and not any(each.base_offset <= offset < each.next_offset for each in damaged)
+            for offset in offsets
+        )
+
     # ---- parts
 
     def _check_watermark(self) -> None:
@@ -165,7 +175,7 @@ class ReplicaAudit:
                 f"{self.who}: log start {log.log_start_offset}, high watermark {high_watermark},"
                 f" log end {log.log_end_offset}",
             )
-        if log.log_start_offset > 0 and not self._files.has_retention(replica.topic_id):
+        if log.log_start_offset > 0 and not self.files.has_retention(replica.topic_id):
             raise Violation(
                 "I6", f"{self.who}: the log starts at {log.log_start_offset}, nothing asked for it"
             )
@@ -186,8 +196,8 @@ class ReplicaAudit:
 
     def _check_were_old(self, log_start_offset: int) -> None:
         """Retention by time takes what is too old by somebody's clock, and nothing else."""
-        oldest_kept_ms = self._files.oldest_kept_ms(self.replica.topic_id)
-        if oldest_kept_ms is None:
+        oldest_kept_ms = self.files.oldest_kept_ms(self.replica.topic_id)
+        if oldest_kept_ms is None or self._may_begin_anew():
             return
         self.aged_records += log_start_offset - self._log_start_offset
         for batch in self._batches:
@@ -200,12 +210,20 @@ class ReplicaAudit:
                     f" at {offset} is a record of {newest_ms}; all from {oldest_kept_ms} on stay",
                 )
 
+    def _may_begin_anew(self) -> bool:
+        """A follower that keeps nothing (S32), or ends below where its leader's log starts, drops
+        its log whatever the age of its records."""
+        segments = self.replica.log._segments
+        return self.replica.follower is not None and all(
+            segment is not self._active for segment in segments
+        )
+
     def _may_fall(self) -> bool:
         """Where another history began, and where a corrupt batch is cut off with all that follows
         it and fetched anew: a re-creation."""
         is_one = self.committed.is_one_history(self.newest_epoch)
         is_same = self._judged_history == self.committed.history_epoch
-        return self._files.has_flipped_bits or not (is_one and is_same)
+        return self.files.has_flipped_bits or not (is_one and is_same)
 
     def _check_epochs(self) -> None:
         state = self.replica.state
@@ -234,10 +252,10 @@ class ReplicaAudit:
             return True
         if segment.size_bytes < self._position:
             return False
-        if self._files.has_flipped_bits:
+        if self.files.has_flipped_bits:
             return True  # as far as can be told
         begin = self._position - len(last)
-        return self._files.segment_bytes(segment)[begin : self._position] == last
+        return self.files.segment_bytes(segment)[begin : self._position] == last
 
     def _has_other_segments(self) -> bool:
         before, self._segments = self._segments, self._compactable_segments()
@@ -256,7 +274,7 @@ class ReplicaAudit:
         while self._segment_index < len(segments) and not self._is_cut_short:
             segment = segments[self._segment_index]
             if self._position < segment.size_bytes:
-                data = self._files.segment_bytes(segment)
+                data = self.files.segment_bytes(segment)
                 while self._position < segment.size_bytes and not self._is_cut_short:
                     self._copy_batch(segment, data)
             if self._segment_index + 1 == len(segments):
@@ -297,7 +315,7 @@ class ReplicaAudit:
                 f"{self.who}: {segment.path.name} is damaged at offset {header.base_offset}, and"
                 " no bit was flipped there",
             )
-        if not self._files.has_flipped_bits:
+        if not self.files.has_flipped_bits:
             self.committed.check_is_whole(header, self.who)
         self.committed.expiry.note_written(header)
         self._batches.append(CopiedBatch(header, batch, is_intact))
@@ -309,18 +327,19 @@ class ReplicaAudit:
         follows. Of what compaction wrote anew it is not known which bits had flipped before; no
         checksum covers where a batch lies and its leader epoch."""
         if self.committed.is_compacted:
-            return self._files.has_flipped_bits
+            return self.files.has_flipped_bits
         segments = self.replica.log._segments
         files = [segment, segments[self._segment_index - 1]] if self._segment_index else [segment]
-        return any(self._files.flipped_positions(each) for each in files)
+        return any(self.files.flipped_positions(each) for each in files)
 
     def _has_flipped_within(self, segment: Segment, positions: range) -> bool:
-        return bool(self._files.flipped_positions(segment).intersection(positions))
+        # A flipped length may make the range long: it is not walked.
+        return any(at in positions for at in self.files.flipped_positions(segment))
 
     def _has_flipped_epoch(self, header: BatchHeader, batch: bytes, segment: Segment) -> bool:
         """No checksum covers a batch's leader epoch: the epochs' checkpoint is the one witness
         against it, and here it agrees with the batch."""
-        flipped = {at - self._position for at in self._files.flipped_positions(segment)}
+        flipped = {at - self._position for at in self.files.flipped_positions(segment)}
         known = self.committed.batch_at(header.base_offset)
         return known is not None and any(
             known == _with_flipped_bit(batch, 8 * byte + bit)
@@ -403,79 +422,16 @@ class ReplicaAudit:
     @property
     def is_readable(self) -> bool:
         """False: a flipped bit keeps the judge from reading on in this log."""
-        is_damaged = self._files.has_flipped_bits and bool(self.damaged())
+        is_damaged = self.files.has_flipped_bits and bool(self.damaged())
         return not (self._is_cut_short or is_damaged)
 
-    def check_is_no_duplicate(self, asked: BatchHeader) -> str:
-        """I8: it is refused, so it must be none of that producer's last batches here. What to
-        count."""
-        of_producer = (
+    def written_by(self, producer_id: int) -> Iterator[BatchHeader]:
+        """The last one first."""
+        return (
             batch.header
             for batch in reversed(self._batches)
-            if batch.header.producer_id == asked.producer_id
+            if batch.header.producer_id == producer_id
         )
-        # Compaction keeps the last one for sure.
-        known = 1 if self.committed.is_compacted else WINDOW_BATCHES
-        for header in islice(of_producer, known):
-            if header.producer_epoch == asked.producer_epoch and (
-                header.base_sequence == asked.base_sequence
-                and header.last_offset_delta == asked.last_offset_delta
-            ):
-                raise Violation(
-                    "I8",
-                    f"{self.who}: refused sequence {asked.base_sequence} of producer"
-                    f" {asked.producer_id}, which is at offset {header.base_offset}",
-                )
-        return "out of order"
-
-    def check_is_forgotten(self, asked: BatchHeader) -> str:
-        """S24: it is refused as of an unknown producer, so that has written nothing here, or is
-        quiet for long. What to count."""
-        of_producer = (
-            batch.header
-            for batch in reversed(self._batches)
-            if batch.header.producer_id == asked.producer_id
-        )
-        last = next(of_producer, None)
-        if last is None or self._files.has_flipped_bits:
-            return "unknown producer"
-        known = (last.producer_id, last.producer_epoch, last_sequence_of(last))
-        if not self.committed.expiry.may_be_over(*known):
-            raise Violation(
-                "I8",
-                f"{self.who}: refused sequence {asked.base_sequence} of producer"
-                f" {asked.producer_id} as unknown, which wrote offset {last.base_offset}",
-            )
-        return "expired producer"
-
-    def check_may_lead(self, epoch: int) -> None:
-        """It was elected in that leader epoch."""
-        why = f"elected in leader epoch {epoch}"
-        self.check_holds_acknowledged(why, before_epoch=epoch)
-        # It may hear of its epoch when its successor has committed already.
-        if max(self.committed.led, default=epoch) <= epoch:
-            self._check_knows_producers(why)
-
-    def _check_knows_producers(self, why: str) -> None:
-        """I8: it goes on where each producer's committed sequences end, also where compaction took
-        the records away that had them."""
-        log, committed = self.replica.log, self.committed
-        is_told = log.log_start_offset == 0 and self.is_readable  # else a lost snapshot is missed
-        if not is_told or log.log_end_offset < committed.end_offset:
-            return
-        if committed.lost_from is not None or self._files.has_flipped_bits:
-            return
-        for producer_id, *last in committed.last_sequences():
-            if committed.expiry.may_be_over(producer_id, *last):
-                continue
-            entry = log.producers.get(producer_id)
-            known = None if entry is None else [entry.producer_epoch, entry.last_sequence]
-            if known is None or known < last:
-                raise Violation(
-                    "I8",
-                    f"{self.who}, {why}, knows {known} as (epoch, last sequence) of producer"
-                    f" {producer_id}, committed is {last}",
-                )
 
     def check_holds_acknowledged(self, why: str, before_epoch: int | None = None) -> None:
         """I6: it must hold all that was acknowledged (by leaders of earlier epochs), as `why`
