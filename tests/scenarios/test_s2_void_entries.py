@@ -2,6 +2,7 @@
 
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
 from tidemark_protocol.controller_messages import ReplicaReport
+from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig
@@ -168,6 +169,39 @@ def test_a_successor_strikes_nothing_out_by_what_it_read_before_a_late_registrat
         await successor(rig, 3)
         assert (await third.register(clean_stop_epoch=late.epoch)).is_clean
         assert rig.partition().eligible_leaders == members("1@2")
+
+    run(scenario)
+
+
+def test_a_successor_ends_no_life_that_it_does_not_know_of_yet() -> None:
+    """Told to be a former life, it would end, its proof void, although it is the one registered."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        deposed = rig.service
+        new_controller = rig.another_controller()
+        await new_controller.load(ControllerEpoch(2))
+        late = FakeBroker(rig, BrokerId(1), "1-b")
+        assert (await late.register(clean_stop_epoch=BrokerEpoch(2))).is_clean
+        rig.service = new_controller
+        assert (await late.heartbeat()).error is ErrorCode.NOT_CONTROLLER
+        assert not new_controller.is_leading  # everything is read again
+        rig.service = deposed
+        await successor(rig, 3)
+        assert (await late.poll_to_the_end()).error is ErrorCode.NONE
+
+    run(scenario)
+
+
+def test_an_epoch_that_nobody_gave_is_refused_and_not_while_nothing_can_be_read() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        stranger = FakeBroker(rig, BrokerId(1), "1-x", epoch=BrokerEpoch(99))
+        rig.store.is_down = True
+        assert (await stranger.heartbeat()).error is ErrorCode.REQUEST_TIMED_OUT
+        rig.store.is_down = False
+        assert (await stranger.heartbeat()).error is ErrorCode.STALE_BROKER_EPOCH
+        assert rig.service.is_leading
 
     run(scenario)
 

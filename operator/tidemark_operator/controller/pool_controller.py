@@ -110,6 +110,13 @@ class PoolController:
             heartbeat_interval_ms=self._settings.heartbeat_interval_ms,
         )
 
+    async def confirm(self, broker_id: BrokerId) -> None:
+        """Returns if the broker is stored as we know it. Raises PutOff, Deposed."""
+        async with self.lock:
+            known = self.state.brokers.get(broker_id)
+            if known is not None:
+                await self.slice_store.confirm_broker(known)
+
     async def activate(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         """Unfences: first the record, then elections that may choose it."""
         async with self.lock:

@@ -140,7 +140,7 @@ class PoolHeartbeats:
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         refusal = self._check(request)
         if refusal is not None:
-            return refusal
+            return await self._look_again(request) or refusal
         broker_id = request.broker_id
         for suspected in request.suspects[: len(self.decisions.state.brokers)]:
             self.suspect(suspected, f"reported by broker {broker_id}")
@@ -250,6 +250,20 @@ class PoolHeartbeats:
                 f" {request.broker_epoch}: another process registered under this id",
                 epoch,
             )
+        return None
+
+    async def _look_again(self, request: HeartbeatRequest) -> HeartbeatResponse | None:
+        """Epochs are told once they are stored: whoever has a later one than we know of may have it
+        from a deposed controller, which stored it after we had read. It is no former life then.
+        None: it is. Raises Deposed."""
+        record = self.decisions.state.brokers.get(request.broker_id)
+        if record is None or record.broker_epoch >= request.broker_epoch:
+            return None
+        try:
+            await self._tasks.decide(self.decisions.confirm(request.broker_id))
+        except PutOff as error:
+            epoch = self.decisions.state.controller_epoch
+            return HeartbeatResponse(ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again", epoch)
         return None
 
     async def _record_cuts(self, request: HeartbeatRequest, poll: OpenPoll) -> None:
