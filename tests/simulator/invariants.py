@@ -184,11 +184,11 @@ class Invariants:
         if self._said_wrongly is not None:
             raise self._said_wrongly
         world = self._world
+        broker = world.touched_broker()
         if world.has_written:
             self._look_at_store()
-        elif world.now_us < self._notes_due_us:
+        elif broker is None and world.now_us < self._notes_due_us:
             world.remember_lost()
-        broker = world.touched_broker()
         if broker is not None:
             if broker.is_dead:
                 self._note_last_words(broker)
@@ -329,9 +329,9 @@ class Invariants:
         self._erasures.look(broker)
         for replica in broker.partitions.replicas:
             audit = self._audits.get(replica) or self._audit_of(broker.broker, replica)
-            self._count(audit)
             self._damages.look(broker.broker_id, audit, self._states, self._flushes)
             if audit.look():
+                self._count(audit)
                 self._check_is_stored(broker, replica)
                 if replica.leader is not None:
                     self._look_at_leader(broker, replica, audit)

@@ -100,6 +100,7 @@ class ReplicaAudit:
             replica.state,
             self.committed.history_epoch,
             self._compactable_segments(),
+            replica.duplicate_batches,
         )
         if seen == self._seen:
             return False

@@ -2,46 +2,66 @@
 that they give out none is given twice (I8, S5).
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from tidemark_protocol.ids import BrokerId
 
 from tests.simulator.violations import Violation
 
 
+class _Seen(NamedTuple):
+    controller_epoch: int
+    broker_epoch: int
+    image_version: int  # of that controller
+    others: Mapping[BrokerId, Any]  # never changed, another one takes its place
+
+
 class SeenEpochs:
     """Of each process, as last looked at."""
 
     def __init__(self) -> None:
-        self._own: dict[int, tuple[int, int]] = {}  # of controller and broker
-        self._images: dict[int, int] = {}  # of that controller
-        self._others: dict[int, dict[BrokerId, int]] = {}
+        self._seen: dict[int, _Seen] = {}
+        self._others: dict[int, dict[BrokerId, int]] = {}  # the highest ones
 
     def check(self, broker_id: BrokerId, process: int, partitions: Any) -> None:
         """Raises Violation."""
-        metadata, who = partitions.metadata, f"broker {broker_id}"
-        epochs = (metadata.controller_epoch, partitions.broker_epoch)
-        known = self._own.get(process, (-1, -1))
-        self._own[process] = epochs
-        if epochs[0] < known[0]:
-            raise Violation("I14", f"{who}: controller epoch {known[0]} became {epochs[0]}")
-        if epochs[1] != known[1] != -1:
-            raise Violation("I14", f"{who}: epoch became {epochs[1]}")
-        image = self._images.get(process, -1) if epochs[0] == known[0] else -1
-        self._images[process] = metadata.image_version
-        if metadata.image_version < image:
-            raise Violation("I14", f"{who}: image {image} became {metadata.image_version}")
-        self._check_others(who, process, metadata)
+        metadata = partitions.metadata
+        seen = _Seen(
+            metadata.controller_epoch,
+            partitions.broker_epoch,
+            metadata.image_version,
+            metadata.brokers,
+        )
+        known = self._seen.get(process)
+        self._seen[process] = seen
+        if known is None:
+            self._check_others(f"broker {broker_id}", process, seen.others)
+        elif known[:3] != seen[:3] or known.others is not seen.others:
+            self._check_follows(f"broker {broker_id}", known, seen)
+            self._check_others(f"broker {broker_id}", process, seen.others)
 
-    def _check_others(self, who: str, process: int, metadata: Any) -> None:
-        seen = self._others.setdefault(process, {})
-        for other, state in metadata.brokers.items():
-            if state.broker_epoch < seen.get(other, -1):
+    @staticmethod
+    def _check_follows(who: str, known: _Seen, seen: _Seen) -> None:
+        before, after = known.controller_epoch, seen.controller_epoch
+        if after < before:
+            raise Violation("I14", f"{who}: controller epoch {before} became {after}")
+        if seen.broker_epoch != known.broker_epoch != -1:
+            raise Violation("I14", f"{who}: epoch became {seen.broker_epoch}")
+        if after == before and seen.image_version < known.image_version:
+            raise Violation(
+                "I14", f"{who}: image {known.image_version} became {seen.image_version}"
+            )
+
+    def _check_others(self, who: str, process: int, others: Mapping[BrokerId, Any]) -> None:
+        highest = self._others.setdefault(process, {})
+        for other, state in others.items():
+            if state.broker_epoch < highest.get(other, -1):
                 raise Violation(
                     "I14",
-                    f"{who}: epoch {seen[other]} of broker {other} became {state.broker_epoch}",
+                    f"{who}: epoch {highest[other]} of broker {other} became {state.broker_epoch}",
                 )
-            seen[other] = state.broker_epoch
+            highest[other] = state.broker_epoch
 
 
 class GivenIds:
