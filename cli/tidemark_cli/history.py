@@ -377,15 +377,20 @@ class _PartitionHistory:
     def _find_polls_out_of_order(self) -> None:
         ordered = sorted(self._log)
         last: dict[str, int] = {}
+        starts: dict[str, int] = {}  # told since then: the next leader's log may start earlier
         for poll in self._polls:
             offsets = [offset for offset in poll.offsets if self._is_judged(offset)]
+            start = max(poll.log_start_offset, starts.pop(poll.process, 0))
             if not offsets:
+                starts[poll.process] = start
                 if poll.is_reset:
                     last.pop(poll.process, None)
                 continue
             self._check_rising("int-nonmonotonic-poll", poll)
             for before, after in itertools.pairwise(offsets):
-                self._check_skip("int-poll-skip", poll, ordered, (before, after))
+                self._check_skip(
+                    "int-poll-skip", poll, ordered, (before, after), poll.log_start_offset
+                )
             before_poll = None if poll.is_reset else last.get(poll.process)
             if before_poll is not None and before_poll >= offsets[0]:
                 self._found(
@@ -394,16 +399,17 @@ class _PartitionHistory:
                     badness=before_poll - offsets[0],
                 )
             elif before_poll is not None:
-                self._check_skip("poll-skip", poll, ordered, (before_poll, offsets[0]))
+                self._check_skip("poll-skip", poll, ordered, (before_poll, offsets[0]), start)
             if poll.outcome is Outcome.OK:
                 last[poll.process] = offsets[-1]
 
     def _check_skip(
-        self, name: str, poll: Operation, ordered: list[int], step: tuple[int, int]
+        self, name: str, poll: Operation, ordered: list[int], step: tuple[int, int], start: int
     ) -> None:
-        """`ordered`: the offsets at which a record is known. Retention may take what is between."""
+        """`ordered`: the offsets at which a record is known. Retention may have taken those below
+        `start`."""
         before, after = step
-        first = max(before + 1, poll.log_start_offset)
+        first = max(before + 1, start)
         skipped = bisect.bisect_left(ordered, after) - bisect.bisect_left(ordered, first)
         if skipped <= 0 or self._suspension.is_compacted:
             return

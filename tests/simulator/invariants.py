@@ -187,7 +187,7 @@ class Invariants:
         broker = world.touched_broker()
         if world.has_written:
             self._look_at_store()
-        elif broker is None and world.now_us < self._notes_due_us:
+        elif world.now_us < self._notes_due_us and world.has_touched_controller():
             world.remember_lost()
         if broker is not None:
             if broker.is_dead:

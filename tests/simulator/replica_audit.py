@@ -88,7 +88,7 @@ class ReplicaAudit:
 
     def look(self) -> bool:
         """After any event that may have touched it; False if nothing changed."""
-        replica = self.replica
+        replica, committed = self.replica, self.committed
         log = replica.log
         active = log._segments.active
         seen = (
@@ -98,8 +98,8 @@ class ReplicaAudit:
             active,
             active.size_bytes,
             replica.state,
-            self.committed.history_epoch,
-            self._compactable_segments(),
+            committed.history_epoch,
+            tuple(log._segments) if committed.is_compacted else (),  # one may have been replaced
             replica.duplicate_batches,
         )
         if seen == self._seen:

@@ -53,6 +53,7 @@ class SessionConsumer:
         self._sessions: dict[tuple[str, int], _Session] = {}
         self._positions: dict[int, int] = {}
         self._is_reset: dict[int, bool] = {}
+        self._sought: dict[int, int] = {}  # log starts; the next leader's may be an earlier one
         self.incremental_fetches = 0
 
     async def run(self) -> None:
@@ -140,6 +141,8 @@ class SessionConsumer:
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             if offset >= answer.log_start_offset:
                 self._is_reset[partition] = True
+            else:
+                self._sought[partition] = answer.log_start_offset
             self._positions[partition] = max(0, answer.log_start_offset)
             return
         if answer.error is not ErrorCode.NONE:
@@ -157,7 +160,7 @@ class SessionConsumer:
             completed_us=self.around.now_us(),
             is_reset=self._is_reset.pop(partition, False),
             is_final=False,
-            log_start_offset=answer.log_start_offset,
+            log_start_offset=max(answer.log_start_offset, self._sought.pop(partition, 0)),
             high_watermark=answer.high_watermark,
         )
         self.around.record(operation)

@@ -287,6 +287,11 @@ class WatchedWorld:
         ran = self.world.timeline.ran
         return None if ran is None else self._by_loop.get(ran)
 
+    def has_touched_controller(self) -> bool:
+        """Whether the last step may have changed what a controller knows."""
+        ran = self.world.timeline.ran
+        return ran is not None and ran not in self._by_loop
+
     @staticmethod
     def open_volume(broker: LiveBroker) -> str | None:
         """The volume whose log directory this process holds open."""

@@ -165,6 +165,9 @@ def test_a_read_at_or_above_the_watermark() -> None:
     assert judge([*sent(0, 1), poll({0: 0, 1: 1}, high_watermark=2)]).anomalies == ()
 
 
+LATE = poll({1: 1}, process="d")
+
+
 @pytest.mark.parametrize(
     ("polls", "found"),
     [
@@ -176,6 +179,9 @@ def test_a_read_at_or_above_the_watermark() -> None:
         ([poll({0: 0}), poll({2: 2}, is_reset=True), poll({1: 1}, process="d")], []),
         ([poll({0: 0}), poll({2: 2}, log_start_offset=2), poll({1: 1}, process="d")], []),
         ([poll({0: 0}), poll({}), poll({1: 1, 2: 2})], []),
+        # It was told that the log starts at 2, read nothing there; the next leader's starts at 0.
+        ([poll({0: 0}), poll({}, log_start_offset=2), poll({2: 2}), LATE], []),
+        ([poll({0: 0}), poll({}, log_start_offset=1), poll({2: 2}), LATE], ["poll-skip"]),
     ],
 )
 def test_polls_follow_each_other(polls: list[Operation], found: list[str]) -> None:
