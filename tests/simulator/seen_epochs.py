@@ -3,55 +3,49 @@ that they give out none is given twice (I8, S5).
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidemark_protocol.ids import BrokerId
 
 from tests.simulator.violations import Violation
 
-
-class _Seen(NamedTuple):
-    controller_epoch: int
-    broker_epoch: int
-    image_version: int  # of that controller
-    others: Mapping[BrokerId, Any]  # never changed, another one takes its place
+# Of controller, broker, that controller's image; other brokers as that says.
+Seen = tuple[int, int, int, Mapping[BrokerId, Any]]
 
 
 class SeenEpochs:
     """Of each process, as last looked at."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, _Seen] = {}
+        self._seen: dict[int, Seen] = {}
         self._others: dict[int, dict[BrokerId, int]] = {}  # the highest ones
 
     def check(self, broker_id: BrokerId, process: int, partitions: Any) -> None:
         """Raises Violation."""
         metadata = partitions.metadata
-        seen = _Seen(
+        seen = (
             metadata.controller_epoch,
             partitions.broker_epoch,
             metadata.image_version,
             metadata.brokers,
         )
         known = self._seen.get(process)
+        if known == seen:
+            return
         self._seen[process] = seen
-        if known is None:
-            self._check_others(f"broker {broker_id}", process, seen.others)
-        elif known[:3] != seen[:3] or known.others is not seen.others:
-            self._check_follows(f"broker {broker_id}", known, seen)
-            self._check_others(f"broker {broker_id}", process, seen.others)
+        who = f"broker {broker_id}"
+        if known is not None:
+            self._check_follows(who, known, seen)
+        self._check_others(who, process, metadata.brokers)
 
     @staticmethod
-    def _check_follows(who: str, known: _Seen, seen: _Seen) -> None:
-        before, after = known.controller_epoch, seen.controller_epoch
-        if after < before:
-            raise Violation("I14", f"{who}: controller epoch {before} became {after}")
-        if seen.broker_epoch != known.broker_epoch != -1:
-            raise Violation("I14", f"{who}: epoch became {seen.broker_epoch}")
-        if after == before and seen.image_version < known.image_version:
-            raise Violation(
-                "I14", f"{who}: image {known.image_version} became {seen.image_version}"
-            )
+    def _check_follows(who: str, known: Seen, seen: Seen) -> None:
+        if seen[0] < known[0]:
+            raise Violation("I14", f"{who}: controller epoch {known[0]} became {seen[0]}")
+        if seen[1] != known[1] != -1:
+            raise Violation("I14", f"{who}: epoch became {seen[1]}")
+        if seen[0] == known[0] and seen[2] < known[2]:
+            raise Violation("I14", f"{who}: image {known[2]} became {seen[2]}")
 
     def _check_others(self, who: str, process: int, others: Mapping[BrokerId, Any]) -> None:
         highest = self._others.setdefault(process, {})
