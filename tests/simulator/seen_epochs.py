@@ -36,6 +36,9 @@ class SeenEpochs:
         who = f"broker {broker_id}"
         if known is not None:
             self._check_follows(who, known, seen)
+            if seen[0] > known[0]:
+                # It may have read before the last registrations of a deposed one (0083).
+                self._others.pop(process, None)
         self._check_others(who, process, metadata.brokers)
 
     @staticmethod

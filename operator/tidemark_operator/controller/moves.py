@@ -72,10 +72,14 @@ def _reason_to_wait(pool: PoolController, topic_id: TopicId, state: PartitionSta
     replica = (topic_id, state.partition)
     if not may_grant(pool.state.evidence(replica, state)) or pool.state.is_behind(replica, state):
         return "its brokers have not all said what they hold: a move waits until they have"
-    leader = pool.current(state.leader, state.leader_broker_epoch)
-    if leader is None or not leader.is_live or leader.is_stopping:
+    if not _leads_on(pool, state):
         return f"its leader {state.leader} goes: a move waits until another one leads"
     return ""
+
+
+def _leads_on(pool: PoolController, state: PartitionState) -> bool:
+    leader = pool.current(state.leader, state.leader_broker_epoch)
+    return leader is not None and leader.is_live and not leader.is_stopping
 
 
 def _is_known(pool: PoolController, broker_id: BrokerId) -> bool:
