@@ -297,7 +297,9 @@ BEGINS_EARLY = (
     "deleted slices come back",
     "moves are taken back",
     "newcomers are left alone",
+    "moves lose their leader",
     "controllers part and give ids",
+    "controllers part and register",
 )
 # The weathers in which whoever was fenced stays eligible, so that what its start proves counts.
 NEEDS_ALL_IN_SYNC = ("syncs lie unheard",)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tidemark_operator.controller.broker_record import BrokerLifeState
 from tidemark_operator.controller.last_resorts import Choice
-from tidemark_operator.stores.object_store import PARTITION_SLICE
+from tidemark_operator.stores.object_store import LEASE, PARTITION_SLICE
 
 from tests.simulator.ambushes import (
     deafen_controller,
@@ -25,6 +25,7 @@ from tests.simulator.faults import (
     broker_of,
     fault,
     freeze,
+    let_up,
     lose_power,
     slow_link,
 )
@@ -37,6 +38,7 @@ NEWS_US = 300_000
 WAIT_US = 10_000_000
 UNTIL_HEALED_US = 60_000_000
 SHORT_US = 200_000
+APART_US = 2_000_000
 SLOW_US, SLOW_FOR_US = 80_000, 1_000_000
 
 
@@ -236,6 +238,49 @@ def put_back_deleted(world: World, number: int) -> None:
     when(world, lambda: wish.had_slices, delete, WAIT_US)
 
 
+# ---- two controllers
+
+
+@fault
+def register_apart(world: World, number: int) -> None:
+    """The Lease is deleted by hand while a broker is away, and for a moment two controllers lead.
+    The broker's next life registers with the deposed one, the only one that brokers reach, and
+    comes in sync. Both are killed then: the life after that asks the one that stays, which knows of
+    the first life only (0083)."""
+    slot, deposed = broker_of(world, number), world.leading_controller
+    if deposed is None or slot.process is None or slot.is_held_down:
+        return
+    slot.is_held_down = True
+    slot.process.kill()
+    world.store.delete(LEASE, world.namespace, "tidemark-controller")
+    others = [other for other in world.controllers if other is not deposed]
+    for other in others:
+        for broker in world.brokers.values():
+            block_link(world, broker.machine.name, other.machine.name, APART_US)
+
+    def kill_both() -> None:
+        world.coverage["registered while two controllers lead"] += 1
+        for process in (deposed.process, slot.process):
+            if process is not None:
+                process.kill()
+
+    def register() -> None:
+        let_up(slot)
+        when(world, lambda: is_in_sync(slot), kill_both, APART_US)
+
+    when(world, lambda: any(other.is_leading for other in others), register, APART_US)
+    world.timeline.after(APART_US, let_up, slot)
+
+
+def is_in_sync(slot: BrokerSlot) -> bool:
+    """As it was told itself, of some partition."""
+    replicas = () if slot.partitions is None else slot.partitions.replicas
+    return any(
+        replica.state is not None and slot.broker_id in replica.state.in_sync_ids
+        for replica in replicas
+    )
+
+
 CONTROLLER_AMBUSHES: dict[str, Arguments] = {
     "deafen_controller_for_long": lambda d: (d.us(8_500, 11_000), d.us(700, 1_500)),
     "reject_probes": lambda d: (d.broker, d.us(1_000, 4_000)),
@@ -246,6 +291,7 @@ CONTROLLER_AMBUSHES: dict[str, Arguments] = {
     "choose_leader": lambda d: (d.broker, d.us(300, 600), d.us(1_000, 1_300)),
     "last_one_hesitates": lambda d: (d.broker, d.us(2_500, 3_500), d.us(800, 1_600)),
     "put_back_deleted": lambda d: (d.broker,),
+    "register_apart": lambda d: (d.broker,),
 }
 
 CONTROLLER_WEATHERS: dict[str, dict[str, int]] = {
@@ -258,6 +304,7 @@ CONTROLLER_WEATHERS: dict[str, dict[str, int]] = {
     "people choose": {"choose_leader": 1},
     "the last one hesitates": {"last_one_hesitates": 1},
     "deleted slices come back": {"put_back_deleted": 1},
+    "controllers part and register": {"register_apart": 2},
 }
 
 # Of Shape, beside what the seed drew.
@@ -270,4 +317,5 @@ CONTROLLER_SHAPES: dict[str, dict[str, Any]] = {
     "people choose": {"min_insync": 1},
     # Whoever was fenced stays eligible, so that what its start proves counts.
     "the last one hesitates": {"min_insync": 3, "commit_rule": "MinInsync", "flush": "Os"},
+    "controllers part and register": {"min_insync": 3, "commit_rule": "MinInsync", "flush": "Os"},
 }

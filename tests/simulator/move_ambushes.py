@@ -13,7 +13,7 @@ from tidemark_protocol.partition_state import PartitionState
 from tests.simulator.ambushes import keep_down, leading, when
 from tests.simulator.broker_process import BrokerSlot
 from tests.simulator.fault_plan import Arguments
-from tests.simulator.faults import block_link, fault, freeze
+from tests.simulator.faults import api_outage, block_link, fault, freeze
 from tests.simulator.topic_wishes import TopicWish, states_of
 from tests.simulator.world import World
 
@@ -135,14 +135,33 @@ def leave_newcomer_alone(world: World, which: int) -> None:
     when(world, move.has_newcomer_in_sync, leave, WAIT_US)
 
 
+@fault
+def take_back_as_leader_dies(world: World, which: int, outage_us: int) -> None:
+    """The leader dies while the API server is away, so that nobody can be written down in its
+    place; and the move is taken back: whichever of the two is written first then."""
+    move = _begun(world, which, keeps_leader=True)
+    if move is None:
+        return
+
+    def die() -> None:
+        world.coverage["moves taken back as the leader died"] += 1
+        api_outage(world, outage_us)
+        keep_down(world, tuple(world.brokers.values()).index(move.leader), 2 * outage_us)
+        move.wish.is_cancelling = True
+
+    when(world, move.has_newcomer_in_sync, die, WAIT_US)
+
+
 MOVE_AMBUSHES: dict[str, Arguments] = {
     "take_back_and_ask_again": lambda d: (d.chance.randrange(2),),
     "leave_newcomer_alone": lambda d: (d.chance.randrange(2),),
+    "take_back_as_leader_dies": lambda d: (d.chance.randrange(2), d.us(1_200, 3_000)),
 }
 
 MOVE_WEATHERS: dict[str, dict[str, int]] = {
     "moves are taken back": {"take_back_and_ask_again": 1},
     "newcomers are left alone": {"leave_newcomer_alone": 1},
+    "moves lose their leader": {"take_back_as_leader_dies": 1},
 }
 
 _RACKS = ("a", "b", "c", "d")
@@ -157,4 +176,5 @@ MOVE_SHAPES: dict[str, dict[str, Any]] = {
         "pauses_ms": (500, 700, 900),
     },
     "newcomers are left alone": {"racks": _RACKS, "min_insync": 1, "commit_rule": "MinInsync"},
+    "moves lose their leader": {"racks": _RACKS, "min_insync": 2},
 }

@@ -47,6 +47,13 @@ def _does_nothing(original: Any) -> Any:
     return lambda *arguments, **named: None
 
 
+def _reads_nothing(original: Any) -> Any:
+    async def weaker(*arguments: Any) -> None:
+        return None
+
+    return weaker
+
+
 def _grants_no_session(original: Any) -> Any:
     """What the controller before heard of last is long ago."""
 
@@ -231,6 +238,11 @@ MUTANTS = (
            "tests/scenarios/test_s5_producer_ids.py::"
            "test_what_a_deposed_controller_still_gave_is_not_given_again_by_its_successor",
            "controllers part and give ids"),
+    Mutant("a successor goes by what it read before a late registration", "S2",
+           (patch(SLICES + "confirm_broker", _reads_nothing),),
+           "tests/scenarios/test_s2_void_entries.py::"
+           "test_a_successor_strikes_nothing_out_by_what_it_read_before_a_late_registration",
+           "controllers part and register"),
     Mutant("producer ids found on a disk are neither known nor stored (a pair)", "S5", (
                patch(CONTROLLER + "pool_controller:round_of", always(NO_ROUND)),
                patch(REGISTRATION + "round_of", always(NO_ROUND))),
@@ -328,6 +340,11 @@ MUTANTS = (
            "tests/unit/controller/test_control_reassignment.py::"
            "test_a_move_that_would_leave_nobody_in_sync_is_refused",
            "newcomers are left alone"),
+    Mutant("a move begins under a leader that was fenced", "S30, I12",
+           (patch(CONTROLLER + "moves:_leads_on", always(True)),),
+           "tests/unit/controller/test_control_reassignment.py::"
+           "test_no_move_begins_under_a_leader_that_was_fenced_and_has_no_successor_yet",
+           "moves lose their leader"),
     Mutant("a move is over before its target has it all", "B11, I19",
            (patch(CONTROLLER + "elections:may_complete", lambda original: (
                lambda partition, in_sync: bool(
