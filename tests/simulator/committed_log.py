@@ -57,11 +57,14 @@ class CommittedLog:
     def begin_history(self, leader_epoch: int, parting_offset: int) -> None:
         """Its leader's log parts from this one there: what was committed past that is lost."""
         parted_from = min(parting_offset, self.end_offset)
+        kept = bisect_left(self._base_offsets, parted_from)
+        if kept and read_header(self._batches[kept - 1]).next_offset > parted_from:
+            kept -= 1  # that log begins in the middle of it
+            parted_from = self._base_offsets[kept]
         self._lost_from = _least(self._lost_from, parted_from)
         self._awaited = None
         self.history_epoch = leader_epoch
         self._parted[leader_epoch] = parted_from
-        kept = bisect_left(self._base_offsets, parted_from)
         del self._base_offsets[kept:], self._batches[kept:]
         self._gaps = [range(gap.start, min(gap.stop, parted_from)) for gap in self._gaps]
         self.end_offset = parted_from
@@ -153,7 +156,10 @@ class CommittedLog:
     def differs(self, header: BatchHeader, batch: bytes) -> bool:
         """Something else was committed where it is."""
         known = self.batch_at(header.base_offset)
-        return known is not None and known != batch
+        if known is None:  # batches of another history begin elsewhere
+            is_past = header.base_offset >= self.end_offset
+            return not (is_past or self._is_in_gap(header.base_offset))
+        return known != batch
 
     def check_shown(self, header: BatchHeader, batch: bytes, who: str) -> None:
         """Raises Violation unless a reader may be shown this."""

@@ -22,7 +22,13 @@ class ControllerJudge:
     def on_broker(self, before: BrokerRecord | None, after: BrokerRecord) -> None:
         world = self._world.world
         is_held_down = world.brokers[after.broker_id].is_held_down
-        check_not_in_vain(before, after, world.coverage, is_held_down=is_held_down)
+        check_not_in_vain(
+            before,
+            after,
+            world.coverage,
+            is_held_down=is_held_down,
+            is_healed=world.is_healed,
+        )
         self._lease.on_object(after.controller_epoch, world.now_us)
 
     def on_slice(self, before: PartitionSlice | None, after: PartitionSlice) -> None:

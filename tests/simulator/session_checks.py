@@ -25,6 +25,9 @@ NOT_OF_BROKERS = frozenset(
     }
 )
 
+# For longer than a session, unless the healing comes first.
+DEAFENING = frozenset({"deafen_controller", "deafen_controller_for_long"})
+
 
 def check_not_in_vain(
     before: BrokerRecord | None,
@@ -32,12 +35,17 @@ def check_not_in_vain(
     coverage: Counter[str],
     *,
     is_held_down: bool,
+    is_healed: bool = False,
 ) -> None:
     """`coverage`: of the world, which counts its faults by kind. `is_held_down`: the broker was
-    killed to see when others lead, which is no fault of a run. Raises Violation."""
+    killed to see when others lead, which is no fault of a run. `is_healed`: a controller may hear
+    again just before it would have found itself deaf, some of its brokers sooner than others.
+    Raises Violation."""
     if before is None or before.state is not BrokerLifeState.ACTIVE or is_held_down:
         return
     kinds = kinds_so_far(coverage)
+    if is_healed and not DEAFENING.isdisjoint(kinds):
+        return
     if after.state is BrokerLifeState.FENCED and kinds <= NOT_OF_BROKERS:
         befell = ", ".join(sorted(kinds)) or "nothing"
         raise Violation("sessions", f"broker {after.broker_id} was fenced, and all was: {befell}")

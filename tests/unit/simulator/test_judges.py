@@ -132,6 +132,21 @@ def test_the_log_of_a_leader_without_proof_says_what_is_committed_then() -> None
     assert violation(lambda: take(log, batch(b"y", 2, epoch=1, sequence=1))) == "I8"
 
 
+def test_a_log_whose_batches_begin_elsewhere_parts_where_they_do() -> None:
+    """Seed 22000778: retention had moved its start into a batch of the history before."""
+    log = CommittedLog("orders-0")
+    two_records = build_batch([NewRecord(None, b"x"), NewRecord(None, b"y")], timestamp_ms=1)
+    take(log, batch(b"w", 0))
+    take(log, two_records[:7] + b"\x01" + two_records[8:])
+    other = batch(b"other", 2, epoch=2)
+    assert log.differs(read_header(other), other)
+    assert not log.differs(read_header(batch(b"x", 3)), batch(b"x", 3))
+    log.begin_history(leader_epoch=3, parting_offset=2)
+    assert (log.end_offset, log.lost_from) == (1, 1)
+    take(log, other)
+    assert log.end_offset == 3
+
+
 def test_a_log_from_before_two_elections_without_proof_parts_where_the_first_did() -> None:
     log = committed_and_acknowledged(offsets=3)
     for epoch, parting_offset in ((1, 1), (3, 2)):

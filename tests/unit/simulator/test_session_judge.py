@@ -32,6 +32,16 @@ def test_where_anything_else_befell_the_world_nobody_is_judged() -> None:
     check_not_in_vain(ACTIVE, FENCED, others, is_held_down=False)
 
 
+def test_a_controller_that_the_healing_lets_hear_again_may_fence_whom_it_hears_last() -> None:
+    """Seed 31000292 of "controllers go deaf"."""
+    deaf = Counter({"fault deafen_controller": 1})
+    check_not_in_vain(ACTIVE, FENCED, deaf, is_held_down=False, is_healed=True)
+    with pytest.raises(Violation, match="broker 1 was fenced"):
+        check_not_in_vain(ACTIVE, FENCED, deaf, is_held_down=False)
+    with pytest.raises(Violation, match="broker 1 was fenced"):
+        check_not_in_vain(ACTIVE, FENCED, CONTROLLERS_DIE, is_held_down=False, is_healed=True)
+
+
 @pytest.mark.parametrize("before", [None, FENCED], ids=["new", "fenced"])
 def test_who_was_not_active_was_not_fenced_in_vain(before: BrokerRecord | None) -> None:
     check_not_in_vain(before, FENCED, CONTROLLERS_DIE, is_held_down=False)
