@@ -134,7 +134,8 @@ def load_segments(
             disk, directory, base_offset, index_interval_bytes=index_interval_bytes
         )
         loaded.segments.append(segment)
-        is_sound = index < suspect_from and _loads(segment)
+        next_base_offset = next(iter(base_offsets[index + 1 :]), None)
+        is_sound = index < suspect_from and _loads(segment, next_base_offset)
         if is_sound and (recovery_point is None or _epochs_agree(segment, epochs)):
             expected = segment.next_offset
             continue
@@ -192,11 +193,20 @@ def _first_suspect(base_offsets: list[Offset], recovery_point: Offset | None) ->
     return at_or_below[-1] if at_or_below else 0
 
 
-def _loads(segment: Segment) -> bool:
+def _loads(segment: Segment, next_base_offset: Offset | None) -> bool:
     try:
         segment.load()
+        return _ends_soundly(segment, next_base_offset)
     except CorruptBatch:
         return False
+
+
+def _ends_soundly(segment: Segment, next_base_offset: Offset | None) -> bool:
+    """Where it ends its last batch's header says, which no checksum was looked at for: so does the
+    name of the next segment, or that batch is checked. Else a bit flipped in its count of offsets
+    would drop the segments that it seems to cover, or move the log's end. Raises CorruptBatch."""
+    if segment.next_offset not in (segment.base_offset, next_base_offset):
+        segment.check(segment.find(Offset(segment.next_offset - 1)))
     return True
 
 

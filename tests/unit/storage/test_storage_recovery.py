@@ -203,6 +203,21 @@ def test_after_a_clean_stop_nothing_is_verified_and_indexes_are_read(log):
     assert values_of(reopened)[-1] == (7, b"7")
 
 
+@pytest.mark.parametrize("recovery_point", [None, 7])
+@pytest.mark.parametrize(("base_offset", "kept"), [(2, 3), (6, 6)])
+def test_a_flipped_count_of_offsets_neither_drops_segments_nor_moves_the_end(
+    log, base_offset, kept, recovery_point
+):
+    """In a segment that is not verified, its last batch seemed to cover the segments behind it,
+    which were removed as compaction's leftovers, and nothing was said of it."""
+    log.close()
+    path = segment(log, base_offset)
+    flip(path, path.stat().st_size - BATCH_BYTES + 23)
+    reopened = reopen(log, recovery_point=recovery_point)
+    assert reopened.log_end_offset == kept
+    assert "CRC32C" in reopened.recovery.reason
+
+
 @pytest.mark.parametrize("damage", ["missing", "short", "wild"])
 def test_a_damaged_index_is_made_anew(log, damage):
     log.close()
