@@ -134,7 +134,8 @@ def load_segments(
             disk, directory, base_offset, index_interval_bytes=index_interval_bytes
         )
         loaded.segments.append(segment)
-        next_base_offset = next(iter(base_offsets[index + 1 :]), None)
+        is_last = index + 1 == len(base_offsets)
+        next_base_offset = None if is_last else base_offsets[index + 1]
         is_sound = index < suspect_from and _loads(segment, next_base_offset)
         if is_sound and (recovery_point is None or _epochs_agree(segment, epochs)):
             expected = segment.next_offset
@@ -196,18 +197,18 @@ def _first_suspect(base_offsets: list[Offset], recovery_point: Offset | None) ->
 def _loads(segment: Segment, next_base_offset: Offset | None) -> bool:
     try:
         segment.load()
-        return _ends_soundly(segment, next_base_offset)
+        _check_end(segment, next_base_offset)
     except CorruptBatch:
         return False
+    return True
 
 
-def _ends_soundly(segment: Segment, next_base_offset: Offset | None) -> bool:
+def _check_end(segment: Segment, next_base_offset: Offset | None) -> None:
     """Where it ends its last batch's header says, which no checksum was looked at for: so does the
     name of the next segment, or that batch is checked. Else a bit flipped in its count of offsets
     would drop the segments that it seems to cover, or move the log's end. Raises CorruptBatch."""
     if segment.next_offset not in (segment.base_offset, next_base_offset):
         segment.check(segment.find(Offset(segment.next_offset - 1)))
-    return True
 
 
 def _epochs_agree(segment: Segment, epochs: LeaderEpochs) -> bool:

@@ -21,7 +21,6 @@ from tidemark_broker.storage.record_batch import (
     CRC_START,
     HEADER_BYTES,
     BatchHeader,
-    check_crc,
     read_header,
 )
 from tidemark_broker.storage.synced_part import SYNCED_SUFFIX, SyncedPart
@@ -329,8 +328,7 @@ class Segment:
 
     def check(self, placed: PlacedBatch) -> None:
         """Its CRC. Raises CorruptBatch, OSError."""
-        data = self.file.read_at(placed.position, placed.header.size_bytes)
-        check_crc(placed.header, memoryview(data))
+        _check_crc(self.file, placed.position, placed.header, b"", placed.position)
 
     def sound_part(self, offset: Offset) -> tuple[int, Offset]:
         """(position, offset after) of the last batch before `offset` of which all before it, and

@@ -138,9 +138,9 @@ class PoolHeartbeats:
         )
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        refusal = self._check(request)
+        refusal = await self._look_again(request) or self._check(request)
         if refusal is not None:
-            return await self._look_again(request) or refusal
+            return refusal
         broker_id = request.broker_id
         for suspected in request.suspects[: len(self.decisions.state.brokers)]:
             self.suspect(suspected, f"reported by broker {broker_id}")
@@ -255,9 +255,10 @@ class PoolHeartbeats:
     async def _look_again(self, request: HeartbeatRequest) -> HeartbeatResponse | None:
         """Epochs are told once they are stored: whoever has a later one than we know of may have it
         from a deposed controller, which stored it after we had read. It is no former life then.
-        None: it is. Raises Deposed."""
+        None: we know of it all that is stored. Raises Deposed."""
         record = self.decisions.state.brokers.get(request.broker_id)
-        if record is None or record.broker_epoch >= request.broker_epoch:
+        is_later = record is not None and record.broker_epoch < request.broker_epoch
+        if not is_later or self._stopped_at is not None:
             return None
         try:
             await self._tasks.decide(self.decisions.confirm(request.broker_id))
