@@ -303,6 +303,8 @@ BEGINS_EARLY = (
 )
 # The weathers in which whoever was fenced stays eligible, so that what its start proves counts.
 NEEDS_ALL_IN_SYNC = ("syncs lie unheard",)
+# Of Shape, for these and others.
+ALL_IN_SYNC: dict[str, Any] = {"min_insync": 3, "commit_rule": "MinInsync", "flush": "Os"}
 # The weathers in which idempotent producers soon ask for the next epoch.
 GIVES_UP_SOON = ("producers give up",)
 # The weathers in which there are more brokers than replicas; two of them share a rack.

@@ -40,6 +40,7 @@ from tests.simulator.client_port import (
     framed,
     read_answer,
 )
+from tests.simulator.read_positions import ReadPositions
 from tests.simulator.violations import Violation
 
 CONNECT_TIMEOUT_SECONDS = 1.0
@@ -329,9 +330,7 @@ class Consumer:
         self._around = around
         self._chance = chance
         self._links = Links(around, chance)
-        self._positions: dict[int, int] = {}
-        self._is_reset: dict[int, bool] = {}
-        self._sought: dict[int, int] = {}  # log starts; the next leader's may be an earlier one
+        self._positions = ReadPositions()
         self._topic_ids: dict[int, str] = {}
 
     async def run(self) -> None:
@@ -348,7 +347,7 @@ class Consumer:
         """The offset after the last record shown when that is the high watermark, else None.
         Raises NotSent, NoAnswer."""
         plan, around = self._plan, self._around
-        offset = self._positions.get(partition, 0)
+        offset = self._positions.offset(partition)
         invoked_us = around.now_us()
         broker = await self._links.leader(plan.topic, partition)
         is_nearby = not is_final and self._chance.random() < plan.follower_share
@@ -365,7 +364,7 @@ class Consumer:
         assert isinstance(reply, FetchAnswer)
         if reply.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             if not is_nearby:  # a follower may only be behind
-                self._seek(partition, offset, reply)
+                self._positions.seek(partition, offset, reply.log_start_offset)
             return None
         if reply.error != ErrorCode.NONE:
             self._links.forget_leader(plan.topic, partition)
@@ -373,8 +372,7 @@ class Consumer:
             return None
         if reply.topic_id != self._topic_ids.setdefault(partition, reply.topic_id):
             self._topic_ids[partition] = reply.topic_id  # recreated: another log
-            self._positions[partition] = 0
-            self._is_reset[partition] = True
+            self._positions.begin_anew(partition)
             return None
         shown = records_shown(reply.data, offset)
         around.record(
@@ -387,23 +385,15 @@ class Consumer:
                 offsets=tuple(found for found, _ in shown),
                 invoked_us=invoked_us,
                 completed_us=around.now_us(),
-                is_reset=self._is_reset.pop(partition, False),
+                is_reset=self._positions.take_reset(partition),
                 is_final=is_final,
-                log_start_offset=max(reply.log_start_offset, self._sought.pop(partition, 0)),
+                log_start_offset=self._positions.take_log_start(partition, reply.log_start_offset),
                 high_watermark=reply.high_watermark,
             )
         )
-        self._positions[partition] = end_of(reply.data, offset)
-        position = self._positions.get(partition, 0)
+        position = end_of(reply.data, offset)
+        self._positions.read_to(partition, position)
         return position if position >= reply.high_watermark else None
-
-    def _seek(self, partition: int, offset: int, reply: FetchAnswer) -> None:
-        """Below the log start: go on there. Above the end: what was read is gone; begin anew."""
-        if offset >= reply.log_start_offset:
-            self._is_reset[partition] = True
-        else:
-            self._sought[partition] = reply.log_start_offset
-        self._positions[partition] = max(0, reply.log_start_offset)
 
     async def first_offset(self, partition: int) -> OffsetsAnswer:
         """Raises NotSent, NoAnswer."""
@@ -415,8 +405,7 @@ class Consumer:
 
     async def read_all(self, partition: int, tries: int) -> int | None:
         """From the log start to the high watermark; the offset reached, None if it was not."""
-        self._positions[partition] = 0
-        self._is_reset[partition] = True
+        self._positions.begin_anew(partition)
         for _ in range(tries):
             try:
                 end = await self.poll(partition, is_final=True)

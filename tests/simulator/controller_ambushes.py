@@ -12,6 +12,7 @@ from tidemark_operator.controller.last_resorts import Choice
 from tidemark_operator.stores.object_store import LEASE, PARTITION_SLICE
 
 from tests.simulator.ambushes import (
+    ALL_IN_SYNC,
     deafen_controller,
     keep_down,
     last_one_leaves,
@@ -316,6 +317,6 @@ CONTROLLER_SHAPES: dict[str, dict[str, Any]] = {
     # Whoever is in sync last alone has what is committed.
     "people choose": {"min_insync": 1},
     # Whoever was fenced stays eligible, so that what its start proves counts.
-    "the last one hesitates": {"min_insync": 3, "commit_rule": "MinInsync", "flush": "Os"},
-    "controllers part and register": {"min_insync": 3, "commit_rule": "MinInsync", "flush": "Os"},
+    "the last one hesitates": ALL_IN_SYNC,
+    "controllers part and register": ALL_IN_SYNC,
 }

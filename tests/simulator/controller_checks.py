@@ -27,7 +27,7 @@ class ControllerJudge:
             after,
             world.coverage,
             is_held_down=is_held_down,
-            is_healed=world.is_healed,
+            healed_for_us=world.healed_for_us,
         )
         self._lease.on_object(after.controller_epoch, world.now_us)
 

@@ -21,7 +21,7 @@ from tidemark_broker.storage.record_batch import HEADER_BYTES, read_header
 from tidemark_broker.storage.synced_part import SYNCED_SUFFIX, decode_synced_part
 from tidemark_protocol.ids import NO_EPOCH, Offset
 
-from tests.simulator.ambushes import LOOK_EVERY_US, when
+from tests.simulator.ambushes import ALL_IN_SYNC, LOOK_EVERY_US, when
 from tests.simulator.broker_process import DATA_DIRECTORY, BrokerSlot
 from tests.simulator.clients import PassingReader, Surroundings
 from tests.simulator.disk import SimulatedFile
@@ -324,15 +324,13 @@ DISK_WEATHERS: dict[str, dict[str, int]] = {
     "segments roll": {"short_power_loss": 6, "lose_power_in_call": 3},
 }
 
-# Whoever was fenced stays eligible, so that what its start proves counts.
-_NEEDS_ALL: dict[str, Any] = {"min_insync": 3, "commit_rule": "MinInsync", "flush": "Os"}
 # Of Shape, beside what the seed drew.
 DISK_SHAPES: dict[str, dict[str, Any]] = {
-    "tails flip": _NEEDS_ALL,
-    "synced tails flip": {**_NEEDS_ALL, "flush": "Always"},
-    "starts are cut short": _NEEDS_ALL,
-    "synced starts are cut short": {**_NEEDS_ALL, "flush": "Always"},
-    "syncs lie before a stop": _NEEDS_ALL,
+    "tails flip": ALL_IN_SYNC,
+    "synced tails flip": {**ALL_IN_SYNC, "flush": "Always"},
+    "starts are cut short": ALL_IN_SYNC,
+    "synced starts are cut short": {**ALL_IN_SYNC, "flush": "Always"},
+    "syncs lie before a stop": ALL_IN_SYNC,
     "cuts come back": {"flush": "Os"},
     "cuts are trusted": {"flush": "Always"},
     "segments roll": {

@@ -395,7 +395,7 @@ def recreate_topic(world: World, topic: str) -> None:
 
 def heal(world: World) -> None:
     """Nothing is broken from now on; what died is started, what is planned does not happen."""
-    world.is_healed = True
+    world.healed_us = world.now_us
     world.note("fault", "healed")
     network = world.network
     network.blocked.clear()

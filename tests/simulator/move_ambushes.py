@@ -77,8 +77,8 @@ def _begun(world: World, which: int, *, keeps_leader: bool) -> _Move | None:
     return move
 
 
-def _keep_down(world: World, slot: BrokerSlot) -> None:
-    keep_down(world, tuple(world.brokers.values()).index(slot), UNTIL_HEALED_US)
+def _keep_down(world: World, slot: BrokerSlot, down_us: int = UNTIL_HEALED_US) -> None:
+    keep_down(world, tuple(world.brokers.values()).index(slot), down_us)
 
 
 @fault
@@ -146,7 +146,7 @@ def take_back_as_leader_dies(world: World, which: int, outage_us: int) -> None:
     def die() -> None:
         world.coverage["moves taken back as the leader died"] += 1
         api_outage(world, outage_us)
-        keep_down(world, tuple(world.brokers.values()).index(move.leader), 2 * outage_us)
+        _keep_down(world, move.leader, 2 * outage_us)
         move.wish.is_cancelling = True
 
     when(world, move.has_newcomer_in_sync, die, WAIT_US)

@@ -18,11 +18,8 @@ def check_is_no_duplicate(audit: ReplicaAudit, asked: BatchHeader) -> str:
             header.base_sequence == asked.base_sequence
             and header.last_offset_delta == asked.last_offset_delta
         ):
-            raise Violation(
-                "I8",
-                f"{audit.who}: refused sequence {asked.base_sequence} of producer"
-                f" {asked.producer_id}, which is at offset {header.base_offset}",
-            )
+            why = f"as a gap, although it is at offset {header.base_offset}"
+            raise _refused_wrongly(audit, asked, why)
     return "out of order"
 
 
@@ -34,12 +31,14 @@ def check_is_forgotten(audit: ReplicaAudit, asked: BatchHeader) -> str:
         return "unknown producer"
     known = (last.producer_id, last.producer_epoch, last_sequence_of(last))
     if not audit.committed.expiry.may_be_over(*known):
-        raise Violation(
-            "I8",
-            f"{audit.who}: refused sequence {asked.base_sequence} of producer"
-            f" {asked.producer_id} as unknown, which wrote offset {last.base_offset}",
-        )
+        why = f"as unknown, although it wrote offset {last.base_offset}"
+        raise _refused_wrongly(audit, asked, why)
     return "expired producer"
+
+
+def _refused_wrongly(audit: ReplicaAudit, asked: BatchHeader, why: str) -> Violation:
+    sequence = f"sequence {asked.base_sequence} of producer {asked.producer_id}"
+    return Violation("I8", f"{audit.who}: refused {sequence} {why}")
 
 
 def check_knows_producers(audit: ReplicaAudit, epoch: int) -> None:

@@ -214,10 +214,9 @@ class ReplicaAudit:
     def _may_begin_anew(self) -> bool:
         """A follower that keeps nothing (S32), or ends below where its leader's log starts, drops
         its log whatever the age of its records."""
-        segments = self.replica.log._segments
-        return self.replica.follower is not None and all(
-            segment is not self._active for segment in segments
-        )
+        follower, segments = self.replica.follower, self.replica.log._segments
+        has_cut = follower is not None and follower.uncut is not None
+        return has_cut and all(segment is not self._active for segment in segments)
 
     def _may_fall(self) -> bool:
         """Where another history began, and where a corrupt batch is cut off with all that follows

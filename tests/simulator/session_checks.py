@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
+from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import PartitionState
 
@@ -25,6 +26,7 @@ NOT_OF_BROKERS = frozenset(
     }
 )
 
+SESSION_US = ControllerSettings().session_timeout_ms * 1000
 # For longer than a session, unless the healing comes first.
 DEAFENING = frozenset({"deafen_controller", "deafen_controller_for_long"})
 
@@ -35,16 +37,17 @@ def check_not_in_vain(
     coverage: Counter[str],
     *,
     is_held_down: bool,
-    is_healed: bool = False,
+    healed_for_us: int | None = None,
 ) -> None:
     """`coverage`: of the world, which counts its faults by kind. `is_held_down`: the broker was
-    killed to see when others lead, which is no fault of a run. `is_healed`: a controller may hear
-    again just before it would have found itself deaf, some of its brokers sooner than others.
-    Raises Violation."""
+    killed to see when others lead, which is no fault of a run. `healed_for_us`: for a session from
+    then on a controller that heard again just before it would have found itself deaf may hear some
+    brokers too late. Raises Violation."""
     if before is None or before.state is not BrokerLifeState.ACTIVE or is_held_down:
         return
     kinds = kinds_so_far(coverage)
-    if is_healed and not DEAFENING.isdisjoint(kinds):
+    has_just_healed = healed_for_us is not None and healed_for_us < SESSION_US
+    if has_just_healed and not DEAFENING.isdisjoint(kinds):
         return
     if after.state is BrokerLifeState.FENCED and kinds <= NOT_OF_BROKERS:
         befell = ", ".join(sorted(kinds)) or "nothing"

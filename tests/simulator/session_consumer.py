@@ -23,6 +23,7 @@ from tests.simulator.clients import (
     history_name,
     records_shown,
 )
+from tests.simulator.read_positions import ReadPositions
 
 WAIT_MS = 200
 ANSWER_MS = 1_500
@@ -51,9 +52,7 @@ class SessionConsumer:
         self._topic_id = TopicId("")
         self._leaders: dict[int, tuple[str, int]] = {}  # of partitions: host, port
         self._sessions: dict[tuple[str, int], _Session] = {}
-        self._positions: dict[int, int] = {}
-        self._is_reset: dict[int, bool] = {}
-        self._sought: dict[int, int] = {}  # log starts; the next leader's may be an earlier one
+        self._positions = ReadPositions()
         self.incremental_fetches = 0
 
     async def run(self) -> None:
@@ -86,8 +85,8 @@ class SessionConsumer:
             raise PeerUnavailable(ErrorCode(topic["error"]).name)
         if topic["topic_id"] != self._topic_id:  # recreated: another log
             self._topic_id = topic["topic_id"]
-            self._positions.clear()
-            self._is_reset = {entry["partition"]: True for entry in topic["partitions"]}
+            for entry in topic["partitions"]:
+                self._positions.begin_anew(entry["partition"])
         addresses = {each["broker_id"]: (each["host"], each["port"]) for each in found["brokers"]}
         self._leaders = {
             entry["partition"]: addresses[entry["leader"]]
@@ -103,7 +102,7 @@ class SessionConsumer:
             session = _Session(await PeerLink.open(self.name, *leader))
             self._sessions[leader] = session
         positions = {
-            partition: self._positions.get(partition, 0)
+            partition: self._positions.offset(partition)
             for partition, at in self._leaders.items()
             if at == leader
         }
@@ -139,11 +138,7 @@ class SessionConsumer:
     def _take(self, answer: PartitionAnswer, offset: int, invoked_us: int) -> None:
         partition = answer.partition
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            if offset >= answer.log_start_offset:
-                self._is_reset[partition] = True
-            else:
-                self._sought[partition] = answer.log_start_offset
-            self._positions[partition] = max(0, answer.log_start_offset)
+            self._positions.seek(partition, offset, answer.log_start_offset)
             return
         if answer.error is not ErrorCode.NONE:
             self._forget()
@@ -158,10 +153,10 @@ class SessionConsumer:
             offsets=tuple(found for found, _ in shown),
             invoked_us=invoked_us,
             completed_us=self.around.now_us(),
-            is_reset=self._is_reset.pop(partition, False),
+            is_reset=self._positions.take_reset(partition),
             is_final=False,
-            log_start_offset=max(answer.log_start_offset, self._sought.pop(partition, 0)),
+            log_start_offset=self._positions.take_log_start(partition, answer.log_start_offset),
             high_watermark=answer.high_watermark,
         )
         self.around.record(operation)
-        self._positions[partition] = end_of(bytes(answer.records), offset)
+        self._positions.read_to(partition, end_of(bytes(answer.records), offset))

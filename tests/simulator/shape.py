@@ -18,6 +18,7 @@ from tests.simulator.additions import (
     UNCLEAN_LATER,
 )
 from tests.simulator.ambushes import (
+    ALL_IN_SYNC,
     BEGINS_EARLY,
     FLUSHES_ALWAYS,
     GIVES_UP_SOON,
@@ -91,7 +92,7 @@ class Shape:
 
 def _stormy(shape: Shape, seed: int, weather: str) -> Shape:
     if weather in NEEDS_ALL_IN_SYNC:
-        shape = replace(shape, min_insync=3, commit_rule="MinInsync", flush="Os")
+        shape = replace(shape, **ALL_IN_SYNC)
     if weather == UNCLEAN_ELECTIONS:
         shape = _allowing_unclean_elections(shape)
     if weather == OLD_RECORDS:

@@ -78,7 +78,7 @@ class World(Surroundings):
         self.trace: list[tuple[int, str, str]] = []
         self.crashes: list[Crash] = []
         self.coverage: Counter[str] = Counter()  # what happened, how often
-        self.is_healed = False
+        self.healed_us: int | None = None
         self.move_bytes_per_second = 0  # as the BrokerPool says; 0: unlimited
         self.applies_again = False  # what is wished, although nothing has changed (I21)
         self.backup: list[dict[str, Any]] = []  # of slices
@@ -123,6 +123,14 @@ class World(Surroundings):
             controller.start()
         for broker in self.brokers.values():
             broker.start()
+
+    @property
+    def is_healed(self) -> bool:
+        return self.healed_us is not None
+
+    @property
+    def healed_for_us(self) -> int | None:
+        return None if self.healed_us is None else self.now_us - self.healed_us
 
     @property
     def now_us(self) -> int:

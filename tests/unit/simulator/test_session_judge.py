@@ -7,7 +7,7 @@ import pytest
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_protocol.ids import BrokerId
 
-from tests.simulator.session_checks import check_not_in_vain, check_one_event
+from tests.simulator.session_checks import SESSION_US, check_not_in_vain, check_one_event
 from tests.simulator.violations import Violation
 from tests.small_world.beginning import a_record
 from tests.unit.controller.control_values import partition
@@ -35,11 +35,12 @@ def test_where_anything_else_befell_the_world_nobody_is_judged() -> None:
 def test_a_controller_that_the_healing_lets_hear_again_may_fence_whom_it_hears_last() -> None:
     """Seed 31000292 of "controllers go deaf"."""
     deaf = Counter({"fault deafen_controller": 1})
-    check_not_in_vain(ACTIVE, FENCED, deaf, is_held_down=False, is_healed=True)
+    check_not_in_vain(ACTIVE, FENCED, deaf, is_held_down=False, healed_for_us=SESSION_US - 1)
+    for healed_for_us in (None, SESSION_US):
+        with pytest.raises(Violation, match="broker 1 was fenced"):
+            check_not_in_vain(ACTIVE, FENCED, deaf, is_held_down=False, healed_for_us=healed_for_us)
     with pytest.raises(Violation, match="broker 1 was fenced"):
-        check_not_in_vain(ACTIVE, FENCED, deaf, is_held_down=False)
-    with pytest.raises(Violation, match="broker 1 was fenced"):
-        check_not_in_vain(ACTIVE, FENCED, CONTROLLERS_DIE, is_held_down=False, is_healed=True)
+        check_not_in_vain(ACTIVE, FENCED, CONTROLLERS_DIE, is_held_down=False, healed_for_us=0)
 
 
 @pytest.mark.parametrize("before", [None, FENCED], ids=["new", "fenced"])
