@@ -53,7 +53,7 @@ def searched(part: Part) -> Result:
 
 
 def main(arguments: list[str]) -> int:
-    parts = PARTS
+    parts: tuple[Part, ...] = PARTS
     if arguments:
         faults, *kinds = arguments
         chosen = tuple(kinds[0].split(",")) if kinds else KINDS

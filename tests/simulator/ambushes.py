@@ -27,7 +27,7 @@ from tests.simulator.world import World
 LOOK_EVERY_US = 200
 
 
-def when(world: World, is_so: Callable[[], bool], act: Callable[[], None], wait_us: int) -> None:
+def when(world: World, is_so: Callable[[], bool], act: Callable[[], object], wait_us: int) -> None:
     """As soon as it is so, if it is within that time and before all is healed."""
     ends_us = world.now_us + wait_us
 

@@ -184,7 +184,7 @@ class BrokerSlot:
         server, _ = await messages.start(host, port)
         try:
             async with asyncio.TaskGroup() as tasks:
-                clients = None
+                clients: asyncio.Task[None] | None = None
                 if world.options.serve_clients is not None:
                     serving = world.options.serve_clients(broker, stop, lambda port: None)
                     clients = tasks.create_task(serving, name="clients")

@@ -144,9 +144,9 @@ def lose_broker_object(world: World, number: int) -> None:
         assert record is not None
         world.coverage["Broker objects deleted by hand"] += 1
         world.store.delete(BROKER, world.namespace, broker_object_name(record))
-        for each in (*world.controllers, slot):
-            if each.process is not None:
-                each.process.kill()
+        for process in (*(each.process for each in world.controllers), slot.process):
+            if process is not None:
+                process.kill()
         _ask(world, number, 0)
 
     when(world, is_on_disk, lose, WAIT_US)

@@ -7,7 +7,7 @@ the network can lose it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -170,7 +170,7 @@ class ClientPort:
 
 def serve_clients(
     judge: Judge, address_of: Callable[[Any], tuple[str, int]]
-) -> Callable[[Any, asyncio.Event, Callable[[int], None]], Awaitable[None]]:
+) -> Callable[[Any, asyncio.Event, Callable[[int], None]], Coroutine[Any, Any, None]]:
     """`ServeHttp` of a simulated broker."""
 
     async def serve(broker: Any, stop: asyncio.Event, on_listening: Callable[[int], None]) -> None:

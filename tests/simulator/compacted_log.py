@@ -83,7 +83,9 @@ class CompactedLog(CommittedLog):
     def compare(self, header: BatchHeader, batch: bytes, who: str) -> None:
         if batch in self._agreeing or self.batch_at(header.base_offset) == batch:
             return
-        found = {record.offset: record for record in read_records(memoryview(batch))}
+        found: dict[int, Record] = {
+            record.offset: record for record in read_records(memoryview(batch))
+        }
         self._note_horizon(header, found)
         for offset in range(header.base_offset, min(header.next_offset, self.end_offset)):
             if offset in self._records:

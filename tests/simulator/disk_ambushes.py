@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.storage.checkpoints import (
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
@@ -75,7 +76,7 @@ class _Tail:
     node: FileNode
 
     @staticmethod
-    def of(replica: Any) -> "_Tail":
+    def of(replica: HostedReplica) -> "_Tail":
         segment = replica.log.segments[-1]
         assert isinstance(segment.file, SimulatedFile)
         return _Tail(
@@ -230,7 +231,7 @@ def fail_sync_stop_and_strike(world: World, number: int, live_us: int) -> None:
 @dataclass(frozen=True, slots=True)
 class _Cut:
     number: int  # of the broker
-    replica: Any
+    replica: HostedReplica
     to_offset: int
     recovery_point: int  # as it was before
 

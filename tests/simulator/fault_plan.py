@@ -4,6 +4,7 @@ Runs differ in which kinds they have (swarm testing): a run with everything hide
 two kinds shows.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -65,7 +66,7 @@ class Draw:
     def us(self, least_ms: int, most_ms: int) -> int:
         """Short ones as likely as long ones: by orders of magnitude."""
         ratio = most_ms / least_ms
-        return round(1000 * least_ms * ratio ** self.chance.random())
+        return round(1000 * least_ms * math.pow(ratio, self.chance.random()))
 
     def rate(self, most: float) -> float:
         return round(most * self.chance.random(), 3)

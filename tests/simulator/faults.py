@@ -425,8 +425,8 @@ def heal(world: World) -> None:
         if slot.process is not None:
             slot.process.thaw()
         let_up(slot)
-    for slot in world.brokers.values():
-        for process in tuple(slot.former):
+    for broker in world.brokers.values():
+        for process in tuple(broker.former):
             process.kill()
 
 

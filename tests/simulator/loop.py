@@ -8,14 +8,16 @@ NotImplementedError, as in asyncio.AbstractEventLoop.
 import asyncio
 import contextlib
 import contextvars
-from asyncio.events import _set_running_loop  # type: ignore[attr-defined]
+from asyncio.events import _set_running_loop
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from tests.simulator.clock import MachineClock
 from tests.simulator.timeline import Event, Timeline
 
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 Callback = Callable[..., object]
 
 
@@ -200,7 +202,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             with contextlib.suppress(BaseException):  # what a dead process says in its `finally`
-                task.get_coro().close()  # type: ignore[union-attr]
+                task.get_coro().close()
 
     # ---- asyncio's side: time and callbacks
 
@@ -287,9 +289,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     # ---- worker threads: a job is one atomic call, some time later
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(
+        self, executor: Any, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
         assert executor is None, "only the default executor"
-        future = self.create_future()
+        future: asyncio.Future[T] = self.create_future()
         self._jobs += 1
         self._timeline.after(self._host.job_delay_us(), self._run_job, lambda: func(*args), future)
         return future

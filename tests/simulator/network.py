@@ -31,7 +31,9 @@ class Node(Protocol):
 class Endpoint(Protocol):
     """A process as its kernel knows it."""
 
-    machine: Node
+    @property
+    def machine(self) -> Node: ...
+
     host: str  # address
     loop: SimulatedLoop
     is_alive: bool

@@ -88,7 +88,8 @@ class SimulatedProcess(Host):
         self.exit_code: int | None = None
         self.sockets: dict[SimulatedTransport, None] = {}
         self.listeners: dict[SimulatedServer, None] = {}
-        self.loop = SimulatedLoop(name, world.timeline, machine.clock, self)
+        # abstract in typeshed only: asyncio has every method raise NotImplementedError
+        self.loop = SimulatedLoop(name, world.timeline, machine.clock, self)  # type: ignore[abstract]
         self.disk = SimulatedDisk(machine.volume, self)
         self._world = world
         self._ended = ended

@@ -292,7 +292,7 @@ class ReplicaAudit:
                 f"{self.who}: its files end at offset {expected}, log end is {log.log_end_offset}",
             )
 
-    def _copy_batch(self, segment: Segment, data: bytes) -> None:
+    def _copy_batch(self, segment: Segment, data: bytearray) -> None:
         position = self._position
         try:
             header = read_header(data, position)

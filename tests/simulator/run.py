@@ -15,6 +15,7 @@ from tidemark_broker.runtime.partitions import FetchResult
 from tidemark_cli.history import Kind, Operation, judge
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.lease import LeaseSettings
+from tidemark_protocol.ids import BrokerId
 
 from tests.simulator.client_port import Fetch, Produce, serve_clients
 from tests.simulator.clients import (
@@ -366,7 +367,7 @@ class Run:
         return Surroundings(
             brokers=tuple(self.world.brokers),
             partitions=self.world.partitions_of,
-            address_of=lambda broker: (self.world.brokers[broker].host, CLIENT_PORT),
+            address_of=lambda broker: (self.world.brokers[BrokerId(broker)].host, CLIENT_PORT),
             now_us=lambda: self.world.now_us,
             wall_ms=lambda: (EPOCH_US + self.world.now_us) // 1000,
             began=self._began_send,
@@ -413,8 +414,8 @@ class Run:
             )
             kind = IdempotentProducer if self.shape.idempotent[number] else Producer
             yield plan.name, kind(plan, around, chance).run
-        plan = ConsumerPlan("consumer-0", "orders", 100, follower_share=0.3)
-        yield plan.name, Consumer(plan, around, chance).run
+        reading = ConsumerPlan("consumer-0", "orders", 100, follower_share=0.3)
+        yield reading.name, Consumer(reading, around, chance).run
         if self.group is not None:
             yield from self.group.members(around, chance)
 

@@ -7,10 +7,10 @@ and lists are quorum reads, as the seam promises.
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -28,6 +28,8 @@ from tidemark_operator.stores.object_store import (
 
 from tests.simulator.timeline import Timeline
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Key = tuple[str, str, str]  # kind, namespace, name
 KINDS_WITH_STATUS = frozenset({TOPIC.kind, BROKER_POOL.kind})
 
@@ -190,18 +192,18 @@ class StoreClient:
     ) -> None:
         await self._write(lambda: self._store.delete(kind, namespace, name, uid, resource_version))
 
-    async def _read(self, read: Any, *arguments: Any) -> Any:
+    async def _read(self, read: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         await self._delay()
         if self._store.is_down:
             raise StoreError("no connection to the API server")
-        found = read(*arguments)
+        found = read(*arguments, **named)
         await self._delay()
         return found
 
-    async def _write(self, write: Any) -> Any:
+    async def _write(self, write: Callable[[], T]) -> T:
         """A request once sent is handled whether or not its caller still waits."""
         store, faults, chance = self._store, self._store.faults, self._chance
-        handled: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        handled: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         is_request_lost = faults.request_lost and chance.random() < faults.request_lost
         is_answer_lost = faults.answer_lost and chance.random() < faults.answer_lost
         has_conflict = faults.conflict and chance.random() < faults.conflict

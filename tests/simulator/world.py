@@ -12,7 +12,7 @@ import gc
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -51,7 +51,9 @@ class WorldOptions:
     )
     log_cleaner_backoff_seconds: float = 15.0
     # Like `BrokerEnvironment.serve_http`: what clients of this run speak, beside the health port.
-    serve_clients: Callable[[Any, Any, Callable[[int], None]], Awaitable[None]] | None = None
+    serve_clients: Callable[[Any, Any, Callable[[int], None]], Coroutine[Any, Any, None]] | None = (
+        None
+    )
     has_logs: bool = False  # production log lines in the trace; slow
 
 

@@ -103,7 +103,8 @@ def _deliver(world: World, what: str, *parties: str) -> None:
 
 def _history(world: World, broker: str, epochs: str, end: str, start: str = "start=0") -> None:
     """`history 0 epochs=0@0,3@2 end=17 start=5`: its log from here on, records named x."""
-    begins = [tuple(map(int, part.split("@"))) for part in epochs.split("=")[1].split(",")]
+    pairs = (part.split("@") for part in epochs.split("=")[1].split(","))
+    begins = [(int(epoch), int(at)) for epoch, at in pairs]
     world.set_log(int(broker), begins, start=int(start.split("=")[1]), end=int(end.split("=")[1]))
 
 
@@ -117,7 +118,7 @@ def _fence(world: World, *rest: str) -> None:
     world.fence(*(int(part) for part in rest if part != "late"), late="late" in rest)
 
 
-_MOVES: dict[str, Callable[..., None]] = {
+_MOVES: dict[str, Callable[..., object]] = {
     "append": lambda w, b, value, acks="acks=all": w.append(int(b), value, acks.split("=")[1]),
     "fetch": lambda w, b, delayed="": w.fetch(int(b), delayed),
     "deliver": _deliver,
@@ -125,7 +126,7 @@ _MOVES: dict[str, Callable[..., None]] = {
     "history": _history,
     "ask": _ask,
     "flush": lambda w, b: w.flush(int(b)),
-    "push": lambda w, *brokers: [w.push(int(b)) for b in brokers] and None,
+    "push": lambda w, *brokers: [w.push(int(b)) for b in brokers],
     "propose": lambda w, b, how="": w.propose(int(b), how),
     "fence": _fence,
     "activate": lambda w, b: w.activate(int(b)),

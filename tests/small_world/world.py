@@ -5,7 +5,7 @@ written in and what the exhaustive search tries; each is one atomic step of prod
 message that is not delayed arrives at once (delays are moves of their own, which cost a fault).
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from tidemark_broker.replication.effects import (
     DivergingEpoch,
@@ -127,7 +127,7 @@ class World:
             running.append(value, waits=acks == "all")
 
     def set_log(
-        self, broker_id: int, epochs: list[tuple[int, int]], *, start: int, end: int
+        self, broker_id: int, epochs: Iterable[tuple[int, int]], *, start: int, end: int
     ) -> None:
         log = SmallLog((), (), Offset(start))
         for epoch, begins in epochs:

@@ -135,7 +135,7 @@ class RecordLike(Protocol):
     def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
-def read_header(view: bytes | memoryview, position: int = 0) -> BatchHeader:
+def read_header(view: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
     """The header at `position`, its own fields checked against each other, not the CRC.
 
     Does not ask whether the whole batch is in `view`. Raises CorruptBatch.
