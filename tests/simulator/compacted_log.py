@@ -36,6 +36,7 @@ class CompactedLog(CommittedLog):
         self._records: dict[int, Record] = {}
         self._last_offsets: dict[bytes | None, int] = {}  # of each key
         self._horizons_ms: dict[int, int] = {}  # of tombstones, as some log had it
+        self._emptied: list[tuple[range, int]] = []  # gaps, and the leader epoch of their batch
         self._agreeing: set[bytes] = set()  # batches that were judged: what may be gone, stays so
 
     def take(self, header: BatchHeader, batch: bytes, who: str) -> None:
@@ -43,7 +44,9 @@ class CompactedLog(CommittedLog):
         if header.next_offset > end_offset and is_compacted(header):
             # Of a former history, or damaged wherever it was whole: nobody knows what it was.
             self.compare(header, batch, who)
-            self._gaps.append(range(end_offset, header.next_offset))
+            gap = range(end_offset, header.next_offset)
+            self._gaps.append(gap)
+            self._emptied.append((gap, header.partition_leader_epoch))
             self._producers.clear()
             self.end_offset = header.next_offset
             return
@@ -66,6 +69,10 @@ class CompactedLog(CommittedLog):
     def begin_history(self, leader_epoch: int, parting_offset: int) -> None:
         super().begin_history(leader_epoch, parting_offset)
         self._agreeing.clear()
+        self._emptied = [
+            (range(gap.start, min(gap.stop, self.end_offset)), epoch)
+            for gap, epoch in self._emptied
+        ]
         for offset in [offset for offset in self._records if offset >= self.end_offset]:
             del self._headers[offset], self._records[offset]
 
@@ -87,6 +94,7 @@ class CompactedLog(CommittedLog):
             record.offset: record for record in read_records(memoryview(batch))
         }
         self._note_horizon(header, found)
+        self._compare_epochs(header, who)
         for offset in range(header.base_offset, min(header.next_offset, self.end_offset)):
             if offset in self._records:
                 self._compare_at(offset, header, found.get(offset), who)
@@ -99,6 +107,17 @@ class CompactedLog(CommittedLog):
             for offset in found:
                 known_ms = self._horizons_ms.get(offset, horizon_ms)
                 self._horizons_ms[offset] = min(horizon_ms, known_ms)
+
+    def _compare_epochs(self, header: BatchHeader, who: str) -> None:
+        """Where nothing is known but that it was outdated, another history has another epoch."""
+        for gap, epoch in self._emptied:
+            first = max(gap.start, header.base_offset)
+            if epoch != header.partition_leader_epoch and first < min(gap.stop, header.next_offset):
+                raise Violation(
+                    "I3",
+                    f"{self.name}: {who} has offset {first} in {header}, committed there is an"
+                    f" outdated record of leader epoch {epoch}",
+                )
 
     def _compare_at(
         self, offset: int, header: BatchHeader, record: Record | None, who: str

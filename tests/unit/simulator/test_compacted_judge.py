@@ -169,6 +169,20 @@ def test_a_log_parts_where_records_differ_and_not_where_they_are_gone() -> None:
         assert log.differs(read_header(data), data) is expected
 
 
+def test_where_all_is_outdated_a_log_of_another_leader_epoch_parts() -> None:
+    """Seed 23000841: of the offsets that an empty batch covers only its epoch is known."""
+    log = log_of(FIRST)
+    empty = empty_run(2, 4, 0)
+    log.take(read_header(empty), empty, "b")
+    for epoch in (0, 1):
+        other = batch(3, ("a", "3"), epoch=epoch)
+        assert log.differs(read_header(other), other) is (epoch == 1)
+    log.begin_history(2, 3)
+    taken = batch(3, ("a", "3"), epoch=2)
+    log.take(read_header(taken), taken, "b")
+    assert violation(lambda: compare(log, empty_run(2, 4, 1))) == "I3"
+
+
 def test_a_reader_is_shown_what_may_be_there() -> None:
     log = log_of(FIRST, SECOND)
     shown = rest(FIRST, [1])

@@ -1,0 +1,168 @@
+"""The judges of one replica on a real log: what they notice, and what they let pass."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tidemark_broker.storage.partition_log import PartitionLog
+from tidemark_broker.storage.segment import Segment
+from tidemark_protocol.ids import BrokerId, Offset
+from tidemark_protocol.partition_state import PartitionState
+
+from tests.simulator.committed_log import CommittedLog
+from tests.simulator.damage_checks import DamageJudge
+from tests.simulator.replica_audit import ReplicaAudit
+from tests.simulator.violations import Violation
+from tests.unit.controller.control_values import partition
+from tests.unit.storage.small_logs import TOPIC_ID, append, open_log
+
+KEY = (TOPIC_ID, 0)
+ME = BrokerId(1)
+OTHERS = partition("0@1 2@1", leader="0@1")
+
+
+@dataclass
+class SegmentFiles:
+    """`Files` of a log on the disk."""
+
+    flipped: set[int] = field(default_factory=set)  # positions in any segment
+    oldest_kept: int | None = None
+
+    @staticmethod
+    def segment_bytes(segment: Segment) -> bytearray:
+        return bytearray(segment.path.read_bytes())
+
+    def flipped_positions(self, segment: Segment) -> set[int]:
+        return self.flipped
+
+    @property
+    def has_flipped_bits(self) -> bool:
+        return bool(self.flipped)
+
+    def has_retention(self, topic_id: object) -> bool:
+        return True
+
+    def oldest_kept_ms(self, topic_id: object) -> int | None:
+        return self.oldest_kept
+
+
+class Replica(SimpleNamespace):
+    __hash__ = object.__hash__
+
+
+def a_replica(log: PartitionLog) -> Any:
+    return Replica(
+        log=log,
+        high_watermark=0,
+        state=None,
+        duplicate_batches=0,
+        leader=None,
+        follower=SimpleNamespace(uncut=None),
+        damage=None,
+        topic_id=TOPIC_ID,
+        partition=0,
+    )
+
+
+def an_audit(log: PartitionLog, files: SegmentFiles) -> ReplicaAudit:
+    return ReplicaAudit("orders-0 on 1", a_replica(log), CommittedLog("orders-0"), files)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> PartitionLog:
+    log = open_log(tmp_path / "orders-0")
+    for number in range(4):
+        append(log, b"%d" % number, timestamp_ms=1_000)
+    return log
+
+
+def test_a_log_that_begins_anew_was_not_retained_away(log: PartitionLog) -> None:
+    """Seed 17000673: a follower that keeps nothing, or ends below its leader's log start."""
+    judges = [an_audit(log, SegmentFiles(oldest_kept=500)) for _ in range(2)]
+    for audit in judges:
+        audit.look()
+    log.truncate_fully_and_start_at(Offset(9))
+    for audit in judges:
+        audit.replica.high_watermark = 9
+    with pytest.raises(Violation, match=r"retention.*at 0 is a record of 1000"):
+        judges[0].look()  # it cut nothing in its epoch, so retention took them
+    judges[1].replica.follower.uncut = object()
+    judges[1].look()
+    assert judges[1].aged_records == 0
+
+
+def test_whoever_was_cut_may_let_go_of_old_records_only(log: PartitionLog) -> None:
+    audit = an_audit(log, SegmentFiles(oldest_kept=500))
+    audit.replica.follower.uncut = object()
+    audit.replica.high_watermark = 4
+    audit.committed.note_led(0, 4, audit.replica)
+    audit.look()
+    log.raise_log_start(Offset(2))
+    with pytest.raises(Violation, match="retention"):
+        audit.look()
+
+
+@pytest.mark.timeout(20)
+def test_a_flipped_length_is_not_walked(log: PartitionLog) -> None:
+    """Seed 17000842: one of half a gigabyte took a judge a minute."""
+    high_length_byte = 8
+    files = SegmentFiles({high_length_byte})
+    path = log.segments[0].path
+    data = bytearray(path.read_bytes())
+    data[high_length_byte] ^= 0x20
+    path.write_bytes(data)
+    audit = an_audit(log, files)
+    audit.look()
+    assert [header.base_offset for header in audit.damaged()] == [0]
+    files.flipped.clear()
+    with pytest.raises(Violation, match="no bit was flipped there"):
+        audit.look_at_everything()
+
+
+def a_damaged_replica(damaged_offsets: list[int]) -> Any:
+    headers = [SimpleNamespace(base_offset=at, next_offset=at + 1) for at in damaged_offsets]
+    return SimpleNamespace(
+        who="orders-0 on 1",
+        replica=Replica(
+            topic_id=TOPIC_ID, partition=0, damage=SimpleNamespace(offset=3, sound_from=3)
+        ),
+        damaged=lambda: headers,
+        is_sound=lambda offsets: not set(offsets) & set(damaged_offsets),
+    )
+
+
+def rebuilt(judge: DamageJudge, audit: Any, state: PartitionState = OTHERS) -> None:
+    judge.look(ME, audit, {KEY: state}, {KEY: "Os"})
+    audit.replica.damage = None
+    judge.look(ME, audit, {KEY: state}, {KEY: "Os"})
+
+
+def a_judge() -> DamageJudge:
+    world: Any = SimpleNamespace(broker_records=dict, is_lost=lambda *_: False)
+    return DamageJudge(world)
+
+
+def test_who_met_a_corrupt_batch_counts_again_only_with_that_batch_sound() -> None:
+    judge, audit = a_judge(), a_damaged_replica([3])
+    rebuilt(judge, audit)
+    with pytest.raises(Violation, match="had met before"):
+        judge.check_entry(KEY, ME, audit, "in sync")
+
+
+def test_a_batch_that_was_mended_may_be_flipped_again_unnoticed() -> None:
+    """Seed 17000830."""
+    judge, audit = a_judge(), a_damaged_replica([])
+    rebuilt(judge, audit)
+    audit.damaged = a_damaged_replica([3]).damaged
+    judge.check_entry(KEY, ME, audit, "in sync")
+
+
+def test_nobody_whom_others_count_on_is_rebuilt() -> None:
+    for state in (
+        partition("0@1 1@1", leader="0@1"),
+        partition("0@1", leader="0@1", eligible="1@1"),
+    ):
+        with pytest.raises(Violation, match="while others count on it"):
+            rebuilt(a_judge(), a_damaged_replica([]), state)
