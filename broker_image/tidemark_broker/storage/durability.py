@@ -6,6 +6,7 @@ before the recovery point passes them (S11). A truncation is owed a sync like wh
 until then a lost kernel gives back what was cut (S29).
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -95,7 +96,8 @@ class Durability:
         for segment in unsynced:
             segment.file.sync()
         if owes_epochs and epochs_path is not None:
-            self._disk.sync_file(epochs_path)
+            with contextlib.suppress(FileNotFoundError):  # the log was begun anew meanwhile
+                self._disk.sync_file(epochs_path)
         if owes_directory or owes_epochs:
             self._disk.sync_directory(self._directory)
         with self._state:

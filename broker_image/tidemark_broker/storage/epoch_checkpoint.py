@@ -57,6 +57,15 @@ class EpochCheckpoint:
         if self.epochs.truncate_from_end(end_offset):
             self.is_written = False
 
+    def forget_all(self) -> None:
+        """Of a log that is to begin anew elsewhere: its file goes first. A start would believe the
+        last epoch in it of all up to there, and for an empty one there may be no space, or no
+        life. Raises OSError."""
+        self.epochs.truncate_from_end(Offset(0))
+        self._disk.remove(self.path)
+        self._stored = ()
+        self.exists, self.is_written = False, True
+
     def restore(self, entries: tuple[tuple[LeaderEpoch, Offset], ...]) -> None:
         """S10: back to what was; the file follows with the next write."""
         if self.epochs.entries != entries:

@@ -412,12 +412,11 @@ class PartitionLog:
         self.log_start_offset = min(self.log_start_offset, offset)
         with self._failing.breaking("truncate"):
             self._forget_from(_FIRST_OFFSET, goes_on_from=offset)
+            self._checkpoint.forget_all()
             self._segments.restart_at(
                 offset, index_interval_bytes=self.settings.index_interval_bytes
             )
             self._durability.note_files_created()
-            self._checkpoint.truncate_from_end(_FIRST_OFFSET)
-            self._write_epochs_if_possible()
             self._producers.forget_all()
         self.log_start_offset = self.log_end_offset = offset
         self._durability.note_truncated(offset)

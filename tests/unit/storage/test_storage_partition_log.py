@@ -1,14 +1,17 @@
 """One log on a good disk: append, read, roll, truncate, reopen, flush."""
 
+import errno
 from pathlib import Path
 
 import pytest
+from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.errors import (
     CorruptBatch,
     DiskFull,
     InvalidBatch,
     OffsetGap,
     OffsetOutOfRange,
+    StorageFailed,
 )
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.record_batch import split_batches
@@ -288,6 +291,44 @@ def test_a_full_truncation_starts_an_empty_log_elsewhere(tmp_path):
     assert (log.log_start_offset, log.log_end_offset, log.latest_epoch) == (100, 100, -1)
     append(log, b"b", epoch=2)
     assert values_of(open_log(log.directory)) == [(100, b"b")]
+
+
+def test_a_log_that_begins_anew_on_a_full_disk_keeps_no_epoch_of_what_it_was(tmp_path):
+    """Seed 24002278: after a kill, the end of the empty log passed for committed records of it."""
+    disk = FaultyDisk()
+    log = open_log(tmp_path / "log", disk)
+    append(log, b"a", epoch=1)
+    disk.space_bytes = 0
+    log.truncate_fully_and_start_at(100)
+    reopened = open_log(log.directory, log_start_offset=Offset(100))
+    assert (reopened.log_end_offset, reopened.epoch_entries) == (100, ())
+
+
+def test_a_log_that_was_to_begin_anew_and_did_not_derives_its_epochs(tmp_path):
+    disk = FaultyDisk()
+    log = open_log(tmp_path / "log", disk)
+    append(log, b"a", epoch=1)
+    append(log, b"b", epoch=3)
+    disk.failing["rename"] = errno.EIO  # of its segments: the process ends, as by a kill
+    with pytest.raises(StorageFailed):
+        log.truncate_fully_and_start_at(100)
+    reopened = open_log(log.directory)
+    assert (reopened.log_end_offset, reopened.epoch_entries) == (2, ((1, 0), (3, 1)))
+
+
+class _BegunAnewMeanwhile(OsDisk):
+    """The loop removes the epochs' file while a worker is about to sync it."""
+
+    def sync_file(self, path: Path) -> None:
+        path.unlink()
+        super().sync_file(path)
+
+
+def test_a_flush_goes_on_where_the_log_is_begun_anew_meanwhile(tmp_path):
+    log = open_log(tmp_path / "log", _BegunAnewMeanwhile())
+    append(log, b"a", epoch=1)
+    log.flush()
+    assert log.recovery_point == 1
 
 
 def test_an_epoch_without_batches_survives_a_restart(tmp_path):
