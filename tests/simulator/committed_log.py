@@ -7,7 +7,7 @@ leader's log parts from it: what was committed past that is lost, and from the m
 begins its log says what is committed. Nothing past that is judged of a log of a former history.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from math import inf
@@ -15,6 +15,7 @@ from math import inf
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.storage.producer_states import SEQUENCES, last_sequence_of
 from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, read_header
+from tidemark_protocol.ids import NO_EPOCH
 
 from tests.simulator.producer_expiry import ProducerExpiry
 from tests.simulator.violations import SENT_AGAIN_LATE, BeyondPromises, Violation
@@ -161,6 +162,15 @@ class CommittedLog:
             return not (is_past or self._is_in_gap(header.base_offset))
         return known != batch
 
+    def differs_in_epoch_only(self, header: BatchHeader, batch: bytes) -> bool:
+        """By one bit of it, from what was committed there."""
+        known = self.batch_at(header.base_offset)
+        return (
+            known is not None
+            and known[CRC_START:] == batch[CRC_START:]
+            and is_one_bit(read_header(known), header)
+        )
+
     def check_shown(self, header: BatchHeader, batch: bytes, who: str) -> None:
         """Raises Violation unless a reader may be shown this."""
         known = self.batch_at(header.base_offset)
@@ -187,6 +197,14 @@ class CommittedLog:
         if index < len(self._base_offsets) and self._base_offsets[index] == base_offset:
             return self._batches[index]
         return None
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the committed batch that holds it; NO_EPOCH where that is unknown."""
+        index = bisect_right(self._base_offsets, offset) - 1
+        if index < 0:
+            return NO_EPOCH
+        header = read_header(self._batches[index])
+        return header.partition_leader_epoch if offset < header.next_offset else NO_EPOCH
 
     def acknowledge(
         self,
@@ -265,6 +283,11 @@ class CommittedLog:
         if header.producer_id >= 0:
             known = (header.producer_epoch, last_sequence_of(header))
             self._producers[header.producer_id] = known
+
+
+def is_one_bit(known: BatchHeader, found: BatchHeader) -> bool:
+    """What is between their leader epochs."""
+    return (known.partition_leader_epoch ^ found.partition_leader_epoch).bit_count() == 1
 
 
 def _least(*offsets: int | None) -> int | None:

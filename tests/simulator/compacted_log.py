@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from tidemark_broker.storage.batch_rewriting import delete_horizon_ms
 from tidemark_broker.storage.record_batch import BatchHeader, Record, read_records
 
-from tests.simulator.committed_log import CommittedLog
+from tests.simulator.committed_log import CommittedLog, is_one_bit
 from tests.simulator.violations import Violation
 
 COMPACTION = "compaction"  # what a violation is called: a record is gone that must be there
@@ -161,6 +161,14 @@ class CompactedLog(CommittedLog):
         except Violation as found:
             return found.name == "I3"
         return False
+
+    def differs_in_epoch_only(self, header: BatchHeader, batch: bytes) -> bool:
+        records = list(read_records(memoryview(batch)))
+        return bool(records) and all(
+            record == self._records.get(record.offset)
+            and is_one_bit(self._headers[record.offset], header)
+            for record in records
+        )
 
     def check_shown(self, header: BatchHeader, batch: bytes, who: str) -> None:
         try:

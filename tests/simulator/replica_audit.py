@@ -14,7 +14,7 @@ from crc32c import crc32c
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, CorruptBatch, read_header
 from tidemark_broker.storage.segment import Segment
-from tidemark_protocol.ids import TopicId
+from tidemark_protocol.ids import NO_EPOCH, Offset, TopicId
 
 from tests.simulator.committed_log import CommittedLog
 from tests.simulator.compacted_log import COMPACTION
@@ -38,12 +38,6 @@ class Files(Protocol):
 
 def is_damaged(header: BatchHeader, batch: bytes) -> bool:
     return crc32c(batch[CRC_START:]) != header.crc
-
-
-def _with_flipped_bit(data: bytes, bit: int) -> bytes:
-    flipped = bytearray(data)
-    flipped[bit // 8] ^= 1 << bit % 8
-    return bytes(flipped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +106,7 @@ class ReplicaAudit:
             self._forget_copy()
         self._log_end_offset = log.log_end_offset
         self._copy_new_batches()
+        self._check_last_epoch()
         self._take_committed()
         is_whole = self.committed.is_one_history(self.newest_epoch)
         self._judged_history = self.committed.history_epoch if is_whole else None
@@ -305,9 +300,9 @@ class ReplicaAudit:
             if isinstance(error, Violation):
                 raise
             raise Violation("I10", f"{self.who}: {segment.path.name}: {error}") from error
-        if self._has_flipped_epoch(header, batch, segment):
-            raise BeyondPromises(FLIPPED_EPOCH)
         is_intact = not is_damaged(header, batch)
+        if is_intact and self._has_flipped_epoch(header, batch, segment):
+            raise BeyondPromises(FLIPPED_EPOCH)
         end = position + header.size_bytes
         if not is_intact and not self._has_flipped_within(segment, range(position, end)):
             raise Violation(
@@ -339,13 +334,12 @@ class ReplicaAudit:
     def _has_flipped_epoch(self, header: BatchHeader, batch: bytes, segment: Segment) -> bool:
         """No checksum covers a batch's leader epoch: the epochs' checkpoint is the one witness
         against it, and here it agrees with the batch."""
-        flipped = {at - self._position for at in self.files.flipped_positions(segment)}
-        known = self.committed.batch_at(header.base_offset)
-        return known is not None and any(
-            known == _with_flipped_bit(batch, 8 * byte + bit)
-            for byte in flipped.intersection(EPOCH)
-            for bit in range(8)
-        )
+        if self.committed.is_compacted:  # and may have written anew what had flipped before
+            has_flipped = self.files.has_flipped_bits
+        else:
+            flipped = {at - self._position for at in self.files.flipped_positions(segment)}
+            has_flipped = not flipped.isdisjoint(EPOCH)
+        return has_flipped and self.committed.differs_in_epoch_only(header, batch)
 
     def _check_place(self, header: BatchHeader) -> None:
         if self._batches:
@@ -375,6 +369,22 @@ class ReplicaAudit:
                 "I5",
                 f"{self.who}: leader epoch {header.partition_leader_epoch} at offset"
                 f" {header.base_offset} follows epoch {last_epoch}",
+            )
+
+    def _check_last_epoch(self) -> None:
+        """Whose history an empty log is of, only its file of leader epochs says (I5)."""
+        last_offset = Offset(self.replica.log.log_end_offset - 1)
+        if self._batches or last_offset < 0 or self.files.has_flipped_bits:
+            return
+        known_epoch = self.replica.log._checkpoint.epochs.epoch_at(last_offset)
+        epoch = self.committed.epoch_at(last_offset)
+        if NO_EPOCH in (known_epoch, epoch) or known_epoch == epoch:
+            return
+        if self.may_judge(last_offset):
+            raise Violation(
+                "I5",
+                f"{self.who}: it is empty, the epoch cache says {known_epoch} of offset"
+                f" {last_offset}, committed there is leader epoch {epoch}",
             )
 
     def _take_committed(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from tidemark_broker.storage.checkpoints import LOCK
 from tidemark_broker.storage.producer_states import ProducerEntry, ProducerStates
 from tidemark_broker.storage.start_proofs import BOOT_STAMP, SPENT_STAMP
+from tidemark_protocol.ids import Offset
 
 from tests.simulator.additions import COMPACTED, OLD_RECORDS, RESTING
 from tests.simulator.mutant import CONTROLLER, Mutant, always, always_property, patch
@@ -51,6 +52,10 @@ def _forgets_at_the_next_look(original: Any) -> Any:
 
 def _does_nothing(original: Any) -> Any:
     return lambda *arguments, **named: None
+
+
+def _forgets_in_memory(original: Any) -> Any:
+    return lambda checkpoint: checkpoint.truncate_from_end(Offset(0))
 
 
 def _reads_and_leaves(original: Any) -> Any:
@@ -236,6 +241,11 @@ MUTANTS = (
            (patch(COMPACTION + "_is_last_of_producer", always(False)),),
            "tests/unit/storage/test_storage_compaction.py::"
            "test_the_last_batch_of_a_producer_stays_without_its_records", COMPACTED),
+    Mutant("the leader epochs of a log that begins anew stay in their file", "I5, S28",
+           (patch("storage.epoch_checkpoint:EpochCheckpoint.forget_all", _forgets_in_memory),),
+           "tests/unit/storage/test_storage_partition_log.py::"
+           "test_a_log_that_begins_anew_on_a_full_disk_keeps_no_epoch_of_what_it_was",
+           OLD_RECORDS),
     Mutant("a segment ends where its last header says", "I6, I10",
            (patch("storage.recovery:_check_end", _does_nothing),),
            "tests/unit/storage/test_storage_recovery.py::"

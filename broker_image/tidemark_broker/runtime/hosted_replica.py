@@ -373,14 +373,13 @@ class HostedReplica:
                 case TruncateLog(to_offset):
                     removed = self._cut_as_follower(follower, to_offset, now_ms)
                     self._note_truncated(follower, to_offset, removed, fetch.last_fetched_epoch)
-                    self._durable_end_offset = Offset(-1)
                     self._events.truncated(self)
                 case RestartLogAt(offset):
-                    removed = max(0, self.log.log_end_offset - offset)
+                    held_from = max(offset, self.log.log_start_offset)  # an empty log may go back
+                    removed = max(0, self.log.log_end_offset - held_from)
                     self.log.truncate_fully_and_start_at(offset)
-                    self._note_truncated(follower, offset, removed, fetch.last_fetched_epoch)
+                    self._note_truncated(follower, held_from, removed, fetch.last_fetched_epoch)
                     follower.on_restarted(offset)
-                    self._durable_end_offset = Offset(-1)
                     self._events.truncated(self)
 
     def _cut_as_follower(self, follower: PartitionFollower, offset: Offset, now_ms: int) -> int:
@@ -397,6 +396,7 @@ class HostedReplica:
         removed_records: int,
         last_epoch: LeaderEpoch,
     ) -> None:
+        self._durable_end_offset = Offset(-1)
         counted = follower.committed_truncated_records
         follower.on_truncated(
             to_offset=to_offset,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tidemark_broker.replication.effects import LeaderAnswer
 from tidemark_broker.runtime.checkpointing import Checkpointing, PassSettings
 from tidemark_broker.runtime.log_starts import UP_TO_HIGH_WATERMARK
 from tidemark_broker.runtime.results import NO_APPEND_TIME
@@ -216,3 +217,23 @@ def test_a_duplicate_is_answered_with_the_time_that_its_original_was_stamped_wit
     assert again == first
     configure(pool)
     assert broker.produce_bytes(batch, acks=1)[0].append_time_ms == NO_APPEND_TIME
+
+
+def test_an_empty_log_that_goes_back_to_where_its_leader_begins_loses_nothing(
+    pool: InProcessPool,
+) -> None:
+    """Seed 24003382: all offsets from there on were counted as committed records lost."""
+    pool.lead(1)
+    follower, now_ms = pool.brokers[2], pool.time.now_ms
+    replica = follower.replica()
+    assert replica.follower is not None
+    replica.log.truncate_fully_and_start_at(Offset(88))  # a former leader's log start
+    replica.follower.on_restarted(Offset(88))
+    fetch = replica.next_fetch(now_ms)
+    assert fetch is not None
+    answer = LeaderAnswer(ErrorCode.OFFSET_OUT_OF_RANGE, Offset(-1), Offset(0), has_records=False)
+    replica.on_leader_answer(fetch, answer, memoryview(b""), now_ms)
+    assert (replica.log.log_end_offset, replica.high_watermark) == (0, 0)
+    shown = replica.snapshot(now_ms)
+    assert (shown.truncated_records, shown.committed_truncated_records) == (0, 0)
+    assert follower.partitions.committed_cuts.unrecorded() == ()

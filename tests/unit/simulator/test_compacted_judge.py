@@ -183,6 +183,20 @@ def test_where_all_is_outdated_a_log_of_another_leader_epoch_parts() -> None:
     assert violation(lambda: compare(log, empty_run(2, 4, 1))) == "I3"
 
 
+def test_a_flipped_leader_epoch_is_known_by_its_records() -> None:
+    """Seed 24003566: compaction had written the batch anew, with another horizon."""
+    log = log_of(FIRST)
+    for found, expected in (
+        (batch(0, ("a", "1"), ("b", "1"), epoch=128), True),
+        (batch(0, ("a", "1"), ("b", "1"), epoch=129), False),
+        (batch(0, ("a", "1"), ("b", "other"), epoch=128), False),
+        (empty_run(0, 1, 128), False),
+    ):
+        assert log.differs_in_epoch_only(read_header(found), found) is expected
+    part = rest(batch(0, ("a", "1"), ("b", "1"), epoch=128), [1], horizon_ms=5)
+    assert log.differs_in_epoch_only(read_header(part), part)
+
+
 def test_a_reader_is_shown_what_may_be_there() -> None:
     log = log_of(FIRST, SECOND)
     shown = rest(FIRST, [1])

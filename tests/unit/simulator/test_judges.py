@@ -174,6 +174,16 @@ def committed_and_acknowledged(offsets: int) -> CommittedLog:
     return log
 
 
+def test_the_leader_epoch_of_an_offset_is_that_of_the_batch_that_holds_it() -> None:
+    log = CommittedLog("orders-0")
+    for data in (batch(b"x", 0, epoch=2), batch(b"y", 1, epoch=5)):
+        take(log, data)
+    assert [log.epoch_at(offset) for offset in (-1, 0, 1, 2)] == [-1, 2, 5, -1]
+    for epoch, expected in ((4, True), (5, False), (6, False), (7, True)):
+        found = batch(b"y", 1, epoch=epoch)
+        assert log.differs_in_epoch_only(read_header(found), found) is expected
+
+
 def test_a_client_that_is_shown_a_damaged_batch_says_so() -> None:
     intact = batch(b"7", 4)
     assert records_shown(intact, 0) == [(4, 7)]

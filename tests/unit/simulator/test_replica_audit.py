@@ -6,9 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tidemark_broker.storage.leader_epochs import LeaderEpochs
 from tidemark_broker.storage.partition_log import PartitionLog
+from tidemark_broker.storage.record_batch import read_header
 from tidemark_broker.storage.segment import Segment
-from tidemark_protocol.ids import BrokerId, Offset
+from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import PartitionState
 
 from tests.simulator.committed_log import CommittedLog
@@ -102,6 +104,25 @@ def test_whoever_was_cut_may_let_go_of_old_records_only(log: PartitionLog) -> No
     log.raise_log_start(Offset(2))
     with pytest.raises(Violation, match="retention"):
         audit.look()
+
+
+def test_an_empty_log_is_of_the_history_that_its_epochs_say(log: PartitionLog) -> None:
+    """Seed 24002278: a file of leader epochs that outlived the log's beginning anew."""
+    audit = an_audit(log, SegmentFiles())
+    for base_offset in range(9):
+        data = memoryview(log.read(Offset(0), max_bytes=1, end_offset=Offset(1))).tobytes()
+        data = base_offset.to_bytes(8, "big") + data[8:]
+        audit.committed.take(read_header(data), data, "another")
+    log.truncate_fully_and_start_at(Offset(9))
+    audit.replica.high_watermark = 9
+    audit.look()
+    log.assign_epoch(LeaderEpoch(0), Offset(9))
+    audit.look_at_everything()
+    log._checkpoint.epochs = LeaderEpochs([(LeaderEpoch(0), Offset(4))])
+    audit.look_at_everything()
+    log._checkpoint.epochs = LeaderEpochs([(LeaderEpoch(3), Offset(4))])
+    with pytest.raises(Violation, match=r"I5.*says 3 of offset 8, committed there is .* 0"):
+        audit.look_at_everything()
 
 
 @pytest.mark.timeout(20)
