@@ -69,7 +69,7 @@ class Invariants:
         self._damages = DamageJudge(world)
         self._given_ids = GivenIds()
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
-        self._judge = SliceJudge(world.is_lost, world.was_lost, world.known_broker, world.is_chosen)
+        self._judge = SliceJudge(world)
         self._controllers = ControllerJudge(world)
         self._slices: dict[str, PartitionSlice] = {}
         self._states: dict[TopicPartition, PartitionState] = {}

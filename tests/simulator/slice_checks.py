@@ -5,8 +5,9 @@ kind of election, a shrink, a refusal) is told to the caller as events, for the 
 for the invariants that an election of the longest log or an unclean one suspends.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.partition_change import COMMIT_RULE_ISR
@@ -64,24 +65,30 @@ class DroppedEntry:
     text: str
 
 
-class SliceJudge:
-    """`is_lost(topic id, partition, entry, controller epoch)`: this controller was told that the
-    broker's replica is gone or failed (S9); only it knows, nothing durable says so. `was_lost`: any
-    controller, at any time so far. `known(broker, controller epoch)`: how that controller sees the
-    broker now; None if it knows no such broker or is no more. `is_chosen(topic id, state before,
-    leader)`: a human named that leader for that leader epoch."""
+class NotStored(Protocol):
+    """What a write may rest on that no object says; `WatchedWorld`."""
 
-    def __init__(
-        self,
-        is_lost: Callable[[TopicId, int, Member, ControllerEpoch], bool],
-        was_lost: Callable[[TopicId, int, Member], bool],
-        known: Callable[[BrokerId, ControllerEpoch], BrokerRecord | None],
-        is_chosen: Callable[[TopicId, PartitionState, BrokerId], bool] = lambda *_: False,
-    ) -> None:
-        self._is_lost = is_lost
-        self._was_lost = was_lost
-        self._known = known
-        self._is_chosen = is_chosen
+    def is_lost(
+        self, topic_id: TopicId, partition: int, member: Member, known_to: ControllerEpoch
+    ) -> bool:
+        """This controller was told that the broker's replica is gone or failed (S9)."""
+
+    def was_lost(self, topic_id: TopicId, partition: int, member: Member) -> bool:
+        """Any controller, at any time so far."""
+
+    def is_missing(self, topic_id: TopicId, partition: int, member: Member) -> bool:
+        """The broker's next life is there, and its replica is not."""
+
+    def known_broker(self, broker_id: BrokerId, to: ControllerEpoch) -> BrokerRecord | None:
+        """As that controller sees it now; None if it knows no such broker or is no more."""
+
+    def is_chosen(self, topic_id: TopicId, before: PartitionState, leader: BrokerId) -> bool:
+        """A human named that leader for that leader epoch."""
+
+
+class SliceJudge:
+    def __init__(self, world: NotStored) -> None:
+        self._world = world
         self._unfenced: dict[Member, None] = {}  # lives that were stored as active
         self.dropped: list[DroppedEntry] = []
         # Put back from a backup by hand, and nobody was elected since (S17).
@@ -131,7 +138,7 @@ class SliceJudge:
             record = brokers.get(entry.member.broker_id)
             if record is None or entry.member.broker_epoch < proves_since(record, entry.flush):
                 continue
-            if self._was_lost(entry.topic_id, entry.partition, entry.member):
+            if self._world.was_lost(entry.topic_id, entry.partition, entry.member):
                 continue  # known to the controller only once that registration was done
             raise Violation("I13", f"{entry.text}; its broker is {record}")
 
@@ -183,7 +190,7 @@ class SliceJudge:
             if self._is_by_disk_alone(old, new, brokers, kind):
                 kinds.append(KEPT_DISK)
             self._check_granted(value, new, where)
-            is_chosen = self._is_chosen(key[0], old, new.leader)
+            is_chosen = self._world.is_chosen(key[0], old, new.leader)
             if kind == LONGEST_LOG and not is_chosen:
                 self._check_last_resort(value, old, brokers, where)
             if kind == UNCLEAN:
@@ -202,7 +209,7 @@ class SliceJudge:
             raise Violation("I12", f"{where}: led by {leader}, which the ISR does not name")
         if leader not in self._unfenced:
             raise Violation("I12", f"{where}: led by {leader}, which was never unfenced")
-        known = self._known(new.leader, value.controller_epoch)
+        known = self._world.known_broker(new.leader, value.controller_epoch)
         if known is None:
             return
         is_present = known.broker_epoch == new.leader_broker_epoch
@@ -215,7 +222,7 @@ class SliceJudge:
         record = brokers.get(member.broker_id)
         if record is not None and member.broker_epoch < proves_since(record, value.topic.flush):
             return True
-        return self._is_lost(value.topic.topic_id, number, member, value.controller_epoch)
+        return self._world.is_lost(value.topic.topic_id, number, member, value.controller_epoch)
 
     def _kind_of_election(
         self, value: PartitionSlice, old: PartitionState, new: PartitionState, brokers: Brokers
@@ -256,7 +263,7 @@ class SliceJudge:
         """The topic's choice is not to wait: not to do without a safe replica that is there."""
         for member in old.in_sync_replicas + old.eligible_leaders:
             record = brokers.get(member.broker_id)
-            known = self._known(member.broker_id, value.controller_epoch)
+            known = self._world.known_broker(member.broker_id, value.controller_epoch)
             # The controller fences, and lets go who wants to stop, and writes it down afterwards.
             is_there = known is None or (known.is_live and not known.is_stopping)
             is_there &= record is not None and record.is_live and not record.is_stopping
@@ -284,7 +291,9 @@ class SliceJudge:
         self, value: PartitionSlice, new: PartitionState, members: Iterable[Member], text: str
     ) -> None:
         for member in members:
-            if not self._was_lost(value.topic.topic_id, new.partition, member):
+            replica = (value.topic.topic_id, new.partition, member)
+            # Struck out before the registration that says so is stored, which may never be.
+            if not self._world.was_lost(*replica) and not self._world.is_missing(*replica):
                 self.dropped.append(
                     DroppedEntry(
                         value.topic.topic_id,

@@ -246,6 +246,15 @@ class WatchedWorld:
                 for pool in slot.service._pools.values():
                     yield pool.decisions.state
 
+    def is_missing(self, topic_id: TopicId, partition: int, member: Member) -> bool:
+        """Its broker runs again, in a later life or before its registration, without it."""
+        broker = self.live_broker(member.broker_id)
+        return (
+            broker is not None
+            and broker.partitions.broker_epoch != member.broker_epoch
+            and broker.partitions.hosted(topic_id, partition) is None
+        )
+
     def remember_lost(self) -> None:
         """A controller's notes go with it, and with the broker's next registration."""
         for state in self._pool_states():

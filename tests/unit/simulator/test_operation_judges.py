@@ -103,10 +103,29 @@ def active(broker_id: int, broker_epoch: int) -> BrokerRecord:
     return replace(a_record(BrokerId(broker_id)), broker_epoch=BrokerEpoch(broker_epoch))
 
 
+def a_judge(**known: Any) -> SliceJudge:
+    """By default no controller was told anything."""
+    names = ("is_lost", "was_lost", "is_missing", "is_chosen")
+    nothing: Any = dict.fromkeys(names, lambda *_: False) | {"known_broker": lambda *_: None}
+    world: Any = SimpleNamespace(**nothing | known)
+    return SliceJudge(world)
+
+
+def test_an_entry_of_a_life_whose_broker_came_back_without_the_replica_may_go() -> None:
+    """I13, seed 26001955: it is struck out before the registration that says so is stored."""
+    old = a_slice(partition("0@1 1@1", leader="0@1", min_insync=3))
+    new = a_slice(partition("0@1", leader="0@1", min_insync=3, leader_epoch=6, partition_epoch=10))
+    for is_missing in (True, False):
+        judge = a_judge(is_missing=lambda *_, found=is_missing: found)
+        judge.on_broker(None, active(0, 1))
+        judge.on_slice(old, new, {})
+        assert bool(judge.dropped) is not is_missing
+
+
 def test_leadership_is_granted_to_an_unfenced_life_by_an_entry_of_its_own() -> None:
     """I12: the same broker in a later life is somebody else."""
     known: dict[BrokerId, BrokerRecord] = {}
-    judge = SliceJudge(lambda *_: False, lambda *_: False, lambda i, _: known.get(i))
+    judge = a_judge(known_broker=lambda broker_id, _: known.get(broker_id))
     old = a_slice(partition("0@1 1@1", leader="0@1"))
     again = a_slice(partition("0@2 1@1", leader="0@2", leader_epoch=6, partition_epoch=10))
     with pytest.raises(Violation, match=r"I12.*never unfenced"):
@@ -126,9 +145,7 @@ def test_leadership_is_granted_to_an_unfenced_life_by_an_entry_of_its_own() -> N
     known.clear()
     with pytest.raises(Violation, match=r"I12.*is valid"):
         judge.on_slice(old, again, {BrokerId(0): unclean})
-    judge = SliceJudge(
-        lambda *_: False, lambda *_: False, lambda *_: None, lambda _, __, leader: leader == 0
-    )
+    judge = a_judge(is_chosen=lambda _, __, leader: leader == 0)
     judge.on_broker(None, active(0, 2))
     kinds = [e.kind for e in judge.on_slice(old, again, {BrokerId(0): unclean})]
     assert kinds == ["election: longest log"]  # a human chose it
@@ -136,7 +153,7 @@ def test_leadership_is_granted_to_an_unfenced_life_by_an_entry_of_its_own() -> N
 
 def test_the_last_member_of_an_isr_that_commits_alone_stays() -> None:
     """I13, unless what it held is known to be lost."""
-    judge = SliceJudge(lambda *_: False, lambda *_: False, lambda *_: None)
+    judge = a_judge()
     old = a_slice(partition("0@1", leader="0@1"))
     old = replace(old, topic=topic(commit_rule="Isr"))
     emptied = partition("", leader_epoch=6, partition_epoch=10)
@@ -148,7 +165,7 @@ def test_the_last_member_of_an_isr_that_commits_alone_stays() -> None:
 
 def test_only_a_slice_that_was_put_back_jumps_over_epochs_without_its_entries() -> None:
     """S17: rebuilt above all that anybody holds; after the election that follows all counts."""
-    judge = SliceJudge(lambda *_: False, lambda *_: False, lambda *_: None)
+    judge = a_judge()
     old = a_slice(partition("0@1 1@1", leader="0@1"))
     rebuilt = a_slice(partition("", leader_epoch=9, partition_epoch=20))
     with pytest.raises(Violation, match="I14"):
