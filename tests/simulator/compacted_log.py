@@ -163,12 +163,14 @@ class CompactedLog(CommittedLog):
         return False
 
     def differs_in_epoch_only(self, header: BatchHeader, batch: bytes) -> bool:
+        offsets = range(header.base_offset, header.next_offset)
+        known = [self._headers[offset] for offset in offsets if offset in self._headers]
+        if not known or not all(is_one_bit(each, header) for each in known):
+            return False
         records = list(read_records(memoryview(batch)))
-        return bool(records) and all(
-            record == self._records.get(record.offset)
-            and is_one_bit(self._headers[record.offset], header)
-            for record in records
-        )
+        if not records:  # nobody led in it
+            return header.partition_leader_epoch not in self.led
+        return all(record == self._records.get(record.offset) for record in records)
 
     def check_shown(self, header: BatchHeader, batch: bytes, who: str) -> None:
         try:

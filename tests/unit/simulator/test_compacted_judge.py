@@ -1,6 +1,7 @@
 """A compacted topic is judged by record: what may be gone from a log or a reader, and what not."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from tidemark_broker.storage.batch_rewriting import (
@@ -184,13 +185,18 @@ def test_where_all_is_outdated_a_log_of_another_leader_epoch_parts() -> None:
 
 
 def test_a_flipped_leader_epoch_is_known_by_its_records() -> None:
-    """Seed 24003566: compaction had written the batch anew, with another horizon."""
+    """Seeds 24003566 and 26004238: compaction had written the batch anew, with another horizon, or
+    without its records."""
     log = log_of(FIRST)
+    a_leader: Any = None
+    log.note_led(4, 0, a_leader)
     for found, expected in (
         (batch(0, ("a", "1"), ("b", "1"), epoch=128), True),
         (batch(0, ("a", "1"), ("b", "1"), epoch=129), False),
         (batch(0, ("a", "1"), ("b", "other"), epoch=128), False),
-        (empty_run(0, 1, 128), False),
+        (empty_run(0, 1, 128), True),
+        (empty_run(0, 1, 4), False),
+        (empty_run(7, 8, 128), False),
     ):
         assert log.differs_in_epoch_only(read_header(found), found) is expected
     part = rest(batch(0, ("a", "1"), ("b", "1"), epoch=128), [1], horizon_ms=5)

@@ -15,7 +15,7 @@ from tidemark_protocol.partition_state import PartitionState
 
 from tests.simulator.committed_log import CommittedLog
 from tests.simulator.damage_checks import DamageJudge
-from tests.simulator.replica_audit import ReplicaAudit
+from tests.simulator.replica_audit import ReplicaAudit, is_damaged
 from tests.simulator.violations import Violation
 from tests.unit.controller.control_values import partition
 from tests.unit.storage.small_logs import TOPIC_ID, append, open_log
@@ -140,6 +140,17 @@ def test_a_flipped_length_is_not_walked(log: PartitionLog) -> None:
     files.flipped.clear()
     with pytest.raises(Violation, match="no bit was flipped there"):
         audit.look_at_everything()
+
+
+def test_a_last_batch_whose_flipped_length_passes_the_files_end_is_damaged(
+    log: PartitionLog,
+) -> None:
+    """Seed 26003586: all that there is of it has its checksum."""
+    data = log.read(Offset(3), max_bytes=1, end_offset=Offset(4))
+    assert not is_damaged(read_header(data), data)
+    longer = bytearray(data)
+    longer[11] ^= 0x80
+    assert is_damaged(read_header(longer), bytes(longer))
 
 
 def a_damaged_replica(damaged_offsets: list[int]) -> Any:
