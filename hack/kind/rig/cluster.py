@@ -139,8 +139,31 @@ def _as_it_is(found: Docker, existing: list[str]) -> bool:
         if time.monotonic() > end:
             return False
         time.sleep(1)
+    moved = _moved(found, existing)
+    if moved:
+        say(f"cluster: Docker was started again and gave other addresses to {', '.join(moved)}")
+        return False
     _await_ready()
     return True
+
+
+def _moved(found: Docker, names: list[str]) -> list[str]:
+    """Nodes whose address is not the one that they registered with: they are Ready all the same,
+    as kubelets find the API server by name, but no other node's pods are reached any more."""
+    ok, text = _kubectl("get", "nodes", "--output", "json", "--request-timeout=5s")
+    if not ok:
+        return []  # what waits for them says why
+    registered = {
+        node["metadata"]["name"]: {address["address"] for address in node["status"]["addresses"]}
+        for node in json.loads(text)["items"]
+    }
+    addresses = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+    return [
+        name
+        for name in names
+        if found.must("inspect", "--format", addresses, name).strip()
+        not in registered.get(name, set())
+    ]
 
 
 def _await_ready() -> None:
