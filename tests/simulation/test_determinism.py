@@ -16,16 +16,17 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 8.0
 # (seed, weather): one like most; a group, a weather, brokers to spare and power losses; mistakes.
 RUNS = ((11, ""), (12, ""), (32, ""), (1, "volumes change"))
-PROGRAM = f"""
+PROGRAM = """
 from tests.simulator.run import run_seed
-for seed, weather in {RUNS}:
-    print(run_seed(seed, {SECONDS}, weather).digest)
+for seed, weather in {runs}:
+    print(run_seed(seed, {seconds}, weather).digest)
 """
 
 
-def digests_with_hash_seed(hash_seed: str) -> list[str]:
+def digests(hash_seed: str, runs: tuple[tuple[int, str], ...]) -> list[str]:
+    """In a process of their own, in that order."""
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", PROGRAM.format(runs=runs, seconds=SECONDS)],
         cwd=ROOT,
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
@@ -38,8 +39,8 @@ def digests_with_hash_seed(hash_seed: str) -> list[str]:
 def test_the_same_seed_gives_the_same_trace() -> None:
     run_seed(RUNS[0][0] + 1, safety_seconds=4.0)  # what ran before must not show
     here = [run_seed(RUNS[0][0], SECONDS).digest for _ in range(2)]
-    there = digests_with_hash_seed("1")
-    assert digests_with_hash_seed("77") == there
+    there = digests("1", RUNS)
+    assert digests("77", RUNS[::-1]) == there[::-1]  # nor in any other run
     assert here == [there[0]] * 2
 
 

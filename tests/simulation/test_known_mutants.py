@@ -14,9 +14,10 @@ from tests.simulator.mutants import mutant_of
 
 KNOWN = known_seeds()
 QUICK = "racks are not looked at"  # noticed with a seed's first topic
-# Judges that have most to say, by seeds that take seconds; the others with `-m long`.
+# One for each judge that has most to say; the others with `-m long`.
 ALWAYS = (
     "joins below the watermark",
+    "no truncation before the first fetch",
     "acks=all admitted and acknowledged below min ISR",
     "every start counts as clean",
     "any sequence is the next one",

@@ -88,7 +88,8 @@ class SimulatedProcess(Host):
         self.exit_code: int | None = None
         self.sockets: dict[SimulatedTransport, None] = {}
         self.listeners: dict[SimulatedServer, None] = {}
-        # abstract in typeshed only: asyncio has every method raise NotImplementedError
+        # Abstract for typeshed only. In asyncio what it does not override raises
+        # NotImplementedError, as loop.py means it to.
         self.loop = SimulatedLoop(name, world.timeline, machine.clock, self)  # type: ignore[abstract]
         self.disk = SimulatedDisk(machine.volume, self)
         self._world = world

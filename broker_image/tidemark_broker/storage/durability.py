@@ -6,7 +6,6 @@ before the recovery point passes them (S11). A truncation is owed a sync like wh
 until then a lost kernel gives back what was cut (S29).
 """
 
-import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -96,11 +95,19 @@ class Durability:
         for segment in unsynced:
             segment.file.sync()
         if owes_epochs and epochs_path is not None:
-            with contextlib.suppress(FileNotFoundError):  # the log was begun anew meanwhile
-                self._disk.sync_file(epochs_path)
+            self._sync_epochs(epochs_path, truncations)
         if owes_directory or owes_epochs:
             self._disk.sync_directory(self._directory)
         with self._state:
             if self._truncations == truncations:
                 self.recovery_point = max(self.recovery_point, covered)
                 self._synced_truncations = truncations
+
+    def _sync_epochs(self, path: Path, truncations: int) -> None:
+        """A log that is begun anew meanwhile lets go of the file; else it must be there."""
+        try:
+            self._disk.sync_file(path)
+        except FileNotFoundError:
+            with self._state:
+                if self._truncations == truncations:
+                    raise

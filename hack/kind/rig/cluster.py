@@ -154,15 +154,15 @@ def _moved(found: Docker, names: list[str]) -> list[str]:
     if not ok:
         return []  # what waits for them says why
     registered = {
-        node["metadata"]["name"]: {address["address"] for address in node["status"]["addresses"]}
+        node["metadata"]["name"]: {each["address"] for each in node["status"].get("addresses", [])}
         for node in json.loads(text)["items"]
     }
     addresses = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
     return [
         name
         for name in names
-        if found.must("inspect", "--format", addresses, name).strip()
-        not in registered.get(name, set())
+        if registered.get(name)
+        and found.must("inspect", "--format", addresses, name).strip() not in registered[name]
     ]
 
 

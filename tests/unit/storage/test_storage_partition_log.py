@@ -1,6 +1,7 @@
 """One log on a good disk: append, read, roll, truncate, reopen, flush."""
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -316,19 +317,34 @@ def test_a_log_that_was_to_begin_anew_and_did_not_derives_its_epochs(tmp_path):
     assert (reopened.log_end_offset, reopened.epoch_entries) == (2, ((1, 0), (3, 1)))
 
 
-class _BegunAnewMeanwhile(OsDisk):
-    """The loop removes the epochs' file while a worker is about to sync it."""
+class _Meanwhile(OsDisk):
+    """Something happens while a worker is about to sync the file of leader epochs."""
+
+    happens: Callable[[Path], object]
 
     def sync_file(self, path: Path) -> None:
-        path.unlink()
+        self.happens(path)
         super().sync_file(path)
 
 
 def test_a_flush_goes_on_where_the_log_is_begun_anew_meanwhile(tmp_path):
-    log = open_log(tmp_path / "log", _BegunAnewMeanwhile())
+    disk = _Meanwhile()
+    log = open_log(tmp_path / "log", disk)
     append(log, b"a", epoch=1)
+    disk.happens = lambda _: log.truncate_fully_and_start_at(5)
     log.flush()
-    assert log.recovery_point == 1
+    assert (log.failure, log.log_end_offset) == ("", 5)
+    assert log.recovery_point == 0  # what the flush began with is gone
+
+
+def test_a_flush_fails_where_the_file_of_leader_epochs_is_gone(tmp_path):
+    disk = _Meanwhile()
+    log = open_log(tmp_path / "log", disk)
+    append(log, b"a", epoch=1)
+    disk.happens = Path.unlink
+    with pytest.raises(StorageFailed, match="leader-epoch-checkpoint"):
+        log.flush()
+    assert log.recovery_point == 0
 
 
 def test_an_epoch_without_batches_survives_a_restart(tmp_path):
