@@ -1,5 +1,7 @@
 """S2: an entry of an ISR is (broker id, broker epoch), and a void one never comes back to life."""
 
+import pytest
+from tidemark_operator.controller.slice_store import Deposed, PutOff
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
@@ -169,6 +171,31 @@ def test_a_successor_strikes_nothing_out_by_what_it_read_before_a_late_registrat
         await successor(rig, 3)
         assert (await third.register(clean_stop_epoch=late.epoch)).is_clean
         assert rig.partition().eligible_leaders == members("1@2")
+
+    run(scenario)
+
+
+def test_a_life_that_its_controller_stands_by_for_is_not_written_over_meanwhile() -> None:
+    """What was read of it was the base of the next write, by a fence of the former life that had
+    waited: its epoch and its unclean start were forgotten (I14, seed 28002182)."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        deposed = rig.service
+        rig.service = new_controller = rig.another_controller()
+        await new_controller.load(ControllerEpoch(2))
+        late = FakeBroker(rig, BrokerId(1), "1-b")
+        rig.service = deposed
+        await late.register()
+        rig.service = new_controller
+        decisions = new_controller._pools[POOL].decisions
+        life = (BrokerId(1), BrokerEpoch(2))
+        with pytest.raises(Deposed):
+            await decisions.slice_store.confirm_broker(decisions.state.brokers[BrokerId(1)])
+        with pytest.raises((Deposed, PutOff)):
+            await decisions.fence([life], "silent")
+        stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
+        assert (stored["brokerEpoch"], stored["incarnation"]) == (4, late.incarnation)
 
     run(scenario)
 

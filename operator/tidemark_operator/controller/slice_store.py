@@ -272,15 +272,18 @@ class SliceStore:
         if item is None:
             self._broker_objects.pop(record.broker_id, None)
             return False
-        known = self._broker_objects.get(record.broker_id, {})
-        self._broker_objects[record.broker_id] = item
         try:
             stored = read_broker(item)
         except MalformedObject as error:
             logger.error("broker unreadable", extra={"error": str(error)})
-            return False  # written anew
-        if stored is None or stored == record:
-            return stored is not None
+            stored = None  # written anew
+        if stored is not None and stored != record:
+            self._check_may_write_over(stored, record)
+        # Not before: whoever still decides while this controller stands by would write by it.
+        self._broker_objects[record.broker_id] = item
+        return stored == record
+
+    def _check_may_write_over(self, stored: BrokerRecord, record: BrokerRecord) -> None:
         if stored.controller_epoch > self._controller_epoch:
             raise Deposed(
                 f"broker {record.broker_id} was written by controller epoch"
@@ -294,15 +297,15 @@ class SliceStore:
                 f"broker {record.broker_id} has epoch {stored.broker_epoch}, known to us is"
                 f" {record.broker_epoch}: everything has to be read again"
             )
-        if self._is_used_by_another(known, stored):  # S5
+        if self._is_used_by_another(stored):  # S5
             raise Deposed(
                 f"broker {record.broker_id}: a deposed controller handed out producer id round"
                 f" {stored.producer_id_round}: everything has to be read again"
             )
-        return False
 
-    def _is_used_by_another(self, known: Object, stored: BrokerRecord) -> bool:
+    def _is_used_by_another(self, stored: BrokerRecord) -> bool:
         """A round above the one we knew of that is not our own write."""
+        known = self._broker_objects.get(stored.broker_id, {})
         return (
             stored.producer_id_round > producer_id_round_of(known)
             and stored.controller_epoch != self._controller_epoch
