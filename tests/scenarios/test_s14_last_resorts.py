@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
+from tidemark_operator.controller.elections import Evidence
 from tidemark_operator.controller.last_resorts import ANYBODY, Choice
+from tidemark_operator.controller.leaderless import leaderless_sentence
 from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER, BrokerId, ControllerEpoch, LeaderEpoch, Offset
@@ -100,11 +102,27 @@ def test_an_unclean_election_that_a_client_asks_for_takes_the_longest_log() -> N
         assert outcome == {0: ErrorCode.NONE, 5: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         await rig.advance(500, *rig.brokers[1:])
         assert rig.partition().leader == 2
-        assert any("unclean" in notice or "lost" in notice for notice in notices(rig))
+        assert "or asked for the longest log of those live; broker 2 leads" in notices(rig)[0]
         outcome = await rig.service.elect_leaders(POOL, ORDERS, (0,), unclean=True)
         assert outcome == {0: ErrorCode.ELECTION_NOT_NEEDED}
 
     run(scenario)
+
+
+def test_who_has_the_longest_log_and_is_gone_again_is_given_up_by_a_word_or_by_the_topic() -> None:
+    """Every replica reported, then 1 died: it is waited for, but not against what a human said."""
+    state = partition("", leader_epoch=6)
+    unclean = [standing(f"{number}@1{number}", clean_since=10 + number) for number in range(3)]
+    brokers = standings(unclean[0], replace(unclean[1], is_live=False), unclean[2])
+    ends = reports(b0=(5, 70), b1=(5, 99), b2=(5, 71))
+    assert after(state, brokers, reports=ends) is state
+    assert after(state, brokers, reports=ends, of=topic(**UNCLEAN)).leader == 2
+    for named, leader in ((ANYBODY, 2), (BrokerId(0), 0), (BrokerId(1), NO_BROKER)):
+        choice = Choice(0, named, LeaderEpoch(6))
+        assert after(state, brokers, reports=ends, choice=choice).leader == leader
+    sentence = leaderless_sentence(topic(), state, brokers, Evidence(ends))
+    assert "brokers 1, which have the longest log, are not active" in sentence
+    assert sentence.endswith("tidemark.dev/elect=0=2@6")
 
 
 def test_a_safe_replica_is_preferred_to_the_longest_log() -> None:

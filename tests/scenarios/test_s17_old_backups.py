@@ -117,6 +117,33 @@ def test_nobody_is_made_leader_by_a_slice_before_live_replicas_said_what_they_ho
     run(scenario)
 
 
+def test_leadership_does_not_go_back_by_a_slice_before_live_replicas_said_what_they_hold() -> None:
+    """Were it an old backup, somebody may have led in the next epoch since (I11)."""
+
+    async def scenario() -> None:
+        rig = await metadata_rig()
+        await rig.create()
+        await fail_over(rig)
+        rig.brokers[0] = MetadataBroker(rig, BrokerId(0), "0-b", replicas=on_disk(0, 40))
+        await rig.brokers[0].register()
+        await rig.advance(200, *rig.brokers)
+        state = rig.partition()
+        await rig.brokers[1].alter(
+            proposed(state, (*state.in_sync_replicas, Member(BrokerId(0), rig.brokers[0].epoch)))
+        )
+        assert rig.partition().in_sync_ids == {0, 1, 2}
+        await successor(rig)
+        by_an_old_slice = await rig.service.elect_leaders(POOL, ORDERS, (0,), unclean=False)
+        await rig.service._pools[POOL].decisions.balance()
+        assert by_an_old_slice == {0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+        assert rig.partition().leader == 1
+        await rig.advance(300, *rig.brokers)
+        now = await rig.service.elect_leaders(POOL, ORDERS, (0,), unclean=False)
+        assert (now, rig.partition().leader) == ({0: ErrorCode.NONE}, 0)
+
+    run(scenario)
+
+
 def test_a_restarted_brokers_log_shows_that_the_slice_is_old() -> None:
     """Nobody lives who remembers the metadata: all brokers start anew over their logs."""
 

@@ -37,8 +37,8 @@ def _restored(
     topic = stored.topic
 
     def restored(state: PartitionState) -> PartitionState:
-        is_behind = pool.state.is_behind((topic.topic_id, state.partition), state)
-        if state.partition not in partitions or is_behind:
+        replica = (topic.topic_id, state.partition)
+        if state.partition not in partitions or not pool.state.may_grant(replica, state):
             return state
         return preferred_leader_restored(topic, state, standings, leader_counts=counts)
 

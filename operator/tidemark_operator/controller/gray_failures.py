@@ -108,10 +108,8 @@ class GrayFailures:
         replica = (topic.topic_id, state.partition)
         if not state.has_leader or standings.can_write(state.leader):
             return state
-        evidence = self._decisions.state.evidence(replica, state)
-        if self._has_moved_lately(topic, replica) or not evidence.is_confirmed:
-            return state
-        if self._decisions.state.is_behind(replica, state):
+        may_grant = self._decisions.state.may_grant(replica, state)
+        if self._has_moved_lately(topic, replica) or not may_grant:
             return state
         return leader_moved_off(topic, state, standings, leader_counts=counts)
 

@@ -1,9 +1,9 @@
 """Who leads when no valid entry is live: what remains before nobody does (S14, architecture 6).
 
-In this order: once *every* replica has reported and no entry is valid, the longest log of all;
-whom a human named; where the topic allows unclean election, the longest log among the live. Never
-merely the first alive. All three go by fresh reports alone: of logs that stand still since the
-partition has no leader. Pure.
+In this order: once *every* replica has reported and no entry is valid, the longest log of all, if
+its broker can lead; whom a human named; where the topic allows unclean election, or a human asked
+for one, the longest log among the live. Never merely the first alive. All three go by fresh reports
+alone: of logs that stand still since the partition has no leader. Pure.
 """
 
 from collections.abc import Mapping
@@ -78,15 +78,19 @@ def last_resort(
     if may_take_longest_of_all(topic, partition, standings, unheard):
         longest = max(ends.values())
         leaders = tuple(b for b in active if ends[b] == longest)
-        return _by(leaders[0], Cause.ALL_UNCLEAN, ends, standings) if leaders else None
+        if leaders:
+            return _by(leaders[0], Cause.ALL_UNCLEAN, ends, standings)
     if choice is not None and is_chosen(choice, partition) and choice.leader in active:
         if choice.leader in ends:
             return _by(choice.leader, Cause.CHOSEN, ends, standings, unheard)
         return None  # it is asked for its report first: what is lost is to be known
-    is_allowed = allows_unclean_election(topic) or is_anybody_chosen(choice, partition)
-    if is_allowed and active and all(b in ends for b in active):
+    is_allowed = allows_unclean_election(topic)
+    if not is_allowed and not is_anybody_chosen(choice, partition):
+        return None
+    if active and all(b in ends for b in active):
         best = max(active, key=lambda b: (ends[b], -partition.replicas.index(b)))
-        return _by(best, Cause.UNCLEAN, ends, standings, unheard)
+        cause = Cause.UNCLEAN if is_allowed else Cause.CHOSEN
+        return _by(best, cause, ends, standings, unheard)
     return None
 
 

@@ -5,8 +5,10 @@ from tidemark_protocol.partition_state import PartitionState, TopicState
 
 from tidemark_operator.controller.elections import Evidence
 from tidemark_operator.controller.last_resorts import Choice, has_valid_entry
-from tidemark_operator.controller.standing import Standings
+from tidemark_operator.controller.standing import Replica, Standings
 from tidemark_operator.manifests.elect_annotation import ELECT_ANNOTATION, choice_text
+
+NOTHING_SAID = (-2, 0)  # in the place of (last epoch, log end offset): below an empty log
 
 
 def leaderless_sentence(
@@ -27,14 +29,23 @@ def leaderless_sentence(
         text += "no replica can prove that it has every committed record"
         if unheard:
             text += f", and brokers {_names(unheard)} have not said what they have"
+        elif longest := _with_longest_log(partition, replica, evidence):
+            text += f", and brokers {_names(longest)}, which have the longest log, are not active"
     if not active:
         return f"{text}; start one of brokers {_names(list(partition.replicas))}"
-    best = max(active, key=lambda b: (evidence.reports.log_end(b, replica) or (-2, 0), -b))
+    best = max(active, key=lambda b: (evidence.reports.log_end(b, replica) or NOTHING_SAID, -b))
     choice = choice_text(Choice(partition.partition, best, partition.leader_epoch))
     return (
         f"{text}; bring them back, or give up what only they have: annotate the Topic with"
         f" {ELECT_ANNOTATION}={choice}"
     )
+
+
+def _with_longest_log(
+    partition: PartitionState, replica: Replica, evidence: Evidence
+) -> list[BrokerId]:
+    ends = {b: evidence.reports.log_end(b, replica) or NOTHING_SAID for b in partition.replicas}
+    return [b for b, end in ends.items() if end == max(ends.values())]
 
 
 def _names(broker_ids: list[BrokerId]) -> str:

@@ -7,7 +7,6 @@ from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.controller.broker_record import BrokerLifeState
-from tidemark_operator.controller.elections import may_grant
 from tidemark_operator.controller.pool_controller import PoolController
 from tidemark_operator.controller.reassignment import CannotReassign, obstacle, reassigned
 from tidemark_operator.controller.slices import PartitionSlice
@@ -70,7 +69,7 @@ def _reason_to_wait(pool: PoolController, topic_id: TopicId, state: PartitionSta
     """Whoever leaves raises the leader epoch (S30): nothing is granted by an old slice (S17), nor
     to a leader that was fenced while its successor could not be written down (I12)."""
     replica = (topic_id, state.partition)
-    if not may_grant(pool.state.evidence(replica, state)) or pool.state.is_behind(replica, state):
+    if not pool.state.may_grant(replica, state):
         return "its brokers have not all said what they hold: a move waits until they have"
     if not _leads_on(pool, state):
         return f"its leader {state.leader} goes: a move waits until another one leads"

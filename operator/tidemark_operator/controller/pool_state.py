@@ -24,6 +24,7 @@ from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRe
 from tidemark_operator.controller.elections import (
     Evidence,
     LeaderCounts,
+    may_grant,
     preferred_leader_restored,
     settled,
 )
@@ -199,6 +200,10 @@ class PoolState:
         """S17: nothing is decided by a slice that is older than what somebody holds."""
         return replica in self.behind and self.held.floor_above(replica, state) is not None
 
+    def may_grant(self, replica: Replica, state: PartitionState) -> bool:
+        """S17: nobody is made a leader by a slice that is an old backup, or may be one."""
+        return may_grant(self.evidence(replica, state)) and not self.is_behind(replica, state)
+
     def _rebuilt_when_all_said(
         self, replica: Replica, state: PartitionState
     ) -> tuple[PartitionState, Recovery | None]:
@@ -221,11 +226,11 @@ class PoolState:
             return value
         return value.with_partitions(
             tuple(
-                state
-                if self.is_behind((value.topic.topic_id, state.partition), state)
-                else preferred_leader_restored(
+                preferred_leader_restored(
                     value.topic, state, standings, leader_counts=leader_counts
                 )
+                if self.may_grant((value.topic.topic_id, state.partition), state)
+                else state
                 for state in value.partitions
             )
         )

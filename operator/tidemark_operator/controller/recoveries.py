@@ -16,7 +16,7 @@ from tidemark_protocol.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, Of
 class Cause(Enum):
     ALL_UNCLEAN = "AllUnclean"  # S14: every replica reported, none could prove anything
     UNCLEAN = "Unclean"  # the topic's choice: unclean.leader.election.enable
-    CHOSEN = "Chosen"  # a human named the broker
+    CHOSEN = "Chosen"  # a human named the broker, or asked for the longest log of those live
     RESTORED = "Restored"  # S17: the slice was older than what brokers held
 
 
@@ -92,7 +92,7 @@ _REASONS = {
     " log of all was taken",
     Cause.UNCLEAN: "no safe replica was live and the topic allows unclean election, so the longest"
     " log of those live was taken",
-    Cause.CHOSEN: "a human chose its leader",
+    Cause.CHOSEN: "a human chose its leader, or asked for the longest log of those live",
     Cause.RESTORED: "its slice was older than what brokers held (restored from a backup?), so it"
     " was rebuilt",
 }
