@@ -63,16 +63,23 @@ def planted(mutant: Mutant) -> Iterator[None]:
             owner, name = _owner_of(each.target)
             original = vars(owner)[name]
             undone.append((owner, name, original))
-            is_class_level = isinstance(original, staticmethod | classmethod)
-            given = original.__func__ if is_class_level else original
-            weaker = each.weaken(given)
-            if is_class_level:
+            _, weaker = original_and_weaker(each)
+            if isinstance(original, staticmethod | classmethod):
                 weaker = type(original)(weaker)
             setattr(owner, name, weaker)
         yield
     finally:
         for owner, name, original in reversed(undone):
             setattr(owner, name, original)
+
+
+def original_and_weaker(each: Patch) -> tuple[Any, Any]:
+    """As functions, also of static and class methods."""
+    owner, name = _owner_of(each.target)
+    original = vars(owner)[name]
+    if isinstance(original, staticmethod | classmethod):
+        original = original.__func__
+    return original, each.weaken(original)
 
 
 def _owner_of(target: str) -> tuple[Any, str]:

@@ -91,8 +91,8 @@ def _expires_one_by_one(original: Any) -> Any:
 def _keeps_eligible_by_setting(original: Any) -> Any:
     """min ISR goes its own way, past the eligible leaders (S6)."""
 
-    def with_min_insync(topic: Any, partition: Any, standings: Any, wanted: int) -> Any:
-        return replace(partition, min_insync_replicas=wanted)
+    def with_min_insync(topic: Any, partition: Any, standings: Any, min_insync_replicas: int) -> Any:
+        return replace(partition, min_insync_replicas=min_insync_replicas)
 
     return with_min_insync
 
@@ -320,7 +320,8 @@ MUTANTS = (
            "test_a_humans_choice_counts_in_one_leader_epoch_only",
            "people choose"),
     Mutant("leaders by a slice that nobody confirmed", "S17",
-           (patch(CONTROLLER + "elections:may_grant", always(True)),),
+           (patch(CONTROLLER + "elections:may_grant", always(True)),
+            patch(CONTROLLER + "pool_state:PoolState.may_grant", always(True))),
            "tests/scenarios/test_s17_old_backups.py::"
            "test_a_slice_restored_under_running_brokers_is_rebuilt_above_them_from_the_longest_log",
            "slices change"),

@@ -52,10 +52,15 @@ def _says_out_of_range_of_lost_epochs(original: Any) -> Any:
     return check_position
 
 
+def _unchanged(partition: Any) -> Any:
+    return partition
+
+
 def _admits_any_life(original: Any) -> Any:
     def admitted(
-        member: Member, partition: Any, standings: Standings, replica: Any
+        topic: Any, member: Member, partition: Any, standings: Standings
     ) -> Member | None:
+        replica = (topic.topic_id, partition.partition)
         standing = standings.of(member.broker_id)
         if standing is None or not standings.is_active(member.broker_id, replica):
             return None
@@ -248,7 +253,7 @@ MUTANTS = (
            search="an answer to a question of before counts"),
     Mutant("a refusal raises no epoch, and is taken for the end (a pair)",
            "S3, refused expand raises the partition epoch", (
-               patch(CONTROLLER + "in_sync_replicas:raised", lambda original: lambda state: state),
+               patch(CONTROLLER + "in_sync_replicas:raised", lambda original: _unchanged),
                patch(LEADER + "on_answer", _forgets_members_on_refusal)),
            "tests/scenarios/test_s3_refused_expand.py::"
            "test_what_was_acknowledged_after_a_refusal_is_in_the_log_of_whoever_"

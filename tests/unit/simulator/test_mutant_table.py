@@ -1,7 +1,10 @@
 """The table of mutants is of the mutants that there are, and its seeds say something of them."""
 
 import re
+from inspect import Parameter, signature
+from typing import Any
 
+from tests.simulator.mutant import original_and_weaker
 from tests.simulator.mutant_hunt import SEEDS, TABLE, Hunted, known_rows, known_seeds, row, table
 from tests.simulator.mutants import MUTANTS, mutant_of
 from tests.transcripts.elsewhere import rules_of_safety
@@ -32,3 +35,20 @@ def test_the_known_seeds_are_those_of_the_table() -> None:
 def test_every_rule_of_safety_has_a_mutant() -> None:
     named = {rule for mutant in MUTANTS for rule in re.findall(r"\bS(\d+)\b", mutant.rule)}
     assert rules_of_safety() - named == set()
+
+
+def test_what_takes_a_methods_place_takes_its_arguments() -> None:
+    """Else it breaks whatever calls it, and is noticed for that."""
+    for mutant in MUTANTS:
+        for each in mutant.patches:
+            original, weaker = original_and_weaker(each)
+            if isinstance(original, property):
+                assert isinstance(weaker, property), (mutant.name, each.target)
+                continue
+            parameters = signature(weaker).parameters.values()
+            if all(one.kind is not Parameter.VAR_POSITIONAL for one in parameters):
+                taken = list(signature(weaker).parameters)
+                given = list(signature(original).parameters)
+                if given[:1] == ["self"]:
+                    taken[0] = "self"
+                assert taken == given, (mutant.name, each.target)
