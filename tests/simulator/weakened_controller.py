@@ -243,6 +243,12 @@ MUTANTS = (
            "tests/scenarios/test_s2_void_entries.py::"
            "test_a_successor_strikes_nothing_out_by_what_it_read_before_a_late_registration",
            "controllers part and register"),
+    Mutant("a later life of a broker is written over", "I14",
+           (patch(SLICES + "_check_may_write_over", always(None)),),
+           "tests/scenarios/test_s2_void_entries.py::"
+           "test_a_life_that_its_controller_stands_by_for_is_not_written_over_meanwhile",
+           why_no_seed="a registration's write of unknown outcome, and a fence that waits behind "
+           "it: once in some 20,000 ordinary seeds (28002182)"),
     Mutant("producer ids found on a disk are neither known nor stored (a pair)", "S5", (
                patch(CONTROLLER + "pool_controller:round_of", always(NO_ROUND)),
                patch(REGISTRATION + "round_of", always(NO_ROUND))),
