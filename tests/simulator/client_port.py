@@ -101,7 +101,13 @@ _ASKED = msgspec.msgpack.Decoder(Asked)
 _ANSWERED = msgspec.msgpack.Decoder(Answered)
 
 # It may have been written, whatever else it says (S8).
-_DOUBTFUL = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR})
+_DOUBTFUL = frozenset(
+    {
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
 
 
 class Judge(Protocol):

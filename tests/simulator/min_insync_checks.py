@@ -16,7 +16,7 @@ def check_acknowledged(
     broker_id: BrokerId, replica: HostedReplica, leader: PartitionLeader
 ) -> None:
     """Raises Violation."""
-    if not has_enough(leader.state) and not leader.settings.commits_by_isr_alone:
+    if not has_enough(leader.state):
         raise Violation(
             "I9",
             f"broker {broker_id} acknowledged in {replica.topic}-{replica.partition} under"

@@ -253,7 +253,8 @@ class Running:
         while process.waiting and process.waiting[0].end_offset <= leader.high_watermark:
             entry, *rest = process.waiting
             process.waiting = tuple(rest)
-            self._acknowledged(self.broker, entry)
+            tell = self._acknowledged if leader.has_enough_in_sync_replicas else self._refused
+            tell(self.broker, entry)
 
     # ---- as follower
 

@@ -105,9 +105,7 @@ class World:
     def _on_acknowledged(self, broker: SmallBroker, entry: Waiting) -> None:
         leader = broker.process.leader if broker.process else None
         assert leader is not None
-        if self.setting.commit_rule != "Isr" and (
-            len(leader.in_sync_replicas) < leader.state.min_insync_replicas
-        ):
+        if len(leader.in_sync_replicas) < leader.state.min_insync_replicas:
             self.broken = f"I9: {broker.broker_id} acknowledges {entry.value} below min ISR"
         self.say(f"{broker.broker_id}: acknowledges {entry.value}")
 

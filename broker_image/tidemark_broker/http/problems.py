@@ -16,6 +16,7 @@ For a produce there is `outcome` too, because a client of an append-only log mus
 | NOT_LEADER_OR_FOLLOWER, after    | 500    |             | unknown (leadership lost in wait)  |
 | REQUEST_TIMED_OUT                | 504    |             | unknown (408 + not_written: body)  |
 | NOT_ENOUGH_REPLICAS              | 503    | 1           | not_written                        |
+| NOT_ENOUGH_REPLICAS_AFTER_APPEND | 500    |             | unknown                            |
 | MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE | 413 |        | not_written                        |
 | INVALID_REQUIRED_ACKS, INVALID_REQUEST   | 400 |        | not_written                        |
 | INVALID_RECORD, INVALID_TIMESTAMP        | 422 |        | not_written                        |
@@ -85,6 +86,9 @@ KINDS: Mapping[ErrorCode, ProblemKind] = {
     ),
     ErrorCode.NOT_ENOUGH_REPLICAS: ProblemKind(
         503, "Fewer replicas in sync than min.insync.replicas", retry_after_seconds=1
+    ),
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ProblemKind(
+        500, "Replicas in sync fell below min.insync.replicas after the append", Outcome.UNKNOWN
     ),
     ErrorCode.MESSAGE_TOO_LARGE: ProblemKind(413, "Too large"),
     ErrorCode.RECORD_LIST_TOO_LARGE: ProblemKind(413, "Too large for a segment"),

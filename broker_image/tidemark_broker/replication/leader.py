@@ -143,7 +143,7 @@ class PartitionLeader:
 
     @property
     def has_enough_in_sync_replicas(self) -> bool:
-        """Admission of acks=all, before anything is written (I9)."""
+        """acks=all is appended then, and acknowledged once it is committed (I9)."""
         return len(self.state.in_sync_replicas) >= self.state.min_insync_replicas
 
     @property
@@ -470,8 +470,7 @@ class PartitionLeader:
         return (HighWatermarkAdvanced(slowest),)
 
     def _may_commit(self) -> bool:
-        """KIP-966: else a lone survivor commits what nobody else has. So acks=all, which waits for
-        the watermark, is not acknowledged below min ISR either (I9)."""
+        """KIP-966: else a lone survivor commits what nobody else has."""
         return self.settings.commits_by_isr_alone or self.has_enough_in_sync_replicas
 
     def _waited_for(self) -> tuple[Member, ...]:

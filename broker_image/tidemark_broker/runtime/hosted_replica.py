@@ -323,7 +323,7 @@ class HostedReplica:
                 self._events.propose(effect.proposal)
 
     def _on_high_watermark(self, high_watermark: Offset) -> None:
-        self.produces.complete(high_watermark)  # I9: below min ISR it does not move
+        self.produces.complete(self.leader)
         self._events.watermark_moved(self)
         self._wake_readers()
 

@@ -99,8 +99,8 @@ class ProducePath:
         replica.produces.add(
             end_offset, deadline_ms=now_ms + max(0, timeout_ms), result=result, done=done
         )
-        if replica.leader is not None and replica.high_watermark >= end_offset:
-            replica.produces.complete(replica.high_watermark)  # RF 1, or a duplicate
+        if replica.high_watermark >= end_offset:
+            replica.produces.complete(replica.leader)  # RF 1, or a duplicate
         elif self._expiry_timer is None:
             self._expiry_timer = self._scheduler.call_later(EXPIRY_SWEEP_SECONDS, self._expire)
 

@@ -15,12 +15,19 @@ from typing import TypeVar
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
+from tidemark_broker.replication.leader import PartitionLeader
 from tidemark_broker.runtime.results import ProduceResult
 
 _log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 ProduceDone = Callable[[ProduceResult], None]
+
+_ON_TOO_FEW = ProduceResult(
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    message="fewer replicas than min.insync.replicas are in sync since it was appended;"
+    " it stays in the log and can be read",
+)
 
 
 def answer(done: Callable[[Result], None], result: Result) -> None:
@@ -56,18 +63,19 @@ class ProducePurgatory:
             at -= 1
         waiting.insert(at, _Waiting(end_offset, deadline_ms, result, done))
 
-    def complete(self, high_watermark: Offset) -> None:
-        """Acknowledge all that the watermark has passed.
+    def complete(self, leader: PartitionLeader | None) -> None:
+        """Answer all that the leader's watermark has passed.
 
-        While the ISR is below min ISR the watermark stands, so they wait for it or for their
-        timeout, as in Kafka since KIP-966: never NOT_ENOUGH_REPLICAS_AFTER_APPEND. To be answered
-        so at once would have a client without a producer id append what may yet commit again.
+        With commitRule MinInsync it stands while the ISR is below min ISR, and they wait for the
+        ISR or for their timeout, as in Kafka since KIP-966. With Isr it moves with whoever is left,
+        and that is not what acks=all asked for: NOT_ENOUGH_REPLICAS_AFTER_APPEND (I9).
         """
         waiting = self._waiting
-        while waiting and waiting[0].end_offset <= high_watermark:
+        while leader is not None and waiting and waiting[0].end_offset <= leader.high_watermark:
             entry = waiting.popleft()
             if entry.done is not None:
-                answer(entry.done, entry.result)
+                is_held = leader.has_enough_in_sync_replicas
+                answer(entry.done, entry.result if is_held else _ON_TOO_FEW)
 
     def fail_all(self, error: ErrorCode, message: str) -> None:
         """The records stay in the log and may yet commit; nobody can say so any more."""

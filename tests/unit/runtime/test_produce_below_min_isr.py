@@ -1,5 +1,6 @@
-"""Produces with acks=all that were appended before the ISR fell below min ISR (I9, KIP-966): the
-watermark stands, so they are neither acknowledged nor told of a failure."""
+"""Produces with acks=all that were appended before the ISR fell below min ISR (I9, KIP-966): where
+the watermark stands they are neither acknowledged nor told of a failure, where it moves with the
+ISR alone they are told."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,8 +10,9 @@ import pytest
 from tidemark_broker.runtime.partitions import ProduceResult
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset, PartitionEpoch
+from tidemark_protocol.partition_state import TopicState
 
-from tests.unit.runtime.in_process_pool import InProcessPool, a_produced_batch
+from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, InProcessPool, a_produced_batch
 
 STORED = ProduceResult(ErrorCode.NONE, Offset(0), Offset(0))
 
@@ -53,6 +55,18 @@ def test_they_wait_for_the_isr_or_for_their_timeout(pool: InProcessPool) -> None
     assert patient == []
     pool.judge(1)
     assert patient == [STORED]
+
+
+def test_what_the_isr_alone_commits_below_min_isr_is_told_to_be_in_the_log(tmp_path: Path) -> None:
+    pool = InProcessPool(tmp_path, topic=TopicState(TOPIC, TOPIC_ID, 1, 3, commit_rule="Isr"))
+    pool.lead(1)
+    waiting = pool.brokers[1].produce("a", timeout_ms=10_000)
+    only_the_leader_is_in_sync(pool)
+    assert errors(waiting) == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+    assert pool.brokers[1].replica().high_watermark == 1
+    assert errors(pool.brokers[1].produce("b")) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    for number in tuple(pool.brokers):
+        pool.kill(number)
 
 
 def test_a_retry_is_refused_until_the_isr_has_grown_and_is_a_duplicate_then(
