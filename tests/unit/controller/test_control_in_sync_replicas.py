@@ -1,13 +1,16 @@
 """AlterPartition: every answer of kafka-replication 1.7, in its order, and refused expands (S3)."""
 
+from dataclasses import replace
+
 import pytest
 from tidemark_operator.controller.in_sync_replicas import Verdict, judged
 from tidemark_operator.controller.standing import Standings
 from tidemark_protocol.controller_messages import InSyncProposal
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
+from tests.unit.controller.control_rig import ORDERS, POOL, Rig
 from tests.unit.controller.control_values import (
     REPLICA,
     dead,
@@ -19,6 +22,7 @@ from tests.unit.controller.control_values import (
     standings,
     topic,
 )
+from tests.waiting import run
 
 ALL = standings("0@1", "1@2", "2@3")
 FULL = partition("0@1 1@2", leader="0@1")
@@ -123,3 +127,41 @@ def test_a_void_member_is_not_kept_by_an_unseen_fetch() -> None:
 
 def test_a_retired_life_of_the_leader_itself_is_refused() -> None:
     assert judge(proposal("0@0 1@2")).error is ErrorCode.INELIGIBLE_REPLICA
+
+
+# What the controller knows at all.
+
+
+def test_proposals_for_unknown_topics_and_partitions_are_told_so_beside_those_that_are_judged() -> (
+    None
+):
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        known = proposal("0@1 1@2", leader_epoch=0, partition_epoch=0)
+        nobodys = replace(known, topic_id=TopicId("another"))
+        beyond = replace(known, partition=1)
+        response = await rig.brokers[0].alter(nobodys, beyond, known)
+        assert {(each.topic_id, each.partition): each.error for each in response.answers} == {
+            ("another", 0): ErrorCode.UNKNOWN_TOPIC_ID,
+            (ORDERS, 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            (ORDERS, 0): ErrorCode.NONE,
+        }
+        assert [each.state for each in response.answers if each.error] == [None, None]
+        assert rig.partition().in_sync_replicas == members("0@1 1@2")
+
+    run(scenario)
+
+
+def test_a_topic_whose_data_is_only_kept_is_unknown_to_a_proposal() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        await rig.service.delete_topic(POOL, ORDERS, retain=True)
+        kept, writes = rig.partition(), rig.store.writes
+        asked = proposal("0@1 1@2", leader_epoch=0, partition_epoch=0)
+        (answer,) = (await rig.brokers[0].alter(asked)).answers
+        assert answer.error is ErrorCode.UNKNOWN_TOPIC_ID
+        assert (rig.partition(), rig.store.writes) == (kept, writes)
+
+    run(scenario)

@@ -260,6 +260,80 @@ def test_retained_data_with_other_numbers_is_not_adopted(tell: Callable[[Story],
     tell(story)
 
 
+OTHER_PROMISES = pytest.mark.parametrize(
+    ("name", "found", "asked"), [("commitRule", "MinInsync", "Isr"), ("flush", "Os", "Always")]
+)
+
+
+def refusal_of(name: str, found: str, asked: str) -> tuple[str, str, str]:
+    message = (
+        f"the data of this topic has {name} {found}, asked for {asked}, and {name} cannot change:"
+        f" make the Topic with {name} {found}"
+    )
+    return "False", "RetainedDataDiffers", message
+
+
+@OTHER_PROMISES
+def test_retained_data_of_another_promise_is_not_adopted(
+    tell: Callable[[Story], None], name: str, found: str, asked: str
+) -> None:
+    async def story(world: World) -> None:
+        await world.ready_topic()
+        await world.store.delete(TOPIC, NAMESPACE, "orders")
+        await world.pass_topic()
+        calls = list(world.controller.calls)
+        await world.topic(**{name: asked})
+        await world.pass_topic()
+        condition = await world.condition()
+        assert (condition["status"], condition["reason"], condition["message"]) == refusal_of(
+            name, found, asked
+        )
+        assert world.controller.calls == calls
+        assert "topicId" not in (await world.stored(TOPIC, "orders"))["status"]
+
+    tell(story)
+
+
+@OTHER_PROMISES
+def test_an_adoption_cut_short_does_not_go_on_under_another_promise(
+    tell: Callable[[Story], None], name: str, found: str, asked: str
+) -> None:
+    """The id is recorded, the slices are retained still."""
+
+    async def story(world: World) -> None:
+        await world.ready_topic()
+        ((topic_id, view),) = world.controller.views.items()
+        world.controller.views[topic_id] = replace(view, is_retained=True)
+        await world.topic(**{name: asked})
+        await world.pass_topic()
+        condition = await world.condition()
+        assert (condition["status"], condition["reason"], condition["message"]) == refusal_of(
+            name, found, asked
+        )
+        assert world.controller.calls == ["create orders"]
+
+    tell(story)
+
+
+@OTHER_PROMISES
+def test_a_served_topic_does_not_take_another_promise_over(
+    tell: Callable[[Story], None], name: str, found: str, asked: str
+) -> None:
+    """The manifest reached the store around the rules; what else it changes waits too."""
+
+    async def story(world: World) -> None:
+        await world.ready_topic()
+        await world.topic(**{name: asked}, config={"min.insync.replicas": "1"})
+        await world.pass_topic()
+        condition = await world.condition()
+        assert (condition["status"], condition["reason"], condition["message"]) == refusal_of(
+            name, found, asked
+        )
+        assert world.controller.calls == ["create orders"]
+
+    tell(story)
+
+
 def test_the_oldest_topic_has_the_name(tell: Callable[[Story], None]) -> None:
     async def story(world: World) -> None:
         await world.ready_topic()

@@ -6,21 +6,28 @@ import contextlib
 import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
+import pytest
 from tidemark_broker.runtime.broker import (
     EXIT_CLEAN,
     EXIT_STORAGE_FAILED,
     Broker,
 )
 from tidemark_broker.runtime.environment import BrokerEnvironment
+from tidemark_broker.runtime.results import ProduceResult
+from tidemark_broker.storage import checkpoints
+from tidemark_broker.storage.record_batch import NewRecord, build_batch
 from tidemark_broker.storage.start_proofs import BOOT_STAMP
 from tidemark_operator.stores.object_store import BROKER
-from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import BrokerId, Offset
 
 from tests.scenarios.broker_on_disk import Link, Machine
-from tests.unit.controller.control_rig import Rig
+from tests.unit.controller.control_rig import ORDERS, POOL, Rig
 from tests.unit.storage.faulty_disk import FaultyDisk
 from tests.waiting import HANG_SECONDS, eventually, run
 
@@ -37,7 +44,7 @@ async def serve_http(
 class Running:
     """One process of broker 0."""
 
-    def __init__(self, rig: Rig, machine: Machine) -> None:
+    def __init__(self, rig: Rig, machine: Machine, **settings: Any) -> None:
         self.rig = rig
         self.disk = FaultyDisk()
         self.link = Link(rig)
@@ -50,11 +57,30 @@ class Running:
             processing_clock_s=lambda: 0.0,
             on_serving=lambda: None,
         )
-        self.broker = Broker(machine.settings(), environment)
+        self.broker = Broker(replace(machine.settings(), **settings), environment)
         self.ending = asyncio.create_task(self.broker.run())
 
     async def served(self) -> None:
         await eventually(lambda: self.broker.is_ready()[0])
+
+    async def lead_a_record(self) -> None:
+        """Alone."""
+        await self.served()
+        await self.rig.service.create_topic(
+            POOL, self.rig.topic_state(1, 1), ((self.broker.settings.broker_id,),)
+        )
+        partitions = self.broker.partitions
+        await eventually(lambda: not isinstance(partitions.find_leading("orders", 0), ErrorCode))
+        self.append(b"a")
+
+    def append(self, value: bytes) -> None:
+        """Committed at once."""
+        batch = memoryview(build_batch([NewRecord(None, value, ())], timestamp_ms=0))
+        results: list[ProduceResult] = []
+        self.broker.partitions.produce(
+            "orders", 0, batch, acks=-1, timeout_ms=1000, done=results.append
+        )
+        assert [result.error for result in results] == [ErrorCode.NONE]
 
     async def ended(self) -> int:
         return await asyncio.wait_for(self.ending, HANG_SECONDS)
@@ -178,6 +204,73 @@ def test_a_process_stopped_before_it_could_register_leaves_the_volume_as_it_foun
             waiting.sigterm()
             await waiting.ended()
             assert (machine.path / CLEAN_STOP).read_bytes() == found
+            assert await is_clean_start(rig, machine)
+
+    run(scenario)
+
+
+FOREVER_SECONDS = 3600.0
+
+
+def written_watermarks(machine: Machine) -> dict[tuple[str, int], Offset]:
+    path = machine.path / checkpoints.HIGH_WATERMARKS
+    return checkpoints.decode_offsets(path.read_bytes()) if path.exists() else {}
+
+
+def test_a_running_broker_writes_its_high_watermarks_from_time_to_time(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controller() as rig:
+            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
+            process = Running(rig, machine, high_watermark_checkpoint_seconds=0.01)
+            await process.lead_a_record()
+            await eventually(lambda: written_watermarks(machine) == {("orders", 0): 1})
+            process.sigterm()
+            assert await process.ended() == EXIT_CLEAN
+
+    run(scenario)
+
+
+def test_a_clean_stop_writes_the_last_high_watermarks(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controller() as rig:
+            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
+            process = Running(rig, machine, high_watermark_checkpoint_seconds=FOREVER_SECONDS)
+            await process.lead_a_record()
+            assert written_watermarks(machine) == {}
+            process.sigterm()
+            assert await process.ended() == EXIT_CLEAN
+            assert written_watermarks(machine) == {("orders", 0): 1}
+            assert machine.open().directory.high_watermarks == {(ORDERS, 0): 1}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("limit_seconds", "signals"),
+    [(0.05, 1), (FOREVER_SECONDS, 2)],
+    ids=["until the limit", "until the second signal"],
+)
+def test_a_registered_broker_that_no_controller_answers_stops_with_its_proof(
+    tmp_path: Path, limit_seconds: float, signals: int
+) -> None:
+    async def scenario() -> None:
+        async with controller() as rig:
+            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
+            process = Running(rig, machine, stop_limit_seconds=limit_seconds)
+            await process.lead_a_record()
+            assert process.broker.directory is not None
+            process.broker.directory.checkpoint_recovery_points()
+            process.append(b"not synced by anything before the stop")
+            process.link.is_cut = True
+            process.disk.done.clear()
+            for _ in range(signals):
+                process.sigterm()
+            assert await process.ended() == EXIT_CLEAN
+            assert process.broker.session is not None
+            assert not process.broker.session.may_stop.is_set()
+            synced = process.disk.done.index(("sync", machine.log_file().name))
+            assert ("write", CLEAN_STOP) in process.disk.done[synced:]
+            assert written_watermarks(machine) == {("orders", 0): 2}
             assert await is_clean_start(rig, machine)
 
     run(scenario)

@@ -1,4 +1,4 @@
-"""When recovery points are written, and what goes with them."""
+"""When recovery points and high watermarks are written, and what goes with them."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 from tidemark_broker.runtime.checkpointing import Checkpointing, PassSettings
+from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.storage import checkpoints
 from tidemark_broker.storage.disk import OsDisk
+from tidemark_broker.storage.log_directory import LogDirectory
+from tidemark_broker.storage.partition_log import LogSettings
 from tidemark_broker.storage.synced_parts import synced_part_of
+from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
-from tests.unit.runtime.in_process_pool import InProcessBroker, InProcessPool
+from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, InProcessBroker, InProcessPool
 from tests.unit.runtime.jumping_loop import run_without_waiting
+from tests.unit.runtime.simulated_time import SimulatedTime
+from tests.unit.storage.faulty_disk import FaultyDisk
 
 HOUR = 3600.0
 
@@ -104,3 +111,52 @@ def test_a_pass_writes_the_synced_parts_of_logs_that_have_grown(broker: InProces
     part = synced_part_of(OsDisk(), log.directory)
     assert part is not None
     assert part.next_offset == log.log_end_offset == log.recovery_point
+
+
+def test_high_watermarks_are_written_at_their_interval_as_they_are_then(tmp_path: Path) -> None:
+    pool = InProcessPool(tmp_path, brokers=(1,), min_insync=1)
+    pool.lead(1)
+    broker = pool.brokers[1]
+    path = broker.directory.path / checkpoints.HIGH_WATERMARKS
+    written: list[dict[tuple[str, int], int]] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_default_executor(AtOnce(1))
+        checkpointing = Checkpointing(
+            broker.partitions, broker.directory, lambda: 0.0, PassSettings()
+        )
+        running = asyncio.create_task(checkpointing.run_high_watermarks(5.0))
+        for _ in range(2):
+            broker.produce("x", acks=1)
+            await asyncio.sleep(5.5)
+            written.append(dict(checkpoints.decode_offsets(path.read_bytes())))
+        running.cancel()
+
+    run_without_waiting(scenario)
+    pool.kill(1)
+    assert written == [{(TOPIC, 0): 1}, {(TOPIC, 0): 2}]
+
+
+def test_no_high_watermark_is_written_before_the_registration_is_answered_or_twice(
+    tmp_path: Path,
+) -> None:  # S9
+    disk = FaultyDisk()
+    directory = LogDirectory.open(tmp_path, disk, broker_id=BrokerId(1), settings=LogSettings())
+    directory.create_log(TOPIC, TOPIC_ID, 0)
+    partitions = Partitions(BrokerId(1), scheduler=SimulatedTime(), wall_clock_s=lambda: 0.0)
+    partitions.attach(directory)
+    writes: list[int] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_default_executor(AtOnce(1))
+        checkpointing = Checkpointing(partitions, directory, lambda: 0.0, PassSettings())
+        running = asyncio.create_task(checkpointing.run_high_watermarks(5.0))
+        for happen in (nothing, lambda: partitions.start_life(BrokerEpoch(11)), nothing):
+            happen()
+            await asyncio.sleep(20.5)
+            writes.append(disk.done.count(("write", checkpoints.HIGH_WATERMARKS)))
+        running.cancel()
+
+    run_without_waiting(scenario)
+    directory.close()
+    assert writes == [0, 1, 1]

@@ -370,14 +370,14 @@ def test_the_latest_offset_is_hidden_until_a_new_leaders_watermark_reached_its_s
 ) -> None:  # KIP-207
     pool.lead(1)
     pool.brokers[1].produce("a")
-    pool.replicate(2, 3)
-    pool.replicate(2, 3)
-    assert pool.brokers[1].partitions.offsets(TOPIC, 0).error is ErrorCode.NONE
-    behind = [n for n in (2, 3) if pool.brokers[n].replica().high_watermark == 0]
-    pool.lead(behind[0] if behind else 2)
-    leader = pool.brokers[behind[0] if behind else 2]
-    if behind:
-        assert leader.partitions.offsets(TOPIC, 0).error is ErrorCode.OFFSET_NOT_AVAILABLE
+    pool.replicate(2)
+    pool.send_fetch(2)  # acknowledges the record, and never hears the answer
+    pool.replicate(3, rounds=2)
+    former, leader = pool.brokers[1], pool.brokers[2]
+    assert former.partitions.offsets(TOPIC, 0).error is ErrorCode.NONE
+    assert (former.replica().high_watermark, leader.replica().high_watermark) == (1, 0)
+    pool.lead(2)
+    assert leader.partitions.offsets(TOPIC, 0).error is ErrorCode.OFFSET_NOT_AVAILABLE
     pool.replicate(rounds=2)
     assert leader.partitions.offsets(TOPIC, 0).error is ErrorCode.NONE
 

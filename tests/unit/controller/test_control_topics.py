@@ -1,0 +1,47 @@
+"""What a Topic that is applied again changes of its slices, and what it never does."""
+
+from dataclasses import replace
+
+from tidemark_operator.controller.placement import place
+from tidemark_protocol.partition_state import TopicState
+
+from tests.unit.controller.control_rig import ORDERS, POOL, Rig
+from tests.waiting import run
+
+
+def with_another_promise(rig: Rig) -> TopicState:
+    return replace(
+        rig.topic_state(), commit_rule="Isr", flush="Always", config={"retention.ms": "1000"}
+    )
+
+
+def stored_promise(rig: Rig) -> tuple[object, ...]:
+    view, stored = rig.service.topic(POOL, ORDERS), rig.stored_slice()
+    assert view is not None
+    assert (view.topic.commit_rule, view.topic.flush) == (stored["commitRule"], stored["flush"])
+    return stored["commitRule"], stored["flush"], stored["config"]
+
+
+def test_an_update_brings_its_config_and_no_other_commit_rule_or_flush() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        await rig.service.update_topic(POOL, with_another_promise(rig))
+        assert stored_promise(rig) == ("MinInsync", "Os", {"retention.ms": "1000"})
+
+    run(scenario)
+
+
+def test_adopted_slices_keep_the_commit_rule_and_the_flush_of_their_records() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        await rig.service.delete_topic(POOL, ORDERS, retain=True)
+        ids = [broker.broker_id for broker in rig.brokers]
+        await rig.service.create_topic(
+            POOL, with_another_promise(rig), place(1, 3, ids), had_slices=True
+        )
+        assert rig.stored_slice()["retained"] is False
+        assert stored_promise(rig) == ("MinInsync", "Os", {"retention.ms": "1000"})
+
+    run(scenario)
