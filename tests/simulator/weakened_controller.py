@@ -91,7 +91,9 @@ def _expires_one_by_one(original: Any) -> Any:
 def _keeps_eligible_by_setting(original: Any) -> Any:
     """min ISR goes its own way, past the eligible leaders (S6)."""
 
-    def with_min_insync(topic: Any, partition: Any, standings: Any, min_insync_replicas: int) -> Any:
+    def with_min_insync(
+        topic: Any, partition: Any, standings: Any, min_insync_replicas: int
+    ) -> Any:
         return replace(partition, min_insync_replicas=min_insync_replicas)
 
     return with_min_insync

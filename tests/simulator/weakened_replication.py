@@ -57,9 +57,7 @@ def _unchanged(partition: Any) -> Any:
 
 
 def _admits_any_life(original: Any) -> Any:
-    def admitted(
-        topic: Any, member: Member, partition: Any, standings: Standings
-    ) -> Member | None:
+    def admitted(topic: Any, member: Member, partition: Any, standings: Standings) -> Member | None:
         replica = (topic.topic_id, partition.partition)
         standing = standings.of(member.broker_id)
         if standing is None or not standings.is_active(member.broker_id, replica):

@@ -1,6 +1,7 @@
 """The replicas that this broker hosts, by both names, and whose logs are still to be made."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark_protocol.controller_messages import MetadataPush
@@ -22,6 +23,22 @@ class HostedReplicas:
     def add(self, replica: HostedReplica) -> None:
         self.by_id[replica.topic_id, replica.partition] = replica
         self.by_name[replica.topic, replica.partition] = replica
+
+    def apply_topic(self, topic: TopicState, present: Mapping[str, TopicState]) -> None:
+        """`present`: by name. Requests name topics, so what another topic left under a name is
+        served to nobody once the name is this one's."""
+        is_present = present.get(topic.topic) == topic
+        for replica in self.by_id.values():
+            if replica.topic_id == topic.topic_id:
+                replica.apply_topic(topic)
+            elif is_present and replica.topic == topic.topic and replica.role != "idle":
+                replica.become_idle("topic recreated")
+
+    def is_older_than_log(self, key: tuple[TopicId, int], state: PartitionState) -> bool:
+        """S17: a slice put back from before a move does not name who joined by it. Whoever leaves
+        raises the leader epoch (S30), so a log of that epoch or a later one was not left behind."""
+        replica = self.by_id.get(key)
+        return replica is not None and replica.log.latest_epoch >= state.leader_epoch
 
     def may_make(self, topic: TopicState, partition: int) -> bool:
         """Its log is missing, and nobody's is in its place: while another topic id still has the

@@ -317,9 +317,7 @@ class Partitions:
         if changes.deleted_names:
             self.listeners.topics_deleted(changes.deleted_names)
         for topic in changes.topics:
-            for replica in self.replicas:
-                if replica.topic_id == topic.topic_id:
-                    replica.apply_topic(topic)
+            self._hosted.apply_topic(topic, self.metadata.topics)
         if changes.brokers_changed:
             for replica in self.replicas:
                 replica.on_brokers(self.metadata.brokers, now_ms)
@@ -433,7 +431,10 @@ class Partitions:
         if state is None or topic is None:
             return
         if self.broker_id not in state.replicas:
-            self._remove(key, "moved to other brokers")  # an explicit entry says so (S12)
+            if self._hosted.is_older_than_log(key, state):
+                self._hosted.by_id[key].become_idle("an older state does not name it")
+            else:
+                self._remove(key, "moved to other brokers")  # an explicit entry says so (S12)
             return
         try:
             replica = self._hosted.by_id.get(key) or self._create(key, topic.topic)

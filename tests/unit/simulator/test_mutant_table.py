@@ -2,7 +2,6 @@
 
 import re
 from inspect import Parameter, signature
-from typing import Any
 
 from tests.simulator.mutant import original_and_weaker
 from tests.simulator.mutant_hunt import SEEDS, TABLE, Hunted, known_rows, known_seeds, row, table

@@ -1,0 +1,83 @@
+"""S17: a slice put back from before a move does not name who joined by it; that log is not erased.
+And a topic's name belongs to the topic that was made last: no other one's log is served by it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tidemark_protocol.controller_messages import MetadataPush, TopicPush
+from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import LeaderEpoch, PartitionEpoch, TopicId
+from tidemark_protocol.partition_state import TopicState
+
+from tests.unit.runtime.in_process_pool import TOPIC, InProcessPool
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[InProcessPool]:
+    pool = InProcessPool(tmp_path)
+    pool.lead(1)
+    pool.brokers[1].produce("r")
+    pool.replicate(3, rounds=2)
+    yield pool
+    for number in tuple(pool.brokers):
+        pool.kill(number)
+
+
+def three_has_moved_away(pool: InProcessPool, *, leader_epochs: int) -> None:
+    first, second, _ = pool.state.replicas
+    pool.state = replace(
+        pool.state,
+        replicas=(first, second),
+        in_sync_replicas=pool.state.in_sync_replicas[:2],
+        leader_epoch=LeaderEpoch(pool.state.leader_epoch + leader_epochs),
+        partition_epoch=PartitionEpoch(pool.state.partition_epoch + 1),
+    )
+    pool.push()
+
+
+def renamed_logs(pool: InProcessPool, number: int) -> list[Path]:
+    return list(pool.brokers[number].directory.path.glob("*-delete"))
+
+
+def restarted(pool: InProcessPool, number: int) -> None:
+    pool.kill(number)
+    pool.start(number)
+
+
+@pytest.mark.parametrize("leader_epochs", [0, -1])
+def test_a_state_that_is_not_above_the_log_erases_nothing(
+    pool: InProcessPool, leader_epochs: int
+) -> None:
+    """Restarted, it remembers no state, so any is new to it."""
+    restarted(pool, 3)
+    three_has_moved_away(pool, leader_epochs=leader_epochs)
+    replica = pool.brokers[3].replica()
+    assert (replica.log.log_end_offset, replica.role) == (1, "idle")
+    assert not renamed_logs(pool, 3)
+
+
+def test_who_has_left_for_good_lets_go_of_its_log(pool: InProcessPool) -> None:
+    restarted(pool, 3)
+    three_has_moved_away(pool, leader_epochs=1)
+    assert pool.brokers[3].partitions.replicas == ()
+    assert renamed_logs(pool, 3)
+
+
+def test_a_recreated_topics_requests_do_not_reach_the_old_one_where_only_that_is_held(
+    pool: InProcessPool,
+) -> None:
+    """The old one's slice was gone when it was deleted, so nobody was told to erase it."""
+    again = TopicState(TOPIC, TopicId("00000000-0000-0000-0000-000000000002"), 1, 1)
+    pool.image_version += 1
+    image = pool.image()
+    push = MetadataPush(
+        image.controller_epoch, image.image_version, False, image.brokers, (TopicPush(again, ()),)
+    )
+    leader = pool.brokers[1]
+    waiting = leader.produce("waits")
+    leader.partitions.apply_push(push)
+    refused = [result.error for result in (*waiting, *leader.produce("late"))]
+    assert refused == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    assert leader.replica().log.log_end_offset == 2  # nothing of it is lost
