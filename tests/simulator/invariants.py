@@ -111,11 +111,10 @@ class Invariants:
         if replica is None:
             return
         self.coverage[ACKNOWLEDGED[request.acks]] += 1
-        if request.acks != -1:
-            return
         try:
-            if replica.leader is not None:
-                check_acknowledged(broker.settings.broker_id, replica, replica.leader)
+            check_acknowledged(broker.settings.broker_id, replica, request.acks, base_offset)
+            if request.acks != -1:
+                return
             audit = self._audit_of(broker, replica)
             audit.look()
             audit.committed.acknowledge(

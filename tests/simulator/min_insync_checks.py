@@ -1,9 +1,10 @@
-"""I9: below min.insync.replicas nothing is acknowledged to acks=all, and no watermark moves."""
+"""I9: below min.insync.replicas nothing is acknowledged to acks=all, and no watermark moves. S11:
+what is acknowledged with `flush: Always` is on the disk of whoever acknowledges."""
 
 from tidemark_broker.replication.leader import PartitionLeader
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_protocol.ids import BrokerId
-from tidemark_protocol.partition_state import PartitionState
+from tidemark_protocol.partition_state import FLUSH_ALWAYS, PartitionState
 
 from tests.simulator.violations import Violation
 
@@ -13,15 +14,30 @@ def has_enough(state: PartitionState) -> bool:
 
 
 def check_acknowledged(
-    broker_id: BrokerId, replica: HostedReplica, leader: PartitionLeader
+    broker_id: BrokerId, replica: HostedReplica, acks: int, base_offset: int
 ) -> None:
     """Raises Violation."""
-    if not has_enough(leader.state):
+    _check_is_on_disk(replica, acks, base_offset)
+    leader = replica.leader
+    if leader is not None and acks == -1 and not has_enough(leader.state):
         raise Violation(
             "I9",
             f"broker {broker_id} acknowledged in {replica.topic}-{replica.partition} under"
             f" {leader.state}",
         )
+
+
+def _check_is_on_disk(replica: HostedReplica, acks: int, base_offset: int) -> None:
+    """S11: with `flush: Always` nobody acknowledges what its own disk does not have; with acks=0
+    nobody is told. Raises Violation."""
+    topic, recovery_point = replica.topic_state, replica.log.recovery_point
+    if acks == 0 or topic is None or topic.flush != FLUSH_ALWAYS or base_offset < recovery_point:
+        return
+    raise Violation(
+        "S11",
+        f"{replica.topic}-{replica.partition}: offset {base_offset} was acknowledged with acks"
+        f" {acks}, and what is past {recovery_point} is not synced",
+    )
 
 
 class MinInsyncJudge:

@@ -30,11 +30,7 @@ from tidemark_broker.replication.effects import (
     RestartLogAt,
     TruncateLog,
 )
-from tidemark_broker.replication.follower import (
-    FollowerFetch,
-    LeaderContact,
-    PartitionFollower,
-)
+from tidemark_broker.replication.follower import FollowerFetch, LeaderContact, PartitionFollower
 from tidemark_broker.replication.leader import PartitionLeader
 from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
 from tidemark_broker.replication.remote_replica import FollowerContact
@@ -340,7 +336,7 @@ class HostedReplica:
             return None
         if self.damage is not None and self.damage.sound_from is None:
             return None  # it is rebuilt first
-        if self._settings.flushes_always and self._durable_end_offset < self.log.log_end_offset:
+        if self.has_unsynced(self.log.log_end_offset):
             # S11: the fetch offset is our acknowledgement, so it must be a durable end.
             self._events.flush_needed(self)
             return None
@@ -444,8 +440,11 @@ class HostedReplica:
     @property
     def needs_flush(self) -> bool:
         """Nobody waits for a replica without a role; one that was removed would ask for ever."""
-        is_behind = self._durable_end_offset < self.log.log_end_offset
-        return is_behind and self.role != "idle" and self._settings.flushes_always
+        return self.role != "idle" and self.has_unsynced(self.log.log_end_offset)
+
+    def has_unsynced(self, end_offset: Offset) -> bool:
+        """What is acknowledged with `flush: Always` is on the disk of whoever has acknowledged."""
+        return self._settings.flushes_always and self._durable_end_offset < end_offset
 
     def _ask_flush(self) -> None:
         if self.needs_flush:
@@ -459,6 +458,7 @@ class HostedReplica:
         self._durable_end_offset = min(end_offset, self.log.recovery_point)
         if self.leader is not None:
             self._perform(self.leader.on_flushed(self._durable_end_offset, now_ms))
+            self.produces.on_synced(self._durable_end_offset)
 
     # ---- /metrics
 

@@ -93,13 +93,18 @@ class ProducePath:
             replica.log.log_start_offset,
             append_time_ms=append_time_ms,
         )
-        if acks != ACKS_ALL:
+        needs_sync = acks == ACKS_LEADER and replica.has_unsynced(end_offset)
+        if acks != ACKS_ALL and not needs_sync:
             answer(done, result)
             return
         replica.produces.add(
-            end_offset, deadline_ms=now_ms + max(0, timeout_ms), result=result, done=done
+            end_offset,
+            deadline_ms=now_ms + max(0, timeout_ms),
+            result=result,
+            done=done,
+            for_sync_only=needs_sync,
         )
-        if replica.high_watermark >= end_offset:
+        if not needs_sync and replica.high_watermark >= end_offset:
             replica.produces.complete(replica.leader)  # RF 1, or a duplicate
         elif self._expiry_timer is None:
             self._expiry_timer = self._scheduler.call_later(EXPIRY_SWEEP_SECONDS, self._expire)

@@ -1,4 +1,4 @@
-"""Produces with acks=all that wait for the high watermark, oldest first.
+"""Produces that wait, oldest first: with acks=all for the high watermark.
 
 A deque of (end offset, deadline, done) drained as the watermark moves: O(1) per batch that was
 appended, no task and no timer per request. A duplicate waits like its original: to be answered at
@@ -8,7 +8,7 @@ exception never keeps the others waiting.
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -40,24 +40,34 @@ def answer(done: Callable[[Result], None], result: Result) -> None:
 
 @dataclass(slots=True)
 class _Waiting:
-    end_offset: Offset  # acknowledged once the high watermark is at least this
+    end_offset: Offset
     deadline_ms: int
     result: ProduceResult
     done: ProduceDone | None  # None: answered already (timed out)
 
 
 class ProducePurgatory:
+    """Of one replica: who waits for the watermark, and with `flush: Always` who waits for the
+    leader's disk alone (acks=1)."""
+
     def __init__(self) -> None:
-        self._waiting: deque[_Waiting] = deque()
+        self._for_commit: deque[_Waiting] = deque()
+        self._for_sync: deque[_Waiting] = deque()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._for_commit) + len(self._for_sync)
 
     def add(
-        self, end_offset: Offset, *, deadline_ms: int, result: ProduceResult, done: ProduceDone
+        self,
+        end_offset: Offset,
+        *,
+        deadline_ms: int,
+        result: ProduceResult,
+        done: ProduceDone,
+        for_sync_only: bool = False,
     ) -> None:
         """In the order of end offsets, also a duplicate of a batch that waits since earlier."""
-        waiting = self._waiting
+        waiting = self._for_sync if for_sync_only else self._for_commit
         at = len(waiting)
         while at and waiting[at - 1].end_offset > end_offset:
             at -= 1
@@ -70,32 +80,42 @@ class ProducePurgatory:
         ISR or for their timeout, as in Kafka since KIP-966. With Isr it moves with whoever is left,
         and that is not what acks=all asked for: NOT_ENOUGH_REPLICAS_AFTER_APPEND (I9).
         """
-        waiting = self._waiting
-        while leader is not None and waiting and waiting[0].end_offset <= leader.high_watermark:
-            entry = waiting.popleft()
+        if leader is None:
+            return
+        for entry in _taken(self._for_commit, leader.high_watermark):
             if entry.done is not None:
                 is_held = leader.has_enough_in_sync_replicas
                 answer(entry.done, entry.result if is_held else _ON_TOO_FEW)
 
+    def on_synced(self, durable_end_offset: Offset) -> None:
+        for entry in _taken(self._for_sync, durable_end_offset):
+            if entry.done is not None:
+                answer(entry.done, entry.result)
+
     def fail_all(self, error: ErrorCode, message: str) -> None:
         """The records stay in the log and may yet commit; nobody can say so any more."""
-        entries = tuple(self._waiting)
-        self._waiting.clear()
+        entries = (*self._for_commit, *self._for_sync)
+        self._for_commit.clear()
+        self._for_sync.clear()
         for entry in entries:
             if entry.done is not None:
                 answer(entry.done, ProduceResult(error, message=message))
 
     def expire(self, now_ms: int) -> None:
-        for entry in self._waiting:
-            if entry.done is not None and entry.deadline_ms <= now_ms:
-                done, entry.done = entry.done, None
-                answer(
-                    done,
-                    ProduceResult(
-                        ErrorCode.REQUEST_TIMED_OUT,
-                        message="not enough in-sync replicas have the records yet;"
-                        " they stay in the log and may still be committed",
-                    ),
-                )
-        while self._waiting and self._waiting[0].done is None:
-            self._waiting.popleft()
+        for waiting, missing in (
+            (self._for_commit, "not enough in-sync replicas have the records yet"),
+            (self._for_sync, "the leader's disk has not taken the records yet"),
+        ):
+            for entry in waiting:
+                if entry.done is not None and entry.deadline_ms <= now_ms:
+                    done, entry.done = entry.done, None
+                    message = f"{missing}; they stay in the log and may still be committed"
+                    answer(done, ProduceResult(ErrorCode.REQUEST_TIMED_OUT, message=message))
+            while waiting and waiting[0].done is None:
+                waiting.popleft()
+
+
+def _taken(waiting: deque[_Waiting], end_offset: Offset) -> Iterator[_Waiting]:
+    """One at a time: an answer may bring the next request, or end the role."""
+    while waiting and waiting[0].end_offset <= end_offset:
+        yield waiting.popleft()

@@ -405,30 +405,6 @@ def test_a_replica_is_dropped_by_an_explicit_entry_only(pool: InProcessPool) -> 
     assert any(path.name.endswith("-delete") for path in pool.brokers[1].directory.path.iterdir())
 
 
-def test_flush_always_acknowledges_only_flushed_ends(tmp_path: Path) -> None:  # S11
-    topic = TopicState(TOPIC, TOPIC_ID, 1, 2, flush="Always")
-    pool = InProcessPool(tmp_path, brokers=(1, 2), topic=topic)
-    pool.lead(1)
-
-    def flush(number: int) -> None:
-        replica = pool.brokers[number].replica()
-        end, epoch = replica.log.log_end_offset, replica.leader_epoch
-        replica.log.flush()
-        replica.on_flushed(end, epoch, pool.time.now_ms)
-
-    flush(2)  # a follower fetches nothing before its own end is durable
-    results = pool.brokers[1].produce("a")
-    pool.replicate(2)
-    assert pool.send_fetch(2) is None
-    flush(2)
-    pool.replicate(2)
-    assert results == []
-    flush(1)
-    assert results == [stored(0)]
-    for number in (1, 2):
-        pool.kill(number)
-
-
 async def digest(pool: InProcessPool, number: int, to_offset: int) -> str:
     return await pool.brokers[number].partitions.replica_digest(TOPIC, 0, to_offset)
 
