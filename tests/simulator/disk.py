@@ -45,6 +45,7 @@ class Volume:
         self.syncs_lost = 0
         self._loses_write_back = 0
         self._losing: set[FileNode] | None = None  # None: of whatever file
+        self.is_unreliable = False  # bits flipped under a running broker: judges ask less of it
         self._crash_countdown = 0
         self._crash: Callable[[], None] | None = None
         self._cuts_writes = False
@@ -178,6 +179,10 @@ class SimulatedFile:
         self._volume = volume
         self._mounter = mounter
         self.node = node
+
+    @property
+    def is_unreliable(self) -> bool:
+        return self._volume.is_unreliable
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
         volume, node = self._volume, self.node

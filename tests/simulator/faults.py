@@ -211,7 +211,9 @@ def clock_jump(world: World, number: int, by_us: int) -> None:
 @fault
 def flip_bit(world: World, number: int) -> None:
     """In a segment of a log."""
-    found = broker_of(world, number).machine.volume.flip_bit(lambda path: path.endswith(".log"))
+    volume = broker_of(world, number).machine.volume
+    found = volume.flip_bit(lambda path: path.endswith(".log"))
+    volume.is_unreliable = volume.is_unreliable or bool(found)
     world.note(broker_of(world, number).machine.name, f"bit flipped: {found or 'nowhere'}")
 
 

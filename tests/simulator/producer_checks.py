@@ -27,7 +27,7 @@ def check_is_forgotten(audit: ReplicaAudit, asked: BatchHeader) -> str:
     """S24: it is refused as of an unknown producer, so that has written nothing there, or is quiet
     for long. What to count."""
     last = next(audit.written_by(asked.producer_id), None)
-    if last is None or audit.files.has_flipped_bits:
+    if last is None or audit.is_unreliable:
         return "unknown producer"
     known = (last.producer_id, last.producer_epoch, last_sequence_of(last))
     if not audit.committed.expiry.may_be_over(*known):
@@ -50,7 +50,7 @@ def check_knows_producers(audit: ReplicaAudit, epoch: int) -> None:
     is_told = log.log_start_offset == 0 and audit.is_readable  # else a lost snapshot is missed
     if not is_told or log.log_end_offset < committed.end_offset:
         return
-    if committed.lost_from is not None or audit.files.has_flipped_bits:
+    if committed.lost_from is not None or audit.is_unreliable:
         return
     for producer_id, *last in committed.last_sequences():
         if committed.expiry.may_be_over(producer_id, *last):

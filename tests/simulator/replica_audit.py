@@ -12,6 +12,7 @@ from typing import Protocol
 
 from crc32c import crc32c
 from tidemark_broker.runtime.hosted_replica import HostedReplica
+from tidemark_broker.storage.partition_log import PartitionLog
 from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, CorruptBatch, read_header
 from tidemark_broker.storage.segment import Segment
 from tidemark_protocol.ids import NO_EPOCH, Offset, TopicId
@@ -29,8 +30,14 @@ class Files(Protocol):
     def segment_bytes(self, segment: Segment) -> bytearray: ...
     def flipped_positions(self, segment: Segment) -> set[int]: ...
 
+    def is_unreliable(self, log: PartitionLog) -> bool:
+        """On a volume in which bits flipped under a running broker."""
+        ...
+
     @property
-    def has_flipped_bits(self) -> bool: ...
+    def has_flipped_bits(self) -> bool:
+        """On any volume: what was compacted may have had them before."""
+        ...
 
     def has_retention(self, topic_id: TopicId) -> bool: ...
     def oldest_kept_ms(self, topic_id: TopicId) -> int | None: ...
@@ -219,7 +226,13 @@ class ReplicaAudit:
         it and fetched anew: a re-creation."""
         is_one = self.committed.is_one_history(self.newest_epoch)
         is_same = self._judged_history == self.committed.history_epoch
-        return self.files.has_flipped_bits or not (is_one and is_same)
+        return self.is_unreliable or not (is_one and is_same)
+
+    @property
+    def is_unreliable(self) -> bool:
+        if self.committed.is_compacted:
+            return self.files.has_flipped_bits
+        return self.files.is_unreliable(self.replica.log)
 
     def _check_epochs(self) -> None:
         state = self.replica.state
@@ -248,7 +261,7 @@ class ReplicaAudit:
             return True
         if segment.size_bytes < self._position:
             return False
-        if self.files.has_flipped_bits:
+        if self.is_unreliable:
             return True  # as far as can be told
         begin = self._position - len(last)
         return self.files.segment_bytes(segment)[begin : self._position] == last
@@ -311,7 +324,7 @@ class ReplicaAudit:
                 f"{self.who}: {segment.path.name} is damaged at offset {header.base_offset}, and"
                 " no bit was flipped there",
             )
-        if not self.files.has_flipped_bits:
+        if not self.is_unreliable:
             self.committed.check_is_whole(header, self.who)
         self.committed.expiry.note_written(header)
         self._batches.append(CopiedBatch(header, batch, is_intact))
@@ -323,7 +336,7 @@ class ReplicaAudit:
         follows. Of what compaction wrote anew it is not known which bits had flipped before; no
         checksum covers where a batch lies and its leader epoch."""
         if self.committed.is_compacted:
-            return self.files.has_flipped_bits
+            return self.is_unreliable
         segments = self.replica.log._segments
         files = [segment, segments[self._segment_index - 1]] if self._segment_index else [segment]
         return any(self.files.flipped_positions(each) for each in files)
@@ -336,7 +349,7 @@ class ReplicaAudit:
         """No checksum covers a batch's leader epoch: the epochs' checkpoint is the one witness
         against it, and here it agrees with the batch."""
         if self.committed.is_compacted:  # and may have written anew what had flipped before
-            has_flipped = self.files.has_flipped_bits
+            has_flipped = self.is_unreliable
         else:
             flipped = {at - self._position for at in self.files.flipped_positions(segment)}
             has_flipped = not flipped.isdisjoint(EPOCH)
@@ -375,7 +388,7 @@ class ReplicaAudit:
     def _check_last_epoch(self) -> None:
         """Whose history an empty log is of, only its file of leader epochs says (I5)."""
         last_offset = Offset(self.replica.log.log_end_offset - 1)
-        if self._batches or last_offset < 0 or self.files.has_flipped_bits:
+        if self._batches or last_offset < 0 or self.is_unreliable:
             return
         known_epoch = self.replica.log._checkpoint.epochs.epoch_at(last_offset)
         epoch = self.committed.epoch_at(last_offset)
@@ -433,7 +446,7 @@ class ReplicaAudit:
     @property
     def is_readable(self) -> bool:
         """False: a flipped bit keeps the judge from reading on in this log."""
-        is_damaged = self.files.has_flipped_bits and bool(self.damaged())
+        is_damaged = self.is_unreliable and bool(self.damaged())
         return not (self._is_cut_short or is_damaged)
 
     def written_by(self, producer_id: int) -> Iterator[BatchHeader]:

@@ -6,6 +6,7 @@ is bounded in events and in processor time; a run that reaches a bound is a fail
 
 import gc
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -154,6 +155,11 @@ class Run:
             except Violation as found:
                 violation = (found.name, found.text)
                 self.watched.note(f"VIOLATION {found}")
+            except Exception as error:  # the seed is told, and a campaign goes on
+                *_, last = traceback.extract_tb(error.__traceback__)
+                where = f"{last.name}, line {last.lineno} of {last.filename.rpartition('/')[2]}"
+                violation = ("simulator", f"{type(error).__name__} in {where}: {error}")
+                self.watched.note(f"ERROR {violation[1]}")
             return self._result(violation)
 
     def _heal_and_judge(self) -> None:
@@ -162,11 +168,13 @@ class Run:
             self._quiet_phase()
             self._kill_phase()
         except Violation as found:
-            # The only valid copy of a batch may be the damaged one: then only a human can help.
+            # The only valid copy of a batch may be the damaged one: then only a human can help, and
+            # what was shown until now has to be right all the same.
             if not (found.name in WAIVED_AFTER_FLIPS and self.watched.has_flipped_bits):
                 raise
             self.invariants.coverage[waived(found.name)] += 1
-            return
+            self._is_over = True
+            self.invariants.conclude()
         self._judge_history()
 
     def _result(self, violation: tuple[str, str] | None) -> RunResult:

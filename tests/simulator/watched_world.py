@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.storage.partition_log import PartitionLog
 from tidemark_broker.storage.segment import Segment
 from tidemark_operator.controller.broker_record import BrokerRecord
 from tidemark_operator.controller.last_resorts import Choice
@@ -317,7 +318,8 @@ class WatchedWorld:
 
     @property
     def has_flipped_bits(self) -> bool:
-        return self.world.coverage["fault flip_bit"] > 0
+        """Of any broker, while it ran."""
+        return any(slot.machine.volume.is_unreliable for slot in self.world.brokers.values())
 
     def has_retention(self, topic_id: TopicId) -> bool:
         """The topic asks for records to go while a run lasts."""
@@ -371,6 +373,12 @@ class WatchedWorld:
     def segment_bytes(segment: Segment) -> bytearray:
         """What processes would read of the file, without reading it."""
         return _file_of(segment).data
+
+    @staticmethod
+    def is_unreliable(log: PartitionLog) -> bool:
+        file = log._segments[-1].file
+        assert isinstance(file, SimulatedFile)
+        return file.is_unreliable
 
     @staticmethod
     def flipped_positions(segment: Segment) -> set[int]:

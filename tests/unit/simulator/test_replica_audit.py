@@ -39,6 +39,9 @@ class SegmentFiles:
     def flipped_positions(self, segment: Segment) -> set[int]:
         return self.flipped
 
+    def is_unreliable(self, log: PartitionLog) -> bool:
+        return self.has_flipped_bits
+
     @property
     def has_flipped_bits(self) -> bool:
         return bool(self.flipped)
