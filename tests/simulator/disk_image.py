@@ -195,10 +195,18 @@ class DiskImage:
     def lose_power(self, chance: Random) -> dict[str, str]:
         """What each path lost of its unsynced changes."""
         found: dict[str, str] = {}
-        for path, node in tuple(self.nodes()):
-            lost = node.lose_power(chance)
-            if lost:
-                found[path or "/"] = lost if isinstance(lost, str) else f"{lost} entries"
+        met: set[Node] = set()
+        while fresh := [(path, node) for path, node in self.nodes() if node not in met]:
+            for path, node in fresh:
+                lost = node.lose_power(chance)
+                if lost:
+                    found[path or "/"] = lost if isinstance(lost, str) else f"{lost} entries"
+            met.update(node for _, node in fresh)
+            # What was removed and is there again has lost what was not synced of it, too. From a
+            # copy of the stream: it shifts nothing of what is drawn after it.
+            aside = Random()
+            aside.setstate(chance.getstate())
+            chance = aside
         return found
 
 

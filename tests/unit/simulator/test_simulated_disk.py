@@ -103,6 +103,20 @@ def test_a_new_name_may_be_lost_until_its_directory_is_synced() -> None:
     assert found == {None, b"data"}
 
 
+def test_a_removed_file_that_a_power_loss_gives_back_has_lost_what_was_not_synced() -> None:
+    found = set()
+    for seed in range(40):
+        bench = Bench(seed)
+        bench.durable_file(b"synced").write_at(6, [b", not synced"])
+        bench.disk.remove(FILE)
+        data = bench.after_power_loss()
+        found.add(data)
+        assert data is None or data.startswith(b"synced")
+        again = bench.after_power_loss()
+        assert again == data  # what is on the platter stays
+    assert {None, b"synced", b"synced, not synced"} < found
+
+
 def test_a_durable_replacement_is_whole_the_old_or_the_new_file() -> None:
     found = set()
     for seed in range(60):
