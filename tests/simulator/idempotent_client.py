@@ -2,7 +2,8 @@
 
 Every batch carries (producer id, epoch, sequence) and is sent again, unchanged, as long as its
 outcome is unknown. When one is given up, the rest is waited for and the epoch is bumped (KIP-360),
-so that what may still arrive of it cannot be taken for something else.
+so that what may still arrive of it cannot be taken for something else. With acks=0 nobody ever
+knows, so each batch has an epoch of its own.
 """
 
 import asyncio
@@ -132,6 +133,9 @@ class IdempotentProducer:
             try:
                 broker = await self._links.leader(plan.topic, partition)
                 connection = await self._links.to(broker)
+                if plan.acks == 0:
+                    connection.tell(question)
+                    return _Ended(Outcome.INFO)
                 reply = await connection.ask(question, plan.timeout_ms + 500)
             except NotSent:
                 pass

@@ -40,6 +40,7 @@ SHARE_WITH_SMALL_SEGMENTS = 0.25
 SHARE_WITH_OLD_RECORDS = 0.15
 SHARE_WITH_COMPACTION = 0.2
 SHARE_WITH_RESTS = 0.1
+SHARE_IDEMPOTENT_WITH_ANY_ACKS = 0.4  # also the producer whose acks are drawn
 UNCLEAN = ("unclean.leader.election.enable", "true")
 NO_RACKS = ("", "", "")
 HAS_SPARE = (SPARE_BROKERS, COMPACTED)
@@ -121,6 +122,8 @@ def _ordinary(shape: Shape, seed: int) -> Shape:
         shape = _growing_old(shape, seed)
     is_compacted = Random(f"policy of {seed}").random() < SHARE_WITH_COMPACTION
     shape = _compacted(shape, seed) if is_compacted else shape
+    if Random(f"idempotence of {seed}").random() < SHARE_IDEMPOTENT_WITH_ANY_ACKS:
+        shape = replace(shape, idempotent=(*shape.idempotent[:-1], True))
     is_resting = Random(f"producer expiry of {seed}").random() < SHARE_WITH_RESTS
     return _resting(shape, seed) if is_resting else shape
 
