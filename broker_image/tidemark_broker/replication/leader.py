@@ -162,7 +162,7 @@ class PartitionLeader:
     # ---- fetches
 
     def check_fetch(self, fetch: ReplicaFetch, log: LogView) -> FetchVerdict:
-        """Kafka's order: leader epoch, replica, broker epoch, then the log (reference 3.3).
+        """Kafka's order: leader epoch, replica, broker epoch, then the log.
         None: read, then report `on_fetch`. Nothing else changes the follower's progress."""
         epoch = fetch.current_leader_epoch
         error = self._leader_epoch_error(epoch)

@@ -2,8 +2,8 @@
 
 The shell around `PartitionLeader` and `PartitionFollower`: it performs their effects in order and
 decides nothing about replication. What must be durable (a new epoch in the cache) precedes what
-reports it. Appends are inline: a hop to a thread costs more than the write (reference data-path
-7). Synchronous; one event loop owns it.
+reports it. Appends are inline: a hop to a thread costs more than the write. Synchronous; one
+event loop owns it.
 """
 
 from collections.abc import Callable, Mapping
@@ -153,7 +153,7 @@ class HostedReplica:
 
     def apply_state(self, state: PartitionState, life: BrokerLife, now_ms: int) -> None:
         """A state that names this broker among the replicas. Older ones change nothing, equal
-        ones are the same state (reference 0)."""
+        ones are the same state."""
         if self._is_older(state):
             return
         has_new_epoch = state.leader_epoch > self.leader_epoch

@@ -134,7 +134,7 @@ class MetadataCache:
         return version < (self.controller_epoch, self.image_version)
 
     def apply_partition(self, topic_id: TopicId, state: PartitionState) -> bool:
-        """True if the state is new here. Equal partition epochs are the same state (reference 0),
+        """True if the state is new here. Equal partition epochs are the same state,
         or the slice was restored from a backup and went on otherwise (S17)."""
         key = (topic_id, state.partition)
         known = self.partitions.get(key)

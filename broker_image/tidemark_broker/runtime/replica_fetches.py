@@ -257,7 +257,7 @@ class ReplicaFetches:
     ) -> PartitionAnswer | None:
         asked = link.asked[key]
         replica = self._partitions.hosted(*key)
-        # Before the read: later appends must not make the follower look late (reference 1.1).
+        # Before the read: later appends must not make the follower look late.
         leader_end = Offset(-1) if replica is None else replica.log.log_end_offset
         answer, accepted = self._look(key, asked, request, budget)
         if accepted is None or replica is None:

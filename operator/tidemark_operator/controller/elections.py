@@ -1,4 +1,4 @@
-"""Who leads, decided from the whole state, never from the event (architecture 6).
+"""Who leads, decided from the whole state, never from the event.
 
 `settled` gives the state a partition should have now that brokers stand as they do: dead, stopping
 and void members out of the ISR (I13), a fenced leader replaced (I12). Order of candidates: live

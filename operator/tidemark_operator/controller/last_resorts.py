@@ -1,4 +1,4 @@
-"""Who leads when no valid entry is live: what remains before nobody does (S14, architecture 6).
+"""Who leads when no valid entry is live: what remains before nobody does (S14).
 
 In this order: once *every* replica has reported and no entry is valid, the longest log of all, if
 its broker can lead; whom a human named; where the topic allows unclean election, or a human asked

@@ -1,4 +1,4 @@
-"""Who leads (architecture 6) and what becomes of ISR and eligible leaders (I12, I13; KIP-966)."""
+"""Who leads and what becomes of ISR and eligible leaders (I12, I13; KIP-966)."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""When the high watermark moves, and whom it waits for (reference 2.1)."""
+"""When the high watermark moves, and whom it waits for."""
 
 from tidemark_broker.replication.effects import LeaderEffect
 from tidemark_broker.replication.leader import PartitionLeader
