@@ -443,7 +443,7 @@ class HostedReplica:
         return self.role != "idle" and self.has_unsynced(self.log.log_end_offset)
 
     def has_unsynced(self, end_offset: Offset) -> bool:
-        """What is acknowledged with `flush: Always` is on the disk of whoever has acknowledged."""
+        """With `flush: Always`: our disk does not have all below that offset yet."""
         return self._settings.flushes_always and self._durable_end_offset < end_offset
 
     def _ask_flush(self) -> None:

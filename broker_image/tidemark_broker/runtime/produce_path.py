@@ -93,7 +93,7 @@ class ProducePath:
             replica.log.log_start_offset,
             append_time_ms=append_time_ms,
         )
-        needs_sync = acks == ACKS_LEADER and replica.has_unsynced(end_offset)
+        needs_sync = _waits_for_disk(replica, acks, end_offset)
         if acks != ACKS_ALL and not needs_sync:
             answer(done, result)
             return
@@ -158,6 +158,11 @@ class ProducePath:
                 is_any_left = is_any_left or len(replica.produces) > 0
         if is_any_left:
             self._expiry_timer = self._scheduler.call_later(EXPIRY_SWEEP_SECONDS, self._expire)
+
+
+def _waits_for_disk(replica: HostedReplica, acks: int, end_offset: Offset) -> bool:
+    """S11: with `flush: Always` what is acknowledged is on the disk of whoever acknowledges it."""
+    return acks == ACKS_LEADER and replica.has_unsynced(end_offset)
 
 
 def _refusal(replica: HostedReplica, acks: int) -> ProduceResult | None:

@@ -84,8 +84,7 @@ class ProducePurgatory:
             return
         for entry in _taken(self._for_commit, leader.high_watermark):
             if entry.done is not None:
-                is_held = leader.has_enough_in_sync_replicas
-                answer(entry.done, entry.result if is_held else _ON_TOO_FEW)
+                answer(entry.done, entry.result if _is_held(leader) else _ON_TOO_FEW)
 
     def on_synced(self, durable_end_offset: Offset) -> None:
         for entry in _taken(self._for_sync, durable_end_offset):
@@ -113,6 +112,10 @@ class ProducePurgatory:
                     answer(done, ProduceResult(ErrorCode.REQUEST_TIMED_OUT, message=message))
             while waiting and waiting[0].done is None:
                 waiting.popleft()
+
+
+def _is_held(leader: PartitionLeader) -> bool:
+    return leader.has_enough_in_sync_replicas
 
 
 def _taken(waiting: deque[_Waiting], end_offset: Offset) -> Iterator[_Waiting]:
