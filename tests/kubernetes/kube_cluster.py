@@ -1,6 +1,7 @@
 """A real cluster for tests: kubectl, helm, and a load that runs as a pod beside the brokers."""
 
 import json
+import logging
 import os
 import shlex
 import signal
@@ -16,8 +17,12 @@ from typing import Any
 
 import pytest
 import yaml
+from tidemark_cli.verify import VerifyReport
 
+from tests.kubernetes.clean_verdict import clean_verdict
 from tests.waiting import wait_for
+
+log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[2]
 OPERATOR_NAMESPACE = "tidemark-system"
@@ -309,18 +314,22 @@ class Load:
         enough = self.acknowledged() + 100
         self._cluster.until(lambda: self.acknowledged() >= enough, "the load goes on")
 
-    def verdict(self) -> dict[str, Any]:
-        """Ends the load and judges it: lost, duplicated, replicas compared."""
-        ends = "touch /tmp/stop; until [ -e /tmp/ended ]; do sleep 0.1; done"
-        self._cluster.kubectl("exec", self.pod, "--", "timeout", "30", "sh", "-c", ends)
+    def clean_verdict(self) -> VerifyReport:
+        """Ends the load and has it judged, as `clean_verdict` says: every promise kept, nothing
+        odd in the history of all calls, all replicas alike."""
+        ends = "touch /tmp/stop; until [ -e /tmp/ended ]; do sleep 0.1; done; tail -n 1 /tmp/events"
+        last = self._cluster.kubectl("exec", self.pod, "--", "timeout", "30", "sh", "-c", ends)
+        # Else the load itself broke off, and nobody knows what was promised after that.
+        assert '"finished"' in last, f"the load did not end by itself, its last event: {last}"
         ended = self._cluster.run(
             *("kubectl", "-n", self._cluster.namespace, "exec", self.pod, "--", "tidemark"),
             *("verify", "-o", "json", "--load", "/tmp/events"),
             *("--server", self._server),
             timeout_s=120,
         )
-        assert ended.out, ended.err
-        report: dict[str, Any] = json.loads(ended.out)
+        report = clean_verdict(ended.code, ended.out, ended.err)
+        acknowledged = report.verdict.acknowledged
+        log.info(f"acknowledged {acknowledged}, write gap {report.write_gap_ms:.0f} ms")
         return report
 
 

@@ -1,5 +1,5 @@
 """Faults of a leader's pod that no kill is, under load: cut from all, cut from its followers, alone
-in sync and killed. Nothing is lost, and what was written twice is there once."""
+in sync and killed. Every promise to its clients is kept, and no two replicas differ."""
 
 import logging
 import signal
@@ -44,11 +44,6 @@ def until_in_sync_are(cluster: KubeCluster, *brokers: int) -> None:
     cluster.until(lambda: in_sync(cluster) == set(brokers), f"{brokers} alone in sync")
 
 
-def assert_all_is_there_once(cluster: KubeCluster, verdict: dict[str, int]) -> None:
-    assert (verdict["lost"], verdict["duplicated"]) == (0, 0), verdict
-    assert verdict["acknowledged"] > 100
-
-
 def test_a_leader_that_nobody_reaches_is_replaced_and_comes_back(cluster: KubeCluster) -> None:
     leader = cluster.leader_of(SLICE)
     with cluster.load(TOPIC, "cut-off") as load:
@@ -60,7 +55,7 @@ def test_a_leader_that_nobody_reaches_is_replaced_and_comes_back(cluster: KubeCl
             load.goes_on()
             assert leader not in in_sync(cluster)
         log.info(f"in sync again {cluster.until_in_sync(TOPIC):.1f} s after the cut healed")
-        assert_all_is_there_once(cluster, load.verdict()["verdict"])
+        load.clean_verdict()
 
 
 def test_a_leader_that_its_followers_do_not_reach_acknowledges_nothing_alone(
@@ -76,7 +71,7 @@ def test_a_leader_that_its_followers_do_not_reach_acknowledges_nothing_alone(
             assert load.acknowledged() == before
         cluster.until_in_sync(TOPIC)
         load.goes_on()
-        assert_all_is_there_once(cluster, load.verdict()["verdict"])
+        load.clean_verdict()
 
 
 def test_the_only_one_in_sync_is_killed_and_leads_again(cluster: KubeCluster) -> None:
@@ -100,4 +95,4 @@ def test_the_only_one_in_sync_is_killed_and_leads_again(cluster: KubeCluster) ->
                 cluster.signal_broker(follower, signal.SIGCONT)
         cluster.until_in_sync(TOPIC)
         load.goes_on()
-        assert_all_is_there_once(cluster, load.verdict()["verdict"])
+        load.clean_verdict()
