@@ -225,6 +225,12 @@ class PoolController:
                 }
             )
 
+    async def confirm_slices(self, topic_id: TopicId) -> None:
+        """Those of that topic that are gone from the store are forgotten. Writes nothing."""
+        async with self.lock:
+            for value in self.state.topic_slices(topic_id):
+                await self.slice_store.confirm(value)
+
     # What decisions are made of. Callers hold the lock.
 
     def forget_slice(self, value: PartitionSlice) -> None:

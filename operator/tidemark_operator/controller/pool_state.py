@@ -451,6 +451,7 @@ class PoolState:
                 choice for replica, choice in sorted(self.choices.items()) if replica[0] == topic_id
             ),
             recoveries=tuple(each for value in slices for each in value.recoveries),
+            slice_names=tuple(value.name for value in slices),
             elections=self.observations.elections,
         )
 

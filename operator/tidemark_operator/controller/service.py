@@ -39,12 +39,7 @@ from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import Deposed, PutOff
 from tidemark_operator.controller.topics import NoLiveReplica, SliceMissing, TopicUnknown
 from tidemark_operator.controller.views import BrokerView, Change, PoolSettings, TopicView
-from tidemark_operator.stores.object_store import (
-    BROKER,
-    PARTITION_SLICE,
-    ObjectStore,
-    StoreError,
-)
+from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE, ObjectStore, StoreError
 
 __all__ = [
     "BrokerView",
@@ -395,6 +390,11 @@ class ControllerService:
         """Slices of that topic id that were missing may have been restored (S12): read them."""
         decisions = self._pool(pool, self._check_leading()).decisions
         await self._decide_for_reconciler(topics.look_for_slices(decisions, topic_id))
+
+    async def confirm_slices(self, pool: str, topic_id: TopicId) -> None:
+        """A list lacked one of them: what a live read does not find either is missing (S12)."""
+        decisions = self._pool(pool, self._check_leading()).decisions
+        await self._decide_for_reconciler(decisions.confirm_slices(topic_id))
 
     def suspect(self, pool: str, broker_id: BrokerId, reason: str) -> None:
         """Pod deleted or terminated: probe now, fence if refused. Never waits."""

@@ -148,6 +148,12 @@ class SliceStore:
             self._check_not_deposed(value)
         return tuple(found)
 
+    async def confirm(self, value: PartitionSlice) -> None:
+        """By a live read; `on_vanished` hears of it if it is gone. Raises StoreError, Deposed."""
+        stored = await self._read(value)
+        if stored is None or stored.topic.topic_id != value.topic.topic_id:
+            self._vanished(value)
+
     async def delete(self, value: PartitionSlice) -> None:
         """Raises StoreError: then it may or may not be gone, and is unreadable."""
         namespace, _ = split_pool(value.pool)
@@ -239,10 +245,13 @@ class SliceStore:
     async def _reread(self, value: PartitionSlice) -> PartitionSlice | None:
         stored = await self._read(value)
         if stored is None or stored.topic.topic_id != value.topic.topic_id:
-            self._unsettled.discard(value.name)
-            self._on_vanished(value)
+            self._vanished(value)
             return None
         return self._durable(stored)
+
+    def _vanished(self, value: PartitionSlice) -> None:
+        self._unsettled.discard(value.name)
+        self._on_vanished(value)
 
     async def _read(self, value: PartitionSlice) -> PartitionSlice | None:
         namespace, _ = split_pool(value.pool)

@@ -58,4 +58,5 @@ class TopicView:
     notices: tuple[str, ...] = ()  # sentences for a condition, e.g. an election by S14
     choices: tuple[Choice, ...] = ()  # leaders that a human named, not elected yet
     recoveries: tuple[Recovery, ...] = ()
+    slice_names: tuple[str, ...] = ()  # object names of those that are known
     elections: ElectionCounts = field(default_factory=ElectionCounts, compare=False)  # to look at

@@ -1,7 +1,8 @@
 """Reads what planners decide from: one frozen value for one object. I/O, no decisions.
 
 That a Topic is gone is believed only of a live read that finds no such object, or one with another
-UID, never of a list or an event (S12). Lists serve only to find a claim that forbids something.
+UID, never of a list or an event (S12); of a slice likewise. Lists serve only to find a claim that
+forbids something, and slices to look for.
 """
 
 from collections.abc import Iterable
@@ -49,10 +50,14 @@ class TopicObserver:
         self._store = store
         self._controller = controller
         self.leaving: dict[str, frozenset[BrokerId]] = {}  # by pool, as its last pass saw it
+        self.unlisted: set[TopicId] = set()  # by the last sweep: some slice may be gone
 
     async def observe(self, spec: TopicSpec, topic: Object) -> ObservedTopic:
         recorded = topic.get("status", {}).get("topicId")
         topic_id = TopicId(recorded) if recorded else spec.uid
+        if topic_id in self.unlisted:
+            await self._controller.confirm_slices(spec.pool, topic_id)
+            self.unlisted.discard(topic_id)  # not before: what fails is tried again
         view = self._controller.topic(spec.pool, topic_id)
         if (view is None and recorded) or (view is not None and view.missing_slices):
             await self._controller.look_for_slices(spec.pool, topic_id)  # maybe restored

@@ -47,7 +47,7 @@ from tidemark_operator.reconcile.plan_topic import (
     TopicPlan,
     plan_topic,
 )
-from tidemark_operator.reconcile.slices import kept_topics, topic_object_name
+from tidemark_operator.reconcile.slices import kept_topics, topic_object_name, unlisted_topics
 from tidemark_operator.reconcile.status import StatusWriter
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.runtimes.broker_runtime import BrokerProcess, BrokerRuntime, ObservedPool
@@ -148,13 +148,15 @@ class Reconciler:
 
     async def all_keys(self, namespace: str | None) -> tuple[WorkKey, ...]:
         """Every object there is something to do for: at the start of a term and in sweeps. Also
-        Topics and pools that are gone, of which slices and Broker objects still tell."""
+        Topics and pools that are gone, of which slices and Broker objects still tell. The turns of
+        Topics with a slice that was not listed look for it."""
         pools, topics, slices, brokers = await asyncio.gather(
             self._store.list(BROKER_POOL, namespace),
             self._store.list(TOPIC, namespace),
             self._store.list(PARTITION_SLICE, namespace),
             self._store.list(BROKER, namespace),
         )
+        self._observer.unlisted = self._unlisted(namespace, slices)
         keys = dict.fromkeys(_key(BROKER_POOL.kind, pool) for pool in pools)
         for broker in brokers:
             pool_namespace, _, name = broker["spec"]["pool"].rpartition("/")
@@ -166,6 +168,17 @@ class Reconciler:
                 name = topic_object_name(item)
                 keys[WorkKey(TOPIC.kind, item["metadata"]["namespace"], name)] = None
         return tuple(keys)
+
+    def _unlisted(self, namespace: str | None, slices: list[Object]) -> set[TopicId]:
+        """Nothing writes to an idle slice, so nothing else would notice that it was deleted."""
+        pools = self._controller.pools()
+        if namespace is not None:
+            pools = tuple(pool for pool in pools if pool.startswith(f"{namespace}/"))
+        try:
+            views = [view for pool in pools for view in self._controller.topics(pool)]
+        except NotLeading:
+            return set()  # the next term begins with every key
+        return unlisted_topics(views, slices)
 
     # Pools
 

@@ -99,6 +99,9 @@ class KeepingController:
         self.views: dict[TopicId, TopicView] = {}
         self.calls: list[str] = []
 
+    def pools(self) -> tuple[str, ...]:
+        return (POOL,)
+
     def brokers(self, pool: str) -> tuple[BrokerView, ...]:
         endpoints = Endpoints("127.0.0.1", 9092, 8080, "http://127.0.0.1:8080")
         return tuple(

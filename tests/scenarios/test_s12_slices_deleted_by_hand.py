@@ -1,0 +1,208 @@
+"""S12: a slice that somebody deleted while nothing happened is told by the next sweep, as soon as a
+live read does not find it either. Reconciler and controller over one store."""
+
+from collections.abc import Mapping
+
+import pytest
+from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
+from tidemark_operator.reconcile.work_queue import WorkKey
+from tidemark_operator.stores.object_store import (
+    PARTITION_SLICE,
+    TOPIC,
+    Object,
+    ResourceKind,
+    StoreError,
+)
+
+from tests.unit.controller.control_rig import ORDERS, POOL, FakeStore, Rig
+from tests.unit.reconcile.reconcile_world import KeepingRuntime
+from tests.waiting import run
+
+NAMESPACE = "shop"
+KEY = WorkKey(TOPIC.kind, NAMESPACE, "orders")
+SLICE = (PARTITION_SLICE.kind, NAMESPACE, "orders-0")
+
+
+class ReadStore(FakeStore):
+    """Counts reads of slices; its lists may lack some that are there, as may a page of a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slice_reads: list[str] = []
+        self.unlisted: set[str] = set()
+        self.is_deaf = False  # to reads of one slice
+
+    async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
+        if kind is PARTITION_SLICE:
+            self.slice_reads.append(f"get {name}")
+            if self.is_deaf:
+                raise StoreError("no answer")
+        return await super().get(kind, namespace, name)
+
+    async def list(
+        self, kind: ResourceKind, namespace: str | None, labels: Mapping[str, str] | None = None
+    ) -> list[Object]:
+        if kind is PARTITION_SLICE:
+            self.slice_reads.append("list")
+        found = await super().list(kind, namespace, labels)
+        return [item for item in found if item["metadata"]["name"] not in self.unlisted]
+
+
+class Shop:
+    """A Topic on three brokers that are idle."""
+
+    def __init__(self) -> None:
+        self.store = ReadStore()
+        self.rig = Rig(store=self.store)
+        self.reconciler = Reconciler(
+            self.store, self.rig.service, KeepingRuntime(), settings=ReconcilerSettings()
+        )
+
+    async def open(self, *, partitions: int = 1) -> "Shop":
+        await self.rig.start(3)
+        await self.rig.create(partitions=partitions)
+        spec = {"partitions": partitions, "replicationFactor": 3}
+        topic: Object = {
+            "apiVersion": TOPIC.api_version,
+            "kind": TOPIC.kind,
+            "metadata": {"name": "orders", "namespace": NAMESPACE, "uid": ORDERS},
+            "spec": spec,
+        }
+        await self.store.create(TOPIC, topic)
+        for _ in range(3):
+            await self.sweep()
+        assert (await self.ready())["status"] == "True"
+        self.store.slice_reads.clear()
+        return self
+
+    async def sweep(self) -> None:
+        keys = await self.reconciler.all_keys(None)
+        assert KEY in keys
+        await self.reconciler.reconcile(KEY)
+
+    async def ready(self) -> Mapping[str, str]:
+        (topic,) = await self.store.list(TOPIC, NAMESPACE)
+        conditions: list[dict[str, str]] = topic.get("status", {}).get("conditions", [])
+        return next(each for each in conditions if each["type"] == "Ready")
+
+    def delete_slice(self, name: str = "orders-0") -> Object:
+        return self.store.objects.pop((PARTITION_SLICE.kind, NAMESPACE, name))
+
+
+def test_a_slice_deleted_on_an_idle_pool_is_a_condition_at_the_next_sweep() -> None:
+    async def scenario() -> None:
+        shop = await Shop().open()
+        shop.delete_slice()
+        await shop.sweep()
+        ready = await shop.ready()
+        assert (ready["status"], ready["reason"]) == ("False", "SliceMissing")
+        assert shop.rig.service.topic(POOL, ORDERS) is None
+        writes = shop.store.writes
+        await shop.sweep()
+        assert shop.store.writes == writes
+
+    run(scenario)
+
+
+def test_nothing_is_decided_any_more_by_a_slice_that_a_sweep_found_missing() -> None:
+    async def scenario() -> None:
+        shop = await Shop().open()
+        rig = shop.rig
+        leader = rig.brokers[rig.partition().leader]
+        shop.delete_slice()
+        await shop.sweep()
+        await rig.kill(leader)
+        await rig.advance(200, *(broker for broker in rig.brokers if broker is not leader))
+        assert SLICE not in shop.store.objects
+        others = [broker for broker in rig.brokers if broker is not leader]
+        assert {broker.told[0].leader for broker in others} == {leader.broker_id}
+
+    run(scenario)
+
+
+def test_a_slice_that_is_put_back_is_taken_in_again() -> None:
+    async def scenario() -> None:
+        shop = await Shop().open()
+        deleted = shop.delete_slice()
+        await shop.sweep()
+        shop.store.objects[SLICE] = deleted
+        await shop.reconciler.reconcile(KEY)  # it comes back every few seconds
+        assert (await shop.ready())["status"] == "True"
+        assert shop.rig.partition().replicas == (0, 1, 2)
+
+    run(scenario)
+
+
+def test_a_list_that_lacks_a_slice_which_is_there_changes_nothing() -> None:
+    async def scenario() -> None:
+        shop = await Shop().open(partitions=129)
+        shop.store.unlisted = {"orders-0", "orders-1"}
+        writes = shop.store.writes
+        await shop.sweep()
+        assert shop.store.slice_reads == ["list", "get orders-0", "get orders-1"]
+        assert (await shop.ready())["status"] == "True"
+        assert shop.store.writes == writes
+        assert shop.rig.partition(128).replicas == (2, 0, 1)
+
+    run(scenario)
+
+
+def test_a_sweep_over_an_idle_pool_lists_slices_once_reads_none_and_writes_nothing() -> None:  # I21
+    async def scenario() -> None:
+        shop = await Shop().open(partitions=129)
+        writes = shop.store.writes
+        await shop.sweep()
+        assert shop.store.slice_reads == ["list"]
+        assert shop.store.writes == writes
+
+    run(scenario)
+
+
+def test_of_two_slices_the_one_that_is_there_is_decided_by_and_the_other_one_is_named() -> None:
+    async def scenario() -> None:
+        shop = await Shop().open(partitions=129)
+        rig = shop.rig
+        shop.delete_slice("orders-0")
+        await shop.sweep()
+        ready = await shop.ready()
+        assert (ready["reason"], "orders-0 are gone" in ready["message"]) == ("SliceMissing", True)
+        leader = rig.brokers[rig.partition(128).leader]
+        await rig.kill(leader)
+        await rig.advance(200, *(broker for broker in rig.brokers if broker is not leader))
+        assert rig.partition(128).leader not in (leader.broker_id, -1)
+
+    run(scenario)
+
+
+def test_a_slice_of_that_name_which_is_another_topics_is_not_the_one_that_is_missing() -> None:
+    async def scenario() -> None:
+        shop = await Shop().open()
+        shop.store.touch(PARTITION_SLICE, "orders-0", topicId=ORDERS[:-1] + "2")
+        await shop.sweep()
+        assert (await shop.ready())["reason"] == "SliceMissing"
+
+    run(scenario)
+
+
+def test_a_read_that_fails_says_nothing_and_is_tried_again() -> None:
+    async def scenario() -> None:
+        shop = await Shop().open()
+        shop.delete_slice()
+        shop.store.is_deaf = True
+        with pytest.raises(StoreError):
+            await shop.sweep()
+        assert (await shop.ready())["status"] == "True"
+        shop.store.is_deaf = False
+        await shop.reconciler.reconcile(KEY)  # the queue brings what failed
+        assert (await shop.ready())["reason"] == "SliceMissing"
+
+    run(scenario)
+
+
+def test_a_sweep_that_finds_its_controller_deposed_is_no_failure() -> None:
+    async def scenario() -> None:
+        shop = await Shop().open()
+        await shop.rig.service.step_down()
+        assert KEY in await shop.reconciler.all_keys(None)
+
+    run(scenario)
