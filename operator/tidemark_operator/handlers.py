@@ -2,8 +2,9 @@
 
 Only `on.event` handlers: kopf then writes nothing to any object. A handler passes on a key (what
 happened is read from the store in its turn) or a pod's trouble, which the controller looks into.
-What a watch misses, the sweeps of main.py find. If kopf ends for whatever reason, `on_end` is
-called, and the process has to end: it would be deaf.
+What a watch misses, the sweeps of main.py find. PartitionSlices are not watched, as nobody but the
+controller writes them: one that is deleted by hand, a sweep finds too (S12). If kopf ends for
+whatever reason, `on_end` is called, and the process has to end: it would be deaf.
 """
 
 import asyncio
