@@ -153,6 +153,22 @@ MUTANTS = (
            (patch(LEADER + "_may_commit", always(True)),),
            "tests/transcripts/test_transcripts.py::"
            "test_a_transcript_is_what_the_cores_do[a-shrink-of-an-older-state]", "leaders die"),
+    Mutant("what the ISR alone commits below min ISR is acknowledged",
+           "acks=all refused below min ISR before the append",
+           (patch("runtime.produce_purgatory:_is_held", always(True)),),
+           "tests/unit/runtime/test_produce_below_min_isr.py::"
+           "test_what_the_isr_alone_commits_below_min_isr_is_told_to_be_in_the_log",
+           "leaders die"),
+    Mutant("acks=1 is answered from memory with flush: Always", "S11",
+           (patch("runtime.produce_path:_waits_for_disk", always(False)),),
+           "tests/unit/runtime/test_flush_always.py::"
+           "test_with_flush_always_the_leader_alone_acknowledges_once_its_own_disk_has_it",
+           "slow syncs"),
+    Mutant("a state from before a move erases who joined by it", "S17",
+           (patch("runtime.hosted_replicas:HostedReplicas.is_older_than_log", always(False)),),
+           "tests/scenarios/test_s17_logs_unknown_to_a_slice.py::"
+           "test_a_state_that_is_not_above_the_log_erases_nothing",
+           why_no_seed="nothing moves in the weather that puts old slices back"),
     Mutant("truncation to the high watermark",
            "truncation asks for the divergence by epoch, not by high watermark",
            (patch(FOLLOWER + "_truncation", _truncates_to_watermark),),
