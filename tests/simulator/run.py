@@ -5,10 +5,12 @@ is bounded in events and in processor time; a run that reaches a bound is a fail
 """
 
 import gc
+import signal
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -145,7 +147,7 @@ class Run:
 
     def go(self) -> RunResult:
         violation: tuple[str, str] | None = None
-        with self.world:
+        with self.world, _bounded():
             try:
                 self._safety_phase()
                 self._heal_and_judge()
@@ -447,6 +449,22 @@ class Run:
 
 def _number_of(history_name: str) -> int:
     return int(history_name.rpartition("/")[2])
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    """Also one callback that never ends is a failure with a seed, not a campaign that stands."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"one event takes more than {MAX_CPU_SECONDS:.0f} s of processor time")
+
+    former = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 2 * MAX_CPU_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, former)
 
 
 def run_seed(seed: int, safety_seconds: float = SAFETY_SECONDS, weather: str = "") -> RunResult:

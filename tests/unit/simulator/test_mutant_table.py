@@ -31,6 +31,11 @@ def test_the_known_seeds_are_those_of_the_table() -> None:
     assert all(mutant_of(name).weather for name in told), SEEDS
 
 
+def test_no_weather_and_no_test_is_blind_for_its_mutant() -> None:
+    assert "no seed of" not in TABLE.read_text()
+    assert "**none**" not in TABLE.read_text()
+
+
 def test_every_rule_of_safety_has_a_mutant() -> None:
     named = {rule for mutant in MUTANTS for rule in re.findall(r"\bS(\d+)\b", mutant.rule)}
     assert rules_of_safety() - named == set()
