@@ -2,7 +2,8 @@
 
 Kafka refuses records without keys the same way. What cannot be opened could never be compacted, and
 would keep every tombstone behind it for ever (docs/decisions/0013). What is more than
-one turn of the broker's loop should open is refused.
+one turn of the broker's loop should open is refused, and so is a record that is dated outside of
+64 bits: clients would disagree on when it was.
 """
 
 from collections.abc import Iterable
@@ -20,7 +21,8 @@ def compaction_refusal(batches: Iterable[Batch]) -> ProduceResult | None:
     for batch in batches:
         try:
             budget.take(batch.header)
-            for record in budget.records_of(batch.header, batch.data):
+            records = budget.records_of(batch.header, batch.data, refuses_odd_times=True)
+            for record in records:
                 if record.key is None:
                     return ProduceResult(
                         ErrorCode.INVALID_RECORD,

@@ -22,6 +22,7 @@ from tidemark_broker.storage.record_batch import (
     MAGIC,
     BatchHeader,
     Record,
+    as_int64,
     encode_record,
 )
 
@@ -48,7 +49,7 @@ def batch_of_rest(
     body = b"".join(
         encode_record(
             record.offset - header.base_offset,
-            record.timestamp_ms - base_timestamp_ms,
+            as_int64(record.timestamp_ms - base_timestamp_ms),
             record.key,
             record.value,
             record.headers,

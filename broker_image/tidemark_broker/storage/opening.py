@@ -25,7 +25,9 @@ class OpeningBudget:
         if self.batches < 0 or self.records < 0:
             raise UnsupportedCompression(f"more than {MOST_RECORDS} records are not opened at once")
 
-    def records_of(self, header: BatchHeader, batch: memoryview) -> Iterator[Record]:
+    def records_of(
+        self, header: BatchHeader, batch: memoryview, *, refuses_odd_times: bool = False
+    ) -> Iterator[Record]:
         """As `read_records`: raises CorruptBatch, UnsupportedCompression."""
         if header.compression and self.inflated_bytes <= 0:
             text = f"more than {MOST_INFLATED_BYTES} inflated bytes are not opened at once"
@@ -33,4 +35,4 @@ class OpeningBudget:
         body = opened(header, batch, self.inflated_bytes)
         if header.compression:
             self.inflated_bytes -= len(body)
-        return records_of(header, body)
+        return records_of(header, body, refuses_odd_times=refuses_odd_times)

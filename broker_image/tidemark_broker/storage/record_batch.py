@@ -54,7 +54,7 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 MAX_COMPRESSION = 4
-MAX_INT64 = 2**63 - 1
+MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 
 PREFIX = Struct(">qii")  # base offset, length, leader epoch: all that a leader rewrites
 HEADER = Struct(">qiibIhiqqqhii")
@@ -268,6 +268,12 @@ def finish_batch(
     return bytes(body)
 
 
+def as_int64(time_ms: int) -> int:
+    """Of a sum or a difference of times, of which producers choose both: as Java's clients count,
+    so that there is a record for every batch that they can read, and none that we cannot write."""
+    return (time_ms - MIN_INT64) % 2**64 + MIN_INT64
+
+
 def encode_record(
     offset_delta: int,
     timestamp_delta_ms: int,
@@ -326,9 +332,12 @@ def opened(header: BatchHeader, batch: memoryview, most_bytes: int = MAX_INFLATE
         raise error.moved_to(HEADER_BYTES) from error
 
 
-def records_of(header: BatchHeader, body: bytes) -> Iterator[Record]:
-    """Of an opened batch. Raises CorruptBatch."""
-    reader = _RecordReader(body)
+def records_of(
+    header: BatchHeader, body: bytes, *, refuses_odd_times: bool = False
+) -> Iterator[Record]:
+    """Of an opened batch. Raises CorruptBatch; of a record that is dated outside of 64 bits only
+    where that `refuses_odd_times`."""
+    reader = _RecordReader(body, refuses_odd_times=refuses_odd_times)
     for _ in range(header.record_count):
         yield reader.next_record(header)
     if reader.position != len(body):
@@ -340,9 +349,10 @@ def records_of(header: BatchHeader, body: bytes) -> Iterator[Record]:
 class _RecordReader:
     """A cursor over the uncompressed records; every length is checked before it is believed."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, *, refuses_odd_times: bool) -> None:
         self.body = body
         self.position = 0
+        self._refuses_odd_times = refuses_odd_times
 
     def next_record(self, header: BatchHeader) -> Record:
         size = self._varint()
@@ -361,16 +371,24 @@ class _RecordReader:
         headers = tuple(self._header() for _ in range(self._header_count()))
         if self.position != start + size:
             raise CorruptBatch(start, f"a record of {size} bytes", f"{self.position - start}")
-        timestamp_ms = header.base_timestamp_ms + timestamp_delta
-        if header.attributes & LOG_APPEND_TIME:
-            timestamp_ms = header.max_timestamp_ms
         return Record(
             Offset(header.base_offset + offset_delta),
-            timestamp_ms,
+            self._timestamp_ms(header, timestamp_delta, start),
             key,
             value,
             headers,
         )
+
+    def _timestamp_ms(self, header: BatchHeader, delta_ms: int, start: int) -> int:
+        """Always one that 64 bits hold."""
+        if header.attributes & LOG_APPEND_TIME:
+            return header.max_timestamp_ms
+        timestamp_ms = header.base_timestamp_ms + delta_ms
+        if MIN_INT64 <= timestamp_ms <= MAX_INT64:
+            return timestamp_ms
+        if self._refuses_odd_times:
+            raise CorruptBatch(start, "a timestamp of 64 bits", f"{timestamp_ms}")
+        return as_int64(timestamp_ms)
 
     def _header_count(self) -> int:
         count = self._varint()

@@ -23,6 +23,7 @@ from tests.unit.runtime.kafka_door import (
     request,
     with_door,
 )
+from tests.unit.storage.crafted_batches import crafted_batch, crafted_record
 
 GZIP = 1
 NOW_MS = 1_700_000_000_000
@@ -68,6 +69,20 @@ def test_what_may_be_written_to_a_compacted_topic(
     refused = compaction_refusal(batches)
     assert (None if refused is None else refused.error) is error
     assert refused is None or "cleanup.policy" in refused.message
+
+
+@pytest.mark.parametrize("delta_ms", [2**69 - 1, 2**63 - NOW_MS, -(2**63) - NOW_MS - 1, -(2**69)])
+def test_records_that_are_dated_outside_of_64_bits_are_refused(delta_ms: int) -> None:
+    """Clients of Java and of Python would not agree on when that was."""
+    record = crafted_record(b"k", b"v", timestamp_delta_ms=delta_ms)
+    refused = compaction_refusal([crafted_batch([record], base_ms=NOW_MS, max_ms=NOW_MS)])
+    assert refused is not None and refused.error is ErrorCode.INVALID_RECORD
+    assert "64 bits" in refused.message
+
+
+def test_a_record_that_is_dated_at_the_end_of_64_bits_is_in_order() -> None:
+    record = crafted_record(b"k", b"v", timestamp_delta_ms=2**63 - 1 - NOW_MS)
+    assert compaction_refusal([crafted_batch([record], base_ms=NOW_MS, max_ms=NOW_MS)]) is None
 
 
 def test_others_are_answered_while_batches_of_a_compacted_topic_are_opened(tmp_path: Path) -> None:
