@@ -20,7 +20,7 @@ from tidemark_broker.storage.compaction import (
 )
 from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
-from tidemark_broker.storage.errors import CorruptBatch, StorageError
+from tidemark_broker.storage.errors import CannotCompact, CorruptBatch, StorageError
 
 BYTES_PER_SECOND = 8 * 1024 * 1024
 
@@ -116,6 +116,10 @@ class LogCleaner:
         )
 
     def _on_error(self, replica: HostedReplica, error: Exception) -> None:
+        if isinstance(error, CannotCompact):  # producers chose how to pack: no disk's failure
+            where = {"topic": replica.topic, "partition": replica.partition}
+            _log.warning("a log stays as it is", extra={**where, "error": str(error)})
+            return
         if replica.log.failure and isinstance(error, OSError):
             return  # the log was removed under our hands
         if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:

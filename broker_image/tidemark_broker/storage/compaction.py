@@ -29,9 +29,15 @@ from tidemark_broker.storage.batch_rewriting import (
     is_empty_run,
 )
 from tidemark_broker.storage.disk import Disk
-from tidemark_broker.storage.errors import CorruptBatch, UnsupportedCompression
+from tidemark_broker.storage.errors import CannotCompact, CorruptBatch, UnsupportedCompression
 from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
-from tidemark_broker.storage.record_batch import BatchHeader, Record, check_crc, read_records
+from tidemark_broker.storage.record_batch import (
+    BatchHeader,
+    Record,
+    check_crc,
+    read_header,
+    read_records,
+)
 from tidemark_broker.storage.segment import Segment, scan_batches
 from tidemark_broker.storage.settings import MAX_SEGMENT_BYTES, LogSettings
 
@@ -157,7 +163,7 @@ class Compaction:
         self._has_closed_batch = False  # one whose records cannot be opened was met
 
     def steps(self) -> Iterator[Worked | Rewritten]:
-        """Each `next` is a few milliseconds of work. Raises CorruptBatch, OSError."""
+        """A few milliseconds of work each. Raises CorruptBatch, CannotCompact, OSError."""
         yield from self._note_keys()
         yield from self._rewrite()
 
@@ -286,9 +292,9 @@ class Compaction:
         if rest and len(rest) == len(records) and horizon_ms is None:
             writer.keep(header, segment.file.read_at(position, header.size_bytes))
         elif rest:
-            writer.change(header, batch_of_rest(header, rest, horizon_ms=horizon_ms))
+            writer.change(batch_of_rest(header, rest, horizon_ms=horizon_ms))
         elif self._is_last_of_producer(header):
-            writer.change(header, batch_without_records(header))
+            writer.change(batch_without_records(header))
         else:
             writer.leave_out(header)
 
@@ -304,6 +310,7 @@ class CleanedSegment:
         self, disk: Disk, directory: Path, base_offset: Offset, *, index_interval_bytes: int
     ) -> None:
         self.differs = False
+        self._disk = disk
         self.segment, self.path = Segment.create_cleaned(
             disk, directory, base_offset, index_interval_bytes=index_interval_bytes
         )
@@ -322,9 +329,10 @@ class CleanedSegment:
         self._put(data, header.last_offset, header.max_timestamp_ms)
         self._run_from = self._next_offset = header.next_offset
 
-    def change(self, header: BatchHeader, data: bytes) -> None:
+    def change(self, data: bytes) -> None:
+        """In the place of a batch with the same offsets, whose newest record may be gone."""
         self.differs = True
-        self.keep(header, data)
+        self.keep(read_header(data), data)
 
     def leave_out(self, header: BatchHeader) -> None:
         is_new_epoch = header.partition_leader_epoch != self._run_epoch
@@ -357,7 +365,8 @@ class CleanedSegment:
     def _put(self, data: bytes, last_offset: Offset, max_timestamp_ms: int) -> None:
         position = self.size_bytes
         if position + len(data) > MAX_SEGMENT_BYTES:
-            raise OSError(f"{self.path} would outgrow {MAX_SEGMENT_BYTES} bytes")
+            self._disk.remove(self.path)
+            raise CannotCompact(f"{self.path} would outgrow {MAX_SEGMENT_BYTES} bytes")
         self.segment.note_batch(position, len(data), last_offset, max_timestamp_ms)
         self._buffers.append(data)
         self._buffered_bytes += len(data)

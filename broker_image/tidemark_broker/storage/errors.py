@@ -42,6 +42,11 @@ class UnsupportedCompression(StorageError):
     """The records of this batch cannot be opened here; the batch itself is stored and served."""
 
 
+class CannotCompact(StorageError):
+    """Records that were packed tighter than we pack them: what is left of a segment would not fit
+    into one. Nothing was changed by that step, and nothing is wrong with the disk."""
+
+
 class DirectoryLocked(StorageError):
     def __init__(self, path: Path, holder_pid: int | None) -> None:
         holder = "another process" if holder_pid is None else f"process {holder_pid}"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 from tidemark_broker.runtime.log_cleaner import LogCleaner
-from tidemark_broker.storage import checkpoints
+from tidemark_broker.storage import checkpoints, compaction
 from tidemark_broker.storage.codecs import packed
 from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.record_batch import HEADER_BYTES
@@ -112,6 +112,17 @@ def test_a_failing_disk_ends_serving(pool: InProcessPool) -> None:  # S8
     disk.failing["sync"] = 5
     clean(pool, 1, disk)
     assert len(pool.brokers[1].storage_errors) == 1
+
+
+def test_a_log_that_would_outgrow_its_segment_is_no_failing_disk(
+    pool: InProcessPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(pool)
+    monkeypatch.setattr(compaction, "MAX_SEGMENT_BYTES", 4_000)
+    assert clean(pool, 1) == 1
+    assert pool.brokers[1].storage_errors == []
+    assert pool.brokers[1].replica().damage is None
+    assert {9, 10, 11} <= set(offsets(pool, 1))  # the last of each key
 
 
 def test_damage_that_it_meets_is_reported(pool: InProcessPool) -> None:  # I10

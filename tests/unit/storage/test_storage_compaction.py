@@ -1,13 +1,15 @@
 """Compaction: what stays, what goes, and that a crash at any step loses nothing."""
 
 import dataclasses
+import random
 import shutil
 
 import pytest
+from tidemark_broker.storage import compaction
 from tidemark_broker.storage.codecs import packed
 from tidemark_broker.storage.compaction import Compaction, Rewritten
 from tidemark_broker.storage.disk import OsDisk
-from tidemark_broker.storage.errors import CorruptBatch
+from tidemark_broker.storage.errors import CannotCompact, CorruptBatch
 from tidemark_broker.storage.partition_log import PartitionLog
 from tidemark_broker.storage.record_batch import HEADER_BYTES, split_batches
 
@@ -23,6 +25,7 @@ from tests.unit.storage.compacted_logs import (
     records_of,
     seal,
 )
+from tests.unit.storage.crafted_batches import crafted_batch, crafted_record
 from tests.unit.storage.faulty_disk import FaultyDisk
 from tests.unit.storage.small_logs import ALL, append, headers_of, open_log, read_all
 
@@ -44,10 +47,10 @@ def test_the_last_record_of_each_key_stays_at_its_offset(tmp_path):
     put(log, ("c", "1"))
     seal(log)
     put(log, ("a", "active"))
-    compaction = compact(log, DISK)
-    assert compaction is not None
+    done = compact(log, DISK)
+    assert done is not None
     assert pairs_of(log) == [(2, "a", "2"), (3, "b", "2"), (4, "c", "1"), (5, "a", "active")]
-    assert compaction.removed_records == 2
+    assert done.removed_records == 2
     assert log.cleaned_to == 5
     assert compact(log, DISK) is None  # nothing is dirty
 
@@ -206,6 +209,63 @@ def test_compressed_batches_are_opened_and_stay_compressed(tmp_path, codec):
     compact(log, DISK)
     assert pairs_of(log) == [(1, "b", "1" * 100), (2, "a", "2")]
     assert headers_of(read_all(log))[0].compression == codec
+
+
+def test_the_newest_time_of_a_segment_is_that_of_a_record_that_is_left(tmp_path):
+    """As a restart finds it: who asks for the record of the largest timestamp is told one."""
+    log = small_log(tmp_path)
+    first = [keyed_batch(("a", "1"), ("b", "1")), keyed_batch(("a", "2"), timestamp_ms=2_000)]
+    log.append_as_leader(first, leader_epoch=0)
+    log.append_as_leader([dated_apart(1_500, 9_000)], leader_epoch=0)
+    put(log, ("late", "2"))
+    seal(log)
+    compact(log, DISK)
+    assert log.segments[0].max_timestamp_ms == 2_000
+    assert log.offset_for_timestamp(2_000) == (2, 2_000)
+    log.close()
+    assert reopened(log, recovery_point=None).segments[0].max_timestamp_ms == 2_000
+
+
+def dated_apart(early_ms: int, late_ms: int):
+    records = [
+        crafted_record(b"early", b"1"),
+        crafted_record(b"late", b"1", offset_delta=1, timestamp_delta_ms=late_ms - early_ms),
+    ]
+    return crafted_batch(records, base_ms=early_ms, max_ms=late_ms)
+
+
+def test_what_would_outgrow_a_segment_stays_as_it_is(tmp_path, monkeypatch):
+    """A producer may pack tighter than we do."""
+    log = small_log(tmp_path)
+    noise = random.Random(7).randbytes(24_000)
+    records = [crafted_record(b"a", b"1"), crafted_record(b"b", 2 * noise, offset_delta=1)]
+    tight = snappy_with_a_repetition(b"".join(records), noise)
+    times = {"base_ms": 1_000, "max_ms": 1_000}
+    log.append_as_leader([crafted_batch(records, **times, codec=2, body=tight)], leader_epoch=0)
+    put(log, ("a", "2"))
+    seal(log)
+    before = read_all(log)
+    monkeypatch.setattr(compaction, "MAX_SEGMENT_BYTES", len(before) + 1_000)
+    with pytest.raises(CannotCompact):
+        compact(log, DISK)
+    assert read_all(log) == before
+    assert not any(name.endswith(".cleaned") for name in files_of(tmp_path))
+
+
+def snappy_with_a_repetition(data: bytes, noise: bytes) -> bytes:
+    """One raw block: all but the second `noise` in full, that as copies of 64 bytes each."""
+    second = data.index(noise) + len(noise)
+    copy = bytes([63 << 2 | 2]) + len(noise).to_bytes(2, "little")
+    assert len(noise) % 64 == 0 and 2**14 <= len(data) < 2**16
+    length = bytes([len(data) & 0x7F | 0x80, len(data) >> 7 & 0x7F | 0x80, len(data) >> 14])
+    parts = literal(data[:second]), copy * (len(noise) // 64), literal(data[second + len(noise) :])
+    return length + b"".join(parts)
+
+
+def literal(data: bytes) -> bytes:
+    if len(data) <= 60:
+        return bytes([len(data) - 1 << 2]) + data
+    return bytes([61 << 2]) + (len(data) - 1).to_bytes(2, "little") + data
 
 
 def test_the_last_batch_of_a_producer_stays_without_its_records(tmp_path):  # I8
