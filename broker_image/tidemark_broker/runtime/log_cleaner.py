@@ -79,7 +79,12 @@ class LogCleaner:
         log = replica.log
         begun = log.swaps.begin()
         compaction = Compaction(
-            self._disk, log.directory, plan, log.settings, now_ms=self._now_ms()
+            self._disk,
+            log.directory,
+            plan,
+            log.settings,
+            now_ms=self._now_ms(),
+            producer_ids=log.producers.ids,
         )
         steps = compaction.steps()
         try:

@@ -7,18 +7,19 @@ records that a noted one outdates. The caller limits it to sealed segments below
 A tombstone (a key without a value) stays until its delete horizon, which is set by the pass that
 removes all older records of its key, and only by that one (KIP-534). Batches whose records cannot
 be read here stay as they are; behind one, tombstones stay for ever, as it may hold older records of
-any key. The last batch of each producer id stays, if need be without records (KIP-98).
+any key. The last batch of each producer id that is not expired stays, if need be without records
+(KIP-98): after a restart the log must tell the sequences that a retry may repeat.
 
 It runs in a worker in small steps: `steps` yields after each, and hands out finished segments for
 the loop to take in. Nothing here touches a file that counts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from tidemark_protocol.ids import NO_EPOCH, LeaderEpoch, Offset
+from tidemark_protocol.ids import FORGED_PRODUCER_IDS_FROM, NO_EPOCH, LeaderEpoch, Offset
 
 from tidemark_broker.storage.batch_rewriting import (
     MAX_OFFSET_DELTA,
@@ -31,6 +32,7 @@ from tidemark_broker.storage.batch_rewriting import (
 from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.errors import CannotCompact, CorruptBatch, UnsupportedCompression
 from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
+from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
 from tidemark_broker.storage.record_batch import (
     BatchHeader,
     Record,
@@ -148,8 +150,11 @@ class Compaction:
         settings: LogSettings,
         *,
         now_ms: int,
+        producer_ids: Collection[int],
         max_keys: int = MAX_KEYS,
     ) -> None:
+        """`producer_ids`: all that the log's producer states know when the plan is made. They know
+        whom the log tells of until it expires, counted from an append or a load, never earlier."""
         self.cleaned_to = plan.first_dirty_offset  # final once `steps` is exhausted
         self.removed_records = 0
         self.reached_offset = plan.segments[0].base_offset  # where it is, for a corrupt batch
@@ -160,6 +165,8 @@ class Compaction:
         self._now_ms = now_ms
         self._last_offsets = LastOffsets(max_keys)
         self._last_of_producer: dict[int, Offset] = {}
+        self._producer_ids = producer_ids
+        self._highest_producer_id = NO_PRODUCER_ID
         self._has_closed_batch = False  # one whose records cannot be opened was met
 
     def steps(self) -> Iterator[Worked | Rewritten]:
@@ -174,8 +181,8 @@ class Compaction:
         for segment in self._plan.segments:
             worked = 0
             for position, header in self._batches(segment):
-                if header.producer_id >= 0:
-                    self._last_of_producer[header.producer_id] = header.base_offset
+                if header.producer_id > NO_PRODUCER_ID:
+                    self._note_producer(header)
                 is_clean = header.next_offset <= first_dirty_offset
                 is_next = header.base_offset <= cleaned_to  # nothing was left out before it
                 if not is_clean and is_next and not self._last_offsets.is_full:
@@ -193,6 +200,11 @@ class Compaction:
             self.reached_offset = header.base_offset
             yield position, header
             self.reached_offset = header.next_offset
+
+    def _note_producer(self, header: BatchHeader) -> None:
+        self._last_of_producer[header.producer_id] = header.base_offset
+        if self._highest_producer_id < header.producer_id < FORGED_PRODUCER_IDS_FROM:
+            self._highest_producer_id = header.producer_id
 
     def _note_batch(self, segment: Segment, position: int, header: BatchHeader) -> None:
         for record in _records(segment, position, header) or ():
@@ -293,14 +305,21 @@ class Compaction:
             writer.keep(header, segment.file.read_at(position, header.size_bytes))
         elif rest:
             writer.change(batch_of_rest(header, rest, horizon_ms=horizon_ms))
-        elif self._is_last_of_producer(header):
+        elif not (self._is_last_of_producer(header) and self._must_be_known(header.producer_id)):
+            writer.leave_out(header)
+        elif records:
             writer.change(batch_without_records(header))
         else:
-            writer.leave_out(header)
+            writer.keep(header, segment.file.read_at(position, header.size_bytes))
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Its sequences must be found again after a restart (I8)."""
         return self._last_of_producer.get(header.producer_id) == header.base_offset
+
+    def _must_be_known(self, producer_id: int) -> bool:
+        """Of one that expired nothing is asked any more, but that nobody else gets its id (S5): the
+        highest one tells that."""
+        return producer_id in self._producer_ids or producer_id == self._highest_producer_id
 
 
 class CleanedSegment:

@@ -3,8 +3,9 @@
 Derived from batch headers in log order, like the leader epochs: leaders and followers note the same
 batches, so they know the same. Nothing is judged here (`replication/producer_state.py` does) and
 nothing is forgotten by retention or compaction, only by expiry (S24), counted from the first look
-at the clock after an append or a load. More than the window is kept, so that cutting uncommitted
-batches off the log's end seldom needs a read of the log.
+at the clock after an append or a load; compaction keeps the last batch of whom is known here. More
+than the window is kept, so that cutting uncommitted batches off the log's end seldom needs a read
+of the log.
 """
 
 from collections.abc import Iterable, Iterator
@@ -95,6 +96,11 @@ class ProducerStates:
 
     def __iter__(self) -> Iterator[tuple[int, ProducerEntry]]:
         return iter(self._entries.items())
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """All that are not expired, as of now."""
+        return frozenset(self._entries)
 
     def get(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)

@@ -75,7 +75,13 @@ def compact(
         return None
     begun = log.swaps.begin()
     compaction = Compaction(
-        disk, log.directory, plan, log.settings, now_ms=now_ms, max_keys=max_keys
+        disk,
+        log.directory,
+        plan,
+        log.settings,
+        now_ms=now_ms,
+        producer_ids=log.producers.ids,
+        max_keys=max_keys,
     )
     for step in compaction.steps():
         if isinstance(step, Rewritten):

@@ -343,7 +343,7 @@ def test_a_log_that_is_cut_meanwhile_does_not_take_the_swap(tmp_path):
     put(log, ("b", "1"))
     plan = plan_of(log, 6, NOW_MS)
     begun = log.swaps.begin()
-    steps = Compaction(DISK, tmp_path, plan, log.settings, now_ms=NOW_MS).steps()
+    steps = Compaction(DISK, tmp_path, plan, log.settings, now_ms=NOW_MS, producer_ids=()).steps()
     rewritten = next(step for step in steps if isinstance(step, Rewritten))
     assert log.swaps.commit(rewritten.path, begun)
     log.truncate_to(3)
