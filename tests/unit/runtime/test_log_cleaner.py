@@ -17,6 +17,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tests.unit.runtime.in_process_pool import KEY, TOPIC, InProcessPool, a_batch
 from tests.unit.storage.compacted_logs import keyed_batch, pairs_of
 from tests.unit.storage.faulty_disk import FaultyDisk
+from tests.unit.storage.small_logs import headers_of
 
 NOW_S = 1_700_000_000.0
 
@@ -85,6 +86,18 @@ def test_how_far_it_came_is_known_after_a_restart(pool: InProcessPool) -> None:
     text = (pool.path / "broker-1" / checkpoints.CLEANED_TO).read_bytes()
     assert checkpoints.decode_offsets(text) == {(TOPIC, 0): cleaned_to}
     assert pool.start(1).replica().log.cleaned_to == cleaned_to > 0
+
+
+def test_a_producer_that_may_retry_stays_and_an_expired_one_goes(pool: InProcessPool) -> None:
+    replica = pool.brokers[1].replica()
+    for producer_id in (7, 8, 9):
+        data = bytes(keyed_batch(("key-0", "first"), producer=(producer_id, 0)).data)
+        pool.brokers[1].produce_bytes(data, acks=1)
+        replica.expire_producers(100_000_000 * (producer_id // 8))  # 8 and 9 are new by then
+    fill(pool)
+    clean(pool, 1)
+    headers = headers_of(pool.brokers[1].log_bytes())
+    assert [header.producer_id for header in headers if header.producer_id >= 0] == [8, 9]
 
 
 def test_only_what_is_committed_is_compacted(pool: InProcessPool) -> None:
