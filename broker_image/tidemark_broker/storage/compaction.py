@@ -5,10 +5,11 @@ as its memory allows; then it rewrites segments from the log's start, group by g
 records that a noted one outdates. The caller limits it to sealed segments below the high watermark.
 
 A tombstone (a key without a value) stays until its delete horizon, which is set by the pass that
-removes all older records of its key, and only by that one (KIP-534). Batches whose records cannot
-be read here stay as they are; behind one, tombstones stay for ever, as it may hold older records of
-any key. The last batch of each producer id that is not expired stays, if need be without records
-(KIP-98): after a restart the log must tell the sequences that a retry may repeat.
+removes all older records of its key, and only by that one (KIP-534); one that came with its batch
+counts once a pass of this log noted the batch. Batches whose records cannot be read here stay as
+they are; behind one, tombstones stay for ever, as it may hold older records of any key. The last
+batch of each producer id that is not expired stays, if need be without records (KIP-98): after a
+restart the log must tell the sequences that a retry may repeat.
 
 It runs in a worker in small steps: `steps` yields after each, and hands out finished segments for
 the loop to take in. Nothing here touches a file that counts.
@@ -298,7 +299,10 @@ class Compaction:
             self._has_closed_batch = True
             writer.keep(header, segment.file.read_at(position, header.size_bytes))
             return
-        rest = [r for r in records if self._stays(r, delete_horizon_ms(header))]
+        # A horizon may be of our leader's log or a producer's doing: here it says nothing yet.
+        is_noted = header.next_offset <= self.cleaned_to
+        old_horizon_ms = delete_horizon_ms(header) if is_noted else None
+        rest = [record for record in records if self._stays(record, old_horizon_ms)]
         self.removed_records += len(records) - len(rest)
         horizon_ms = self._new_horizon_ms(header, rest)
         if rest and len(rest) == len(records) and horizon_ms is None:

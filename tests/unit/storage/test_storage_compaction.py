@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from tidemark_broker.storage import compaction
+from tidemark_broker.storage.batch_rewriting import DELETE_HORIZON
 from tidemark_broker.storage.codecs import packed
 from tidemark_broker.storage.compaction import Compaction, Rewritten
 from tidemark_broker.storage.disk import OsDisk
@@ -187,6 +188,23 @@ def test_a_tombstone_behind_a_batch_that_cannot_be_opened_stays(tmp_path):
         (0, 4, 1),
         (1, 0, 1),
     ]
+
+
+def test_a_tombstone_with_a_horizon_from_elsewhere_waits_for_the_pass_that_notes_it(tmp_path):
+    """A follower's leader had compacted it, or its producer set it: what it outdates is here."""
+    log = small_log(tmp_path, dataclasses.replace(COMPACTED, segment_bytes=10_000))
+    put(log, ("a", "1"))
+    put(log, *[(f"{number}", "1") for number in range(5)])
+    tombstone = crafted_batch(
+        [crafted_record(b"a", None)], base_ms=1_000, max_ms=1_000, attributes=DELETE_HORIZON
+    )
+    log.append_as_leader([tombstone], leader_epoch=0)
+    seal(log)
+    compact(log, DISK, max_keys=3)
+    assert log.cleaned_to == 6
+    assert {(0, "a", "1"), (6, "a", None)} <= set(pairs_of(log))
+    compact(log, DISK)
+    assert [pair for pair in pairs_of(log) if pair[1] == "a"] == []
 
 
 def recrc(data: bytearray):
