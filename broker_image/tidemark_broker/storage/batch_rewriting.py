@@ -57,7 +57,8 @@ def batch_of_rest(
         for record in records
     )
     body = packed(attributes & COMPRESSION_MASK, body)
-    newest_ms = max(record.timestamp_ms for record in records)
+    # Never later than the header said: that is what admission saw, and retention goes by it.
+    newest_ms = min(max(record.timestamp_ms for record in records), header.max_timestamp_ms)
     return _packed(
         header,
         body,
