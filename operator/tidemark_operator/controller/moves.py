@@ -13,18 +13,28 @@ from tidemark_operator.controller.slices import PartitionSlice
 
 Targets = Mapping[int, tuple[BrokerId, ...]]  # by partition
 
+MAX_NAMED = 5  # partitions in one error: a condition has an end
+
 
 async def reassign(pool: PoolController, topic_id: TopicId, targets: Targets) -> None:
-    """All of them, or CannotReassign before anything is written. Idempotent."""
+    """Those that can begin do; then CannotReassign, where others cannot: what one partition waits
+    for, or an entry that nobody can follow, holds up no drain. Idempotent."""
     async with pool.lock:
         slices = pool.state.topic_slices(topic_id)
         known = {state.partition: state for value in slices for state in value.partitions}
-        for number, target in sorted(targets.items()):
-            _check(pool, topic_id, known.get(number), number, target)
+        problems = {
+            number: problem
+            for number, target in sorted(targets.items())
+            if (problem := _problem(pool, topic_id, known.get(number), target))
+        }
+        possible = {number: to for number, to in targets.items() if number not in problems}
         for value in slices:
-            if not targets.keys().isdisjoint(value.numbers):
-                await pool.slice_store.change(value, lambda stored: _begun(pool, stored, targets))
-        await pool.settle()  # what is complete already completes
+            if not possible.keys().isdisjoint(value.numbers):
+                await pool.slice_store.change(value, lambda stored: _begun(pool, stored, possible))
+        if possible:
+            await pool.settle()  # what is complete already completes
+    if problems:
+        raise CannotReassign(_listed(problems))
 
 
 async def retire(pool: PoolController, broker_id: BrokerId) -> None:
@@ -48,21 +58,26 @@ def _is_named(pool: PoolController, broker_id: BrokerId) -> bool:
     )
 
 
-def _check(
+def _problem(
     pool: PoolController,
     topic_id: TopicId,
     state: PartitionState | None,
-    number: int,
     target: tuple[BrokerId, ...],
-) -> None:
+) -> str:
+    """Why that move cannot begin now; "": it can."""
     if state is None:
-        raise CannotReassign(f"partition {number}: there is none of that number that can be read")
-    problem = obstacle(state, target) or _reason_to_wait(pool, topic_id, state)
-    gone = [b for b in target if not _is_known(pool, b)]
-    if gone:
-        problem = f"brokers {gone} are not registered: start them first"
-    if problem:
-        raise CannotReassign(f"partition {number}: {problem}")
+        return "there is none of that number that can be read"
+    unknown = [b for b in target if not _is_known(pool, b)]
+    if unknown:
+        return f"brokers {unknown} are not registered: start them first"
+    return obstacle(state, target) or _reason_to_wait(pool, topic_id, state)
+
+
+def _listed(problems: Mapping[int, str]) -> str:
+    shown = list(problems.items())[:MAX_NAMED]
+    text = "; ".join(f"partition {number}: {problem}" for number, problem in shown)
+    more = len(problems) - len(shown)
+    return f"{text}; and {more} more partitions" if more else text
 
 
 def _reason_to_wait(pool: PoolController, topic_id: TopicId, state: PartitionState) -> str:

@@ -354,7 +354,7 @@ class ControllerService:
 
     async def reassign(self, pool: str, topic_id: TopicId, targets: Targets) -> None:
         """Begins moves of partitions to other brokers, or turns them back. Idempotent. Raises
-        CannotReassign."""
+        CannotReassign for those that cannot begin, after the others have."""
         decisions = self._pool(pool, self._check_leading()).decisions
         await self._decide_for_reconciler(moves.reassign(decisions, topic_id, targets))
 

@@ -1,7 +1,7 @@
 """Conditions of a status, as metav1.Condition. Pure: the time comes in as text."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 MAX_MESSAGE_CHARACTERS = 2000
@@ -23,10 +23,10 @@ def conditions_json(
     now: str,
 ) -> list[dict[str, Any]]:
     """`lastTransitionTime` moves only when that condition's status flips; conditions that are no
-    longer wanted go."""
+    longer wanted go. A type is there once: what several have to say of it is one text."""
     before = {condition["type"]: condition for condition in stored}
     result = []
-    for condition in wanted:
+    for condition in _one_of_each_type(wanted):
         status = "True" if condition.is_true else "False"
         old = before.get(condition.type, {})
         flipped = old.get("status") != status
@@ -41,3 +41,17 @@ def conditions_json(
             }
         )
     return result
+
+
+def _one_of_each_type(wanted: Iterable[Condition]) -> list[Condition]:
+    by_type: dict[str, Condition] = {}
+    for condition in wanted:
+        first = by_type.setdefault(condition.type, condition)
+        if first is condition:
+            continue
+        if first.is_true == condition.is_true:
+            message = f"{first.message}; {condition.message}"
+            by_type[condition.type] = replace(first, message=message)
+        elif first.is_true:
+            by_type[condition.type] = condition  # what is not so counts
+    return list(by_type.values())

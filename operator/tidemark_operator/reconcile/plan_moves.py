@@ -48,10 +48,11 @@ def any_misplaced(spec: TopicSpec, view: TopicView, leaving: frozenset[BrokerId]
 def wanted_moves(
     spec: TopicSpec, view: TopicView, places: Places
 ) -> dict[int, tuple[BrokerId, ...]]:
-    """Targets by partition, of those that can begin now."""
+    """Targets by partition, of those that can begin now. What spec.placement asks for comes last:
+    entries that nobody can follow must not use up what brokers to be emptied wait for."""
     under_way = sum(is_moving(state) for state in view.partitions)
     moves: dict[int, tuple[BrokerId, ...]] = {}
-    for state in view.partitions:
+    for state in sorted(view.partitions, key=lambda state: state.partition in spec.placement):
         if under_way + len(moves) >= MAX_MOVES and not is_moving(state):
             continue
         if is_misplaced(spec, state, places.leaving):

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -298,8 +298,11 @@ class Reconciler:
             failed = await self._apply(spec, plan, topic)
             if failed is not None:
                 self._waiting[key] = spec.pool
-                others = () if failed.type == "Ready" else plan.conditions
-                wait_ms = await self._statuses.write(TOPIC, topic, {}, [*others, failed])
+                if failed.type == "Ready":
+                    wait_ms = await self._statuses.write(TOPIC, topic, {}, [failed])
+                else:  # it is served as ever: one impossible move makes no other word stale
+                    shown = replace(plan, conditions=(*plan.conditions, failed))
+                    wait_ms = await self._write_topic_status(topic, observed.view, shown)
                 return wait_ms or self._settings.waiting_interval_ms
         return self._settings.waiting_interval_ms
 

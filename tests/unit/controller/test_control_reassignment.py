@@ -241,6 +241,24 @@ def test_a_broker_that_never_registered_is_no_target() -> None:
     run(scenario)
 
 
+def test_moves_that_cannot_begin_are_named_and_hold_up_no_other() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(4)
+        await rig.create(partitions=9)
+        impossible = {number: ids(9, 1, 2) for number in range(7)}
+        with pytest.raises(CannotReassign) as refused:
+            await rig.service.reassign(POOL, ORDERS, {**impossible, 8: ids(3, 1, 2), 40: ids(0)})
+        first, *others, last = str(refused.value).split("; ")
+        assert first == "partition 0: brokers [9] are not registered: start them first"
+        assert (len(others), last) == (4, "and 3 more partitions")
+        assert (target_of(rig.partition(8)), target_of(rig.partition(0))) == (
+            ids(3, 1, 2),
+            ids(0, 1, 2),
+        )
+
+    run(scenario)
+
+
 def test_no_move_begins_under_a_leader_that_was_fenced_and_has_no_successor_yet() -> None:
     """Who leaves raises the leader epoch (S30): that would be a grant to the dead (I12, seed
     17000538)."""

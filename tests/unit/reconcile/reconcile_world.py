@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from tidemark_operator.controller.reassignment import CannotReassign
 from tidemark_operator.controller.service import BrokerView, ControllerService, TopicView
 from tidemark_operator.controller.views import PoolSettings
 from tidemark_operator.manifests.schemas import apply_defaults
@@ -98,6 +99,7 @@ class KeepingController:
         self.active: set[int] = set()
         self.views: dict[TopicId, TopicView] = {}
         self.calls: list[str] = []
+        self.cannot_reassign = ""
 
     def pools(self) -> tuple[str, ...]:
         return (POOL,)
@@ -125,6 +127,8 @@ class KeepingController:
         self, pool: str, topic_id: TopicId, targets: Mapping[int, tuple[BrokerId, ...]]
     ) -> None:
         self.calls.append(f"reassign {dict(targets)}")
+        if self.cannot_reassign:
+            raise CannotReassign(self.cannot_reassign)
         view = self.views[topic_id]
         self.views[topic_id] = replace(
             view,

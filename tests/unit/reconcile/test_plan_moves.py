@@ -8,7 +8,12 @@ from tidemark_operator.controller.views import BrokerView, TopicView
 from tidemark_operator.manifests.schemas import effective, validate
 from tidemark_operator.manifests.specs import PoolSpec, TopicSpec, pool_spec, topic_spec
 from tidemark_operator.reconcile.plan_drain import plan_drain
-from tidemark_operator.reconcile.plan_moves import Places, replica_counts, wanted_moves
+from tidemark_operator.reconcile.plan_moves import (
+    MAX_MOVES,
+    Places,
+    replica_counts,
+    wanted_moves,
+)
 from tidemark_operator.reconcile.plan_topic import (
     AddPartitions,
     ObservedTopic,
@@ -98,6 +103,15 @@ def test_a_placement_on_a_broker_to_be_emptied_is_told_and_moves_nothing() -> No
     (placed,) = (condition for condition in plan.conditions if condition.type == "Placed")
     assert (placed.is_true, placed.reason) == (False, "PlacementOnLeavingBroker")
     assert "partitions 0 on brokers that are to be emptied (2)" in placed.message
+
+
+def test_entries_that_nobody_can_follow_use_up_no_place_of_brokers_to_be_emptied() -> None:
+    many = 150
+    impossible = [{"partition": number, "replicas": [9, 1, 2]} for number in range(many)]
+    spec = spec_of(partitions=many + 1, placement=impossible)
+    view = view_of(spec, *(replace(WHOLE, partition=number) for number in range(many + 1)))
+    moves = wanted_moves(spec, view, places(4, 0))
+    assert (moves[many], len(moves)) == (ids(3, 1, 2), MAX_MOVES)
 
 
 def test_a_move_under_way_is_left_alone() -> None:

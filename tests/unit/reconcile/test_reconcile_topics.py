@@ -413,3 +413,25 @@ def test_what_attention_says_is_looked_at_again_when_brokers_come_and_go(
         assert key in world.added
 
     tell(story)
+
+
+def test_an_impossible_placement_is_named_beside_what_else_there_is_to_say(
+    tell: Callable[[Story], None],
+) -> None:
+    """And what the status counts goes on to be true meanwhile."""
+
+    async def story(world: World) -> None:
+        await world.ready_topic()
+        ((topic_id, view),) = world.controller.views.items()
+        (state,) = view.partitions
+        fewer = replace(state, in_sync_replicas=state.in_sync_replicas[:2])
+        world.controller.views[topic_id] = replace(view, partitions=(fewer,))
+        world.controller.cannot_reassign = "partition 0: brokers [9] are not registered"
+        await world.topic(placement=[{"partition": 0, "replicas": [9, 1, 2]}])
+        await world.pass_topic()
+        placed = await world.condition(type_="Placed")
+        assert (placed["status"], placed["message"]) == ("False", world.controller.cannot_reassign)
+        assert (await world.condition())["status"] == "True"
+        assert (await world.stored(TOPIC, "orders"))["status"]["inSync"] == "2/3"
+
+    tell(story)
