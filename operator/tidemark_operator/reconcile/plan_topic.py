@@ -182,7 +182,7 @@ def _plan_placement(observed: ObservedTopic) -> TopicPlan:
             f"there is no BrokerPool {spec.pool_name} in namespace {spec.namespace}: make it, or "
             f'make the Topic with brokerPool "{DEFAULT_POOL}", which comes by itself',
         )
-    too_few = _too_few_brokers(spec, len(observed.usable_brokers))
+    too_few = _too_few_brokers(observed)
     if too_few is not None:
         return too_few
     waiting = _waiting_for_racks(observed, observed.pool_replicas)
@@ -208,7 +208,7 @@ def _plan_adoption(observed: ObservedTopic, retained: TopicState) -> TopicPlan:
         return mismatch
     if observed.pool_replicas is None:
         return _plan_placement(observed)  # the pool first
-    too_few = _too_few_brokers(spec, len(observed.usable_brokers))
+    too_few = _too_few_brokers(observed)
     if too_few is not None:
         return too_few
     state = topic_state(spec, retained.topic_id)
@@ -234,7 +234,16 @@ def _plan_existing(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     if choices:
         return TopicPlan(ChooseLeaders(view.topic.topic_id, choices), ready_conditions(view))
     if spec.partitions > view.topic.partition_count:
-        return _plan_growth(observed, view)
+        growth = _plan_growth(observed, view)
+        if growth.action is not None:
+            return growth
+        return _waiting_to_grow(observed, view, growth)
+    return _plan_changes(observed, view)
+
+
+def _plan_changes(observed: ObservedTopic, view: TopicView) -> TopicPlan:
+    """Of the partitions that there are."""
+    spec = observed.spec
     wanted = _wanted_state(spec, view)
     if wanted != view.topic or view.deletion_policy != spec.deletion_policy:
         return TopicPlan(UpdateTopic(wanted), ready_conditions(view))
@@ -244,6 +253,7 @@ def _plan_existing(observed: ObservedTopic, view: TopicView) -> TopicPlan:
 def _wanted_state(spec: TopicSpec, view: TopicView) -> TopicState:
     """More replicas count (for min ISR) once they are there, fewer before they go."""
     wanted = topic_state(spec, view.topic.topic_id)
+    wanted = replace(wanted, partition_count=view.topic.partition_count)
     stored = view.topic.replication_factor
     if spec.replication_factor > stored and any(
         is_moving(state) or len(state.replicas) < spec.replication_factor
@@ -258,9 +268,8 @@ def _plan_moves(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     conditions = (*ready_conditions(view), *pinned_condition(spec, observed.leaving))
     if observed.pool_replicas is None:
         return TopicPlan(None, conditions)  # everything is where it should be
-    if len(observed.usable_brokers) < spec.replication_factor:
-        too_few = _too_few_brokers(spec, len(observed.usable_brokers))
-        assert too_few is not None
+    too_few = _too_few_brokers(observed)
+    if too_few is not None:
         stuck = replace(too_few.conditions[0], type="Placed")
         return TopicPlan(None, (*conditions, stuck), is_waiting=True)
     places = Places(
@@ -289,7 +298,7 @@ def _plan_growth(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     spec = observed.spec
     if observed.pool_replicas is None:
         return _not_ready("BrokerPoolNotFound", f"BrokerPool {spec.pool_name} is gone")
-    too_few = _too_few_brokers(spec, observed.pool_replicas)
+    too_few = _too_few_brokers(observed)
     if too_few is not None:
         return too_few
     waiting = _waiting_for_racks(observed, observed.pool_replicas)
@@ -301,6 +310,18 @@ def _plan_growth(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     if waiting is not None:
         return waiting
     return TopicPlan(AddPartitions(view.topic.topic_id, assignments), ready_conditions(view))
+
+
+def _waiting_to_grow(observed: ObservedTopic, view: TopicView, growth: TopicPlan) -> TopicPlan:
+    """What the partitions that there are need goes on; that others are not made is said too."""
+    plan = _plan_changes(observed, view)
+    missing = _listing(list(range(view.topic.partition_count, observed.spec.partitions)))
+    told = (
+        replace(condition, message=f"{missing} are not made yet: {condition.message}")
+        for condition in growth.conditions
+    )
+    others = (each for each in plan.conditions if each.type != "Ready" or not each.is_true)
+    return TopicPlan(plan.action, (*told, *others), is_waiting=True)
 
 
 def ready_conditions(view: TopicView) -> tuple[Condition, ...]:
@@ -341,21 +362,25 @@ def _listing(partitions: list[int]) -> str:
     return f"partitions {shown}{more}"
 
 
-def _too_few_brokers(spec: TopicSpec, pool_replicas: int) -> TopicPlan | None:
-    if pool_replicas >= spec.replication_factor:
+def _too_few_brokers(observed: ObservedTopic) -> TopicPlan | None:
+    """None: replicas of a partition can be on brokers that are to stay."""
+    spec, replicas, usable = observed.spec, observed.pool_replicas or 0, observed.usable_brokers
+    missing = spec.replication_factor - len(usable)
+    if missing <= 0:
         return None
+    drained = [str(number) for number in sorted(observed.leaving) if number < replicas]
+    beside = f" beside those that are to be emptied ({', '.join(drained[:20])})" if drained else ""
+    other_way = (
+        "take brokers out of its spec.drain"
+        if drained
+        else f"make the Topic with replicationFactor {len(usable)}"
+    )
     return _not_ready(
         "NotEnoughBrokers",
         f"replicationFactor {spec.replication_factor} needs as many brokers, BrokerPool "
-        f"{spec.pool_name} has {pool_replicas}: set its spec.replicas to at least "
-        f"{spec.replication_factor}, {_other_way_out(pool_replicas)}",
+        f"{spec.pool_name} has {len(usable)}{beside}: set its spec.replicas to at least "
+        f"{replicas + missing}, or {other_way}",
     )
-
-
-def _other_way_out(usable: int) -> str:
-    if usable == 0:
-        return "or take brokers out of its spec.drain"
-    return f"or make the Topic with replicationFactor {usable}"
 
 
 def _assignments(observed: ObservedTopic, *, first: int) -> Assignments:

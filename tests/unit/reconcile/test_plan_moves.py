@@ -30,6 +30,7 @@ from tidemark_operator.runtimes.broker_runtime import (
 )
 from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, TopicId
+from tidemark_protocol.partition_state import PartitionState
 
 from tests.unit.controller.control_values import partition, topic
 
@@ -161,6 +162,48 @@ def test_growth_places_new_partitions_on_brokers_that_stay() -> None:
     action = plan_topic(observed(spec, view, 5, 1)).action
     assert isinstance(action, AddPartitions)
     assert action.assignments == (ids(2, 3, 4), ids(3, 4, 0))
+
+
+def grown(spec: TopicSpec, *states: PartitionState) -> TopicView:
+    """Of fewer partitions than the spec asks for."""
+    view = view_of(spec, *states)
+    return replace(view, topic=replace(view.topic, partition_count=len(states)))
+
+
+def test_growth_while_brokers_are_to_be_emptied_is_told_with_what_to_do() -> None:
+    spec = spec_of(partitions=4)
+    plan = plan_topic(observed(spec, grown(spec, WHOLE), 3, 2))
+    assert (plan.action, plan.is_waiting) == (None, True)
+    (ready,) = (condition for condition in plan.conditions if condition.type == "Ready")
+    assert (ready.is_true, ready.reason) == (False, "NotEnoughBrokers")
+    assert ready.message == (
+        "partitions 1, 2, 3 are not made yet: replicationFactor 3 needs as many brokers, BrokerPool"
+        " default has 2 beside those that are to be emptied (2): set its spec.replicas to at least"
+        " 4, or take brokers out of its spec.drain"
+    )
+
+
+def test_growth_that_waits_holds_up_neither_a_config_nor_a_move() -> None:
+    spec = spec_of(partitions=4, config={"retention.ms": "1000"})
+    view = grown(spec_of(partitions=4), WHOLE)
+    update = plan_topic(observed(spec, view, 3, 2)).action
+    assert isinstance(update, UpdateTopic)
+    assert (update.topic.config, update.topic.partition_count) == (spec.config, 1)
+    updated = replace(view, topic=replace(view.topic, config=spec.config))
+    assert plan_topic(observed(spec, updated, 3, 2)).action is None
+    away = observed(spec, updated, 5, 2)
+    away = replace(away, active_brokers=frozenset(ids(0, 1, 3)), racks={}, pool_has_racks=True)
+    plan = plan_topic(away)  # the racks of new brokers are not known, the drain goes on
+    assert plan.action == Reassign(TOPIC_ID, {0: ids(0, 1, 3)})
+    assert "WaitingForBrokers" in [c.reason for c in plan.conditions]
+
+
+def test_growth_that_waits_hides_no_partition_without_a_leader() -> None:
+    spec = spec_of(partitions=2)
+    plan = plan_topic(observed(spec, grown(spec, partition("", eligible="0@1")), 3, 2))
+    texts = [c.message for c in plan.conditions if c.type == "Ready"]
+    assert texts[0].startswith("partitions 1 are not made yet")
+    assert texts[1] == "no leader: partitions 0"
 
 
 def test_the_condition_names_what_a_move_waits_for() -> None:
