@@ -74,6 +74,10 @@ class HeldEpochs:
         floor = self._floors.get(replica)
         return floor if floor is not None and floor.is_above(state) else None
 
+    def floor_of(self, replica: Replica) -> Floor | None:
+        """None: nobody has said anything of it, and nothing of it was durable here."""
+        return self._floors.get(replica)
+
     def forget(self, topic_id: TopicId) -> None:
         for replica in [replica for replica in self._floors if replica[0] == topic_id]:
             del self._floors[replica]

@@ -324,6 +324,8 @@ class PoolController:
         known.report_version = self._report_version(request, outcome)
         self.image.set_brokers(self.state.broker_states())
         await self.settle()  # the report may be the last one that an election waited for (S14)
+        if self.state.reports_wanted >= 0:
+            self._on_change(Change("broker", self.state.pool, str(broker_id)))  # or a Topic (S17)
 
     def _report_version(self, request: RegisterRequest, outcome: Accepted) -> int:
         """The image whose leaderless partitions stood still when this report was made (S14): the

@@ -74,6 +74,7 @@ class PoolState:
     leaderless_since: dict[Replica, tuple[int, int]] = field(default_factory=dict)
     held: HeldEpochs = field(default_factory=HeldEpochs)
     behind: dict[Replica, int] = field(default_factory=dict)  # known to be (S17), and since when
+    reports_wanted: int = -1  # since which image version, of every live broker (S17); -1: not
     choices: dict[Replica, Choice] = field(default_factory=dict)
     # Deleted topics, and the image version that says so; slices of theirs that are still there.
     tombstones: dict[TopicId, tuple[Tombstone, int]] = field(default_factory=dict)
@@ -123,9 +124,9 @@ class PoolState:
     def _reports_for(self, replica: Replica) -> Reports:
         """Those of brokers that had heard that nobody leads: their logs stand still (S14)."""
         since = self.leaderless_since.get(replica)
-        return Reports({} if since is None else self._reports_from(since[1]))
+        return Reports({} if since is None else self.reports_from(since[1]))
 
-    def _reports_from(self, version: int) -> dict[BrokerId, dict[Replica, ReplicaReport]]:
+    def reports_from(self, version: int) -> dict[BrokerId, dict[Replica, ReplicaReport]]:
         return {
             broker_id: notes.report
             for broker_id, notes in self.notes.items()
@@ -209,7 +210,7 @@ class PoolState:
     ) -> tuple[PartitionState, Recovery | None]:
         floor = self.held.floor_above(replica, state)
         assert floor is not None, replica
-        said = self._reports_from(floor.noted_at_version)
+        said = self.reports_from(floor.noted_at_version)
         if any(record.is_live and i not in said for i, record in self.brokers.items()):
             return state, None  # they are asked: `wants_report_from`
         after = rebuilt(state, floor, holders_of(replica, said))
@@ -243,8 +244,8 @@ class PoolState:
         if former is not None and former.topic.topic_id == value.topic.topic_id:
             now = {state.partition: state for state in value.partitions}
             for state in former.partitions:
-                after = now.get(state.partition, state)
-                if _is_older(after, state):
+                after = now.get(state.partition)
+                if after is None or _is_older(after, state):
                     self.note_known(value.topic.topic_id, state, version=version)
         self.slices[value.name] = value
         for state in value.partitions:
@@ -332,9 +333,10 @@ class PoolState:
 
     def wants_report_from(self, broker_id: BrokerId) -> bool:
         """A live broker that has heard of all, and whose report of a partition without a leader is
-        from before that; or of any, while a slice is behind (S17)."""
+        from before that; or of any, while a slice is behind, or new partitions wait (S17)."""
         reported, applied = self.notes_of(broker_id).report_version, self.applied_version(broker_id)
-        if any(reported < version <= applied for version in self.behind.values()):
+        wanted = (self.reports_wanted, *self.behind.values())
+        if any(reported < version <= applied for version in wanted):
             return True
         waiting = {
             replica

@@ -33,11 +33,12 @@ from tidemark_operator.controller import asked_elections, loading, moves, produc
 from tidemark_operator.controller.alter_partition import alter_partition
 from tidemark_operator.controller.last_resorts import Choice
 from tidemark_operator.controller.moves import Targets
+from tidemark_operator.controller.new_partitions import NoLiveReplica
 from tidemark_operator.controller.pool_heartbeats import PoolEnvironment, PoolHeartbeats
 from tidemark_operator.controller.probe import ProbeVerdict
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import Deposed, PutOff
-from tidemark_operator.controller.topics import NoLiveReplica, SliceMissing, TopicUnknown
+from tidemark_operator.controller.topics import SliceMissing, TopicUnknown
 from tidemark_operator.controller.views import BrokerView, Change, PoolSettings, TopicView
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE, ObjectStore, StoreError
 
@@ -348,7 +349,8 @@ class ControllerService:
     async def add_partitions(
         self, pool: str, topic_id: TopicId, assignments: tuple[tuple[BrokerId, ...], ...]
     ) -> None:
-        """`assignments` of the new partitions only. Raises TopicUnknown, NoLiveReplica."""
+        """`assignments` of the new partitions only. Raises TopicUnknown, NoLiveReplica; the latter
+        also until all live brokers said what logs they have (S17)."""
         decisions = self._pool(pool, self._check_leading()).decisions
         await self._decide_for_reconciler(topics.add_partitions(decisions, topic_id, assignments))
 

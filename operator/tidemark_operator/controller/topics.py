@@ -7,20 +7,21 @@ one that looks as if a slice were missing (S12). Callers hold no lock; each take
 
 from dataclasses import dataclass, replace
 
-from tidemark_protocol.ids import (
-    NO_BROKER,
-    BrokerId,
-    LeaderEpoch,
-    PartitionEpoch,
-    TopicId,
-)
-from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+from tidemark_protocol.ids import NO_BROKER, BrokerId, TopicId
+from tidemark_protocol.partition_state import TopicState
 
 from tidemark_operator.controller.deletions import delete_for_good
 from tidemark_operator.controller.last_resorts import Choice, is_chosen
 from tidemark_operator.controller.min_insync import effective_min_insync, with_min_insync
+from tidemark_operator.controller.new_partitions import (
+    Begun,
+    NoLiveReplica,
+    begun,
+    check_all_reported,
+)
 from tidemark_operator.controller.partition_change import NOBODY, changed
 from tidemark_operator.controller.pool_controller import PoolController
+from tidemark_operator.controller.recoveries import Recovery
 from tidemark_operator.controller.slice_store import Decide
 from tidemark_operator.controller.slices import (
     PARTITIONS_PER_SLICE,
@@ -45,10 +46,6 @@ class TopicUnknown(Exception):
     """No slices of that topic id here: create_topic first."""
 
 
-class NoLiveReplica(Exception):
-    """A new partition would have no live broker: wait for one, or place it elsewhere."""
-
-
 async def create(
     pool: PoolController,
     topic: TopicState,
@@ -66,9 +63,15 @@ async def create(
             slices = pool.state.topic_slices(topic.topic_id)
             _check_present(topic, slices)
         _check_complete(slices)
-        for value in slices:
-            if value.is_retained:
-                await _adopt(pool, value, topic, object_name, deletion_policy)
+        adopted = [value for value in slices if value.is_retained]
+        for value in adopted:
+            await _adopt(pool, value, topic, object_name, deletion_policy)
+        if adopted:
+            await pool.settle()  # they have no leader yet
+        if slices:
+            # What their records were promised holds for the whole topic.
+            stored = slices[0].topic
+            topic = replace(topic, commit_rule=stored.commit_rule, flush=stored.flush)
         done = sum(len(value.partitions) for value in slices)
         await _append(
             pool,
@@ -78,8 +81,6 @@ async def create(
             names=_Names(slices[0].name_prefix if slices else object_name, object_name),
             deletion_policy=deletion_policy,
         )
-        if slices and any(value.is_retained for value in slices):
-            await pool.settle()  # adopted partitions have no leader yet
 
 
 async def update(pool: PoolController, topic: TopicState, *, deletion_policy: str | None) -> None:
@@ -192,9 +193,11 @@ async def _append(
     deletion_policy: str,
 ) -> None:
     """New partitions: the last slice is filled up, then slices are added, then all say the same
-    partition count."""
+    partition count. Raises NoLiveReplica before anything is written."""
+    if first and assignments:  # a topic that begins has nothing on any disk
+        _check_all_reported(pool, topic, range(first, first + len(assignments)))
     made = [
-        _new_partition(pool, topic, first + index, replicas)
+        begun(pool.state, topic, first + index, replicas)
         for index, replicas in enumerate(assignments)
     ]
     while made:
@@ -216,38 +219,20 @@ async def _append(
                 deletion_policy=deletion_policy,
                 is_retained=False,
                 controller_epoch=pool.state.controller_epoch,
-                partitions=part,
+                partitions=tuple(each.partition for each in part),
+                recoveries=_recoveries(part),
             )
         )
     for value in pool.state.topic_slices(topic.topic_id):
         await _change(pool, value, _counting(first))
 
 
-def _new_partition(
-    pool: PoolController, topic: TopicState, number: int, replicas: tuple[BrokerId, ...]
-) -> PartitionState:
-    """Kafka's start: ISR = the active replicas, the first of them leads, epochs 0."""
-    standings = pool.state.standings()
-    in_sync = tuple(
-        Member(broker_id, pool.state.brokers[broker_id].broker_epoch)
-        for broker_id in replicas
-        if standings.is_active(broker_id, (topic.topic_id, number))
-    )
-    if not in_sync:
-        raise NoLiveReplica(
-            f"topic {topic.topic} partition {number}: none of brokers {list(replicas)} is active"
-        )
-    return PartitionState(
-        partition=number,
-        replicas=replicas,
-        leader=in_sync[0].broker_id,
-        leader_broker_epoch=in_sync[0].broker_epoch,
-        leader_epoch=LeaderEpoch(0),
-        in_sync_replicas=in_sync,
-        eligible_leaders=(),
-        partition_epoch=PartitionEpoch(0),
-        min_insync_replicas=effective_min_insync(topic),
-    )
+def _check_all_reported(pool: PoolController, topic: TopicState, numbers: range) -> None:
+    try:
+        check_all_reported(pool.state, topic, numbers)
+    except NoLiveReplica:
+        pool.tell_brokers()  # that they are asked
+        raise
 
 
 async def _change(pool: PoolController, value: PartitionSlice, decide: Decide) -> None:
@@ -292,19 +277,24 @@ def _updating(pool: PoolController, topic: TopicState, deletion_policy: str | No
     return decide
 
 
-def _appending(topic: TopicState, part: tuple[PartitionState, ...]) -> Decide:
+def _appending(topic: TopicState, part: tuple[Begun, ...]) -> Decide:
     def decide(stored: PartitionSlice) -> PartitionSlice:
         present = set(stored.numbers)
-        added = tuple(state for state in part if state.partition not in present)
+        added = tuple(each for each in part if each.partition.partition not in present)
         if not added:
             return stored
         return replace(
             stored,
             topic=replace(stored.topic, partition_count=topic.partition_count),
-            partitions=stored.partitions + added,
+            partitions=stored.partitions + tuple(each.partition for each in added),
+            recoveries=stored.recoveries + _recoveries(added),
         )
 
     return decide
+
+
+def _recoveries(part: tuple[Begun, ...]) -> tuple[Recovery, ...]:
+    return tuple(each.recovery for each in part if each.recovery is not None)
 
 
 def _counting(count: int) -> Decide:

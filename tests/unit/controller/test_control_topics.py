@@ -45,3 +45,21 @@ def test_adopted_slices_keep_the_commit_rule_and_the_flush_of_their_records() ->
         assert stored_promise(rig) == ("MinInsync", "Os", {"retention.ms": "1000"})
 
     run(scenario)
+
+
+def test_partitions_that_adopted_slices_grow_by_are_promised_the_same_as_the_others() -> None:
+    """Also those of a further slice: a topic has one commit rule and one flush."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create(128)
+        await rig.service.delete_topic(POOL, ORDERS, retain=True)
+        ids = [broker.broker_id for broker in rig.brokers]
+        await rig.service.create_topic(
+            POOL, with_another_promise(rig), place(129, 3, ids), had_slices=True
+        )
+        promises = [(s["commitRule"], s["flush"]) for s in map(rig.stored_slice, range(2))]
+        assert promises == [("MinInsync", "Os")] * 2
+        assert rig.partition(128).has_leader
+
+    run(scenario)

@@ -1,0 +1,100 @@
+"""How a partition begins that its topic's slices do not know yet. Pure.
+
+One that is new begins as in Kafka. But a slice put back from before its topic grew has never heard
+of partitions whose records are on brokers' disks (S17), and logs of epoch 0 do not show that it is
+old. So a number of which any broker reported a log, or of which a state was durable once, begins
+as rebuilt: above all that is known, nobody in sync, to be led by the longest log of all (S14).
+That no log was reported says something only once every live broker reported to this controller.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import (
+    NO_BROKER,
+    NO_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+)
+from tidemark_protocol.partition_state import Member, PartitionState, TopicState
+
+from tidemark_operator.controller.held_epochs import Floor, holders_of, rebuilt
+from tidemark_operator.controller.min_insync import effective_min_insync
+from tidemark_operator.controller.pool_state import PoolState
+from tidemark_operator.controller.recoveries import Cause, Recovery
+
+NOTHING_KNOWN = Floor(LeaderEpoch(NO_EPOCH), PartitionEpoch(NO_EPOCH), noted_at_version=0)
+
+
+class NoLiveReplica(Exception):
+    """A new partition would have no live broker, or has to wait for what one has to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    partition: PartitionState
+    recovery: Recovery | None = None  # it has a past
+
+
+def check_all_reported(state: PoolState, topic: TopicState, numbers: Iterable[int]) -> None:
+    """Raises NoLiveReplica until every live broker said what logs it holds; they are asked."""
+    floors = (state.held.floor_of((topic.topic_id, number)) for number in numbers)
+    since = max((floor.noted_at_version for floor in floors if floor is not None), default=0)
+    said = state.reports_from(since)
+    unheard = [i for i, record in sorted(state.brokers.items()) if record.is_live and i not in said]
+    if unheard:
+        state.reports_wanted = max(state.reports_wanted, since)
+        raise NoLiveReplica(
+            f"topic {topic.topic}: brokers {', '.join(map(str, unheard))} have not said yet what"
+            " logs they have: new partitions wait until they were asked"
+        )
+
+
+def begun(
+    state: PoolState, topic: TopicState, number: int, replicas: tuple[BrokerId, ...]
+) -> Begun:
+    """Raises NoLiveReplica."""
+    replica = (topic.topic_id, number)
+    floor = state.held.floor_of(replica)
+    holders = holders_of(replica, state.reports_from(NO_EPOCH))
+    if floor is not None or holders:
+        empty = _state(topic, number, replicas, ())
+        after = rebuilt(empty, floor or NOTHING_KNOWN, holders)
+        return Begun(after, Recovery(number, Cause.RESTORED, after.leader_epoch))
+    return Begun(_as_new(state, topic, number, replicas))
+
+
+def _as_new(
+    state: PoolState, topic: TopicState, number: int, replicas: tuple[BrokerId, ...]
+) -> PartitionState:
+    """Kafka's start: ISR = the active replicas, the first of them leads, epochs 0."""
+    standings = state.standings()
+    in_sync = tuple(
+        Member(broker_id, state.brokers[broker_id].broker_epoch)
+        for broker_id in replicas
+        if standings.is_active(broker_id, (topic.topic_id, number))
+    )
+    if not in_sync:
+        raise NoLiveReplica(
+            f"topic {topic.topic} partition {number}: none of brokers {list(replicas)} is active"
+        )
+    return _state(topic, number, replicas, in_sync)
+
+
+def _state(
+    topic: TopicState, number: int, replicas: tuple[BrokerId, ...], in_sync: tuple[Member, ...]
+) -> PartitionState:
+    leader = in_sync[0] if in_sync else Member(NO_BROKER, BrokerEpoch(NO_EPOCH))
+    return PartitionState(
+        partition=number,
+        replicas=replicas,
+        leader=leader.broker_id,
+        leader_broker_epoch=leader.broker_epoch,
+        leader_epoch=LeaderEpoch(0),
+        in_sync_replicas=in_sync,
+        eligible_leaders=(),
+        partition_epoch=PartitionEpoch(0),
+        min_insync_replicas=effective_min_insync(topic),
+    )
