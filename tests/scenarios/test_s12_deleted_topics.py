@@ -162,6 +162,45 @@ def test_a_missing_slice_that_is_restored_is_led_again() -> None:
     run(scenario)
 
 
+def test_a_topic_whose_slices_are_gone_is_deleted_by_what_its_topic_object_knew() -> None:
+    """That is the way out that its condition names: its data must not stay on every volume."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        del rig.store.objects[(PARTITION_SLICE.kind, "shop", "orders-0")]
+        await successor(rig)
+        assert rig.service.topic(POOL, ORDERS) is None
+        await rig.kill(rig.brokers[2])
+        await rig.service.delete_topic(POOL, ORDERS, retain=False, topic="orders")
+        assert await deleted_ids(rig.brokers[0]) == [ORDERS]
+        await rig.advance(200, *rig.brokers[:2])
+        assert slices(rig) == [TOMBSTONE]
+        back = FakeBroker(rig, BrokerId(2), "2-b")
+        await back.register()
+        assert await deleted_ids(back) == [ORDERS]
+        await rig.advance(200, *rig.brokers[:2], back)
+        assert slices(rig) == []
+        await rig.service.delete_topic(POOL, ORDERS, retain=False, topic="orders")
+        assert slices(rig) == []
+
+    run(scenario)
+
+
+def test_slices_that_were_put_back_before_their_topic_was_deleted_go_with_it() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        key = (PARTITION_SLICE.kind, "shop", "orders-0")
+        saved = rig.store.objects.pop(key)
+        await successor(rig)
+        rig.store.objects[key] = saved
+        await rig.service.delete_topic(POOL, ORDERS, retain=False, topic="orders")
+        assert slices(rig) == [TOMBSTONE]
+
+    run(scenario)
+
+
 def test_a_broker_erases_what_it_found_on_its_disk_only_when_it_is_told_so(tmp_path: Path) -> None:
     """It has just started and knows no metadata: the topic id alone must do."""
     pool = InProcessPool(tmp_path, brokers=(1,), min_insync=1)

@@ -18,14 +18,18 @@ from tidemark_operator.stores.object_store import StoreError
 logger = logging.getLogger(__name__)
 
 
-async def delete_for_good(pool: PoolController, topic_id: TopicId) -> None:
-    """The caller holds the pool's lock. Raises PutOff, then nothing has changed."""
+async def delete_for_good(pool: PoolController, topic_id: TopicId, topic: str) -> None:
+    """The caller holds the pool's lock. Raises PutOff, then nothing has changed. `topic`: its name,
+    by which brokers are told of one whose slices are gone, too; "": not known."""
     slices = pool.state.topic_slices(topic_id)
-    if not slices:
+    if not slices and (not topic or pool.image.was_deleted(topic_id)):
         return
     brokers = pool.state.brokers.values()
     present = [r.broker_id for r in brokers if r.state is not BrokerLifeState.GONE]
-    tombstone = tombstone_of(slices, present)
+    if slices:
+        tombstone = tombstone_of(slices, present)
+    else:
+        tombstone = Tombstone(pool.state.pool, topic_id, topic, tuple(sorted(present)))
     note_deleted(pool, await pool.slice_store.bury(tombstone))
     for value in slices:
         pool.state.slices.pop(value.name, None)

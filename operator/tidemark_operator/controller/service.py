@@ -349,8 +349,7 @@ class ControllerService:
     async def add_partitions(
         self, pool: str, topic_id: TopicId, assignments: tuple[tuple[BrokerId, ...], ...]
     ) -> None:
-        """`assignments` of the new partitions only. Raises TopicUnknown, NoLiveReplica; the latter
-        also until all live brokers said what logs they have (S17)."""
+        """`assignments` of the new partitions only. Raises TopicUnknown, NoLiveReplica (or S17)."""
         decisions = self._pool(pool, self._check_leading()).decisions
         await self._decide_for_reconciler(topics.add_partitions(decisions, topic_id, assignments))
 
@@ -368,10 +367,14 @@ class ControllerService:
         decisions = self._pool(pool, self._check_leading()).decisions
         await self._decide_for_reconciler(moves.retire(decisions, broker_id))
 
-    async def delete_topic(self, pool: str, topic_id: TopicId, *, retain: bool) -> None:
-        """Brokers stop serving it; slices are deleted, or kept marked retained. Idempotent."""
+    async def delete_topic(
+        self, pool: str, topic_id: TopicId, *, retain: bool, topic: str = ""
+    ) -> None:
+        """Brokers stop serving it; slices are deleted, or kept marked retained. Idempotent.
+        `topic`: its name; then brokers erase it also if its slices are gone."""
         decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(topics.delete(decisions, topic_id, retain=retain))
+        deleting = topics.delete(decisions, topic_id, retain=retain, topic=topic)
+        await self._decide_for_reconciler(deleting)
 
     async def choose_leaders(
         self, pool: str, topic_id: TopicId, choices: tuple[Choice, ...]

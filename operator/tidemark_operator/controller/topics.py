@@ -111,10 +111,12 @@ async def add_partitions(pool: PoolController, topic_id: TopicId, assignments: A
         )
 
 
-async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool) -> None:
+async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool, topic: str = "") -> None:
     async with pool.lock:
         if not retain:
-            await delete_for_good(pool, topic_id)
+            if topic and not pool.state.topic_slices(topic_id):
+                await _take_in(pool, topic_id)  # some may have been put back
+            await delete_for_good(pool, topic_id, topic)
             return
         for value in pool.state.topic_slices(topic_id):
             await _change(pool, value, _retaining(pool))
@@ -165,7 +167,9 @@ def _check_present(topic: TopicState, slices: list[PartitionSlice]) -> None:
         raise SliceMissing(
             f"topic {topic.topic}: its slices are gone but it had some once (topic id"
             f" {topic.topic_id}): restore its PartitionSlice objects, or delete the Topic and"
-            " apply it anew, which makes an empty topic"
+            " apply it anew, which makes an empty topic; the records of this one are erased only"
+            " with deletionPolicy Delete, and if an operator runs when the Topic is deleted: else"
+            " they stay on the brokers' disks"
         )
 
 

@@ -47,6 +47,7 @@ from tidemark_operator.reconcile.plan_topic import (
     TopicPlan,
     plan_topic,
 )
+from tidemark_operator.reconcile.sliceless import SlicelessTopics
 from tidemark_operator.reconcile.slices import kept_topics, topic_object_name, unlisted_topics
 from tidemark_operator.reconcile.status import StatusWriter
 from tidemark_operator.reconcile.work_queue import WorkKey
@@ -109,6 +110,7 @@ class Reconciler:
         self._settings = settings
         self._add = add or (lambda key: None)
         self._observer = TopicObserver(store, controller)
+        self._sliceless = SlicelessTopics(store, controller)
         self._applier = TopicApplier(
             store, controller, default_pool_spec=settings.default_pool_spec
         )
@@ -275,6 +277,7 @@ class Reconciler:
 
     async def _reconcile_topic(self, key: WorkKey) -> int | None:
         topic = await self._store.get(TOPIC, key.namespace, key.name)
+        await self._sliceless.forget_deleted(key, topic)
         if topic is None:
             self._waiting.pop(key, None)
             await self._forget_deleted(key)
@@ -289,6 +292,7 @@ class Reconciler:
     async def _drive_topic(self, key: WorkKey, spec: TopicSpec, topic: Object) -> int | None:
         for _ in range(MAX_ACTIONS_PER_TURN):
             observed = await self._observer.observe(spec, topic)
+            self._sliceless.note(key, observed)
             self._keys[observed.topic_id] = key
             plan = plan_topic(observed)
             if plan.action is None:
@@ -353,7 +357,9 @@ class Reconciler:
                 "topic object is gone",
                 extra={"topic": kept.topic_name, "topic_id": kept.topic_id, "retain": retain},
             )
-            await self._controller.delete_topic(kept.pool, kept.topic_id, retain=retain)
+            await self._controller.delete_topic(
+                kept.pool, kept.topic_id, retain=retain, topic=kept.topic_name
+            )
             self._keys.pop(kept.topic_id, None)
             self._wake_waiting(kept.pool)
 

@@ -100,6 +100,7 @@ class KeepingController:
         self.views: dict[TopicId, TopicView] = {}
         self.calls: list[str] = []
         self.cannot_reassign = ""
+        self.erased: list[tuple[str, TopicId, str]] = []  # without a slice
 
     def pools(self) -> tuple[str, ...]:
         return (POOL,)
@@ -203,8 +204,13 @@ class KeepingController:
         topic = replace(view.topic, partition_count=first + len(added))
         self.views[topic_id] = replace(view, topic=topic, partitions=view.partitions + added)
 
-    async def delete_topic(self, pool: str, topic_id: TopicId, *, retain: bool) -> None:
+    async def delete_topic(
+        self, pool: str, topic_id: TopicId, *, retain: bool, topic: str = ""
+    ) -> None:
         self.calls.append(f"delete {topic_id} retain={retain}")
+        if topic_id not in self.views:
+            self.erased.append((pool, topic_id, topic))
+            return
         if retain:
             self.views[topic_id] = replace(self.views[topic_id], is_retained=True)
             await self._mark(topic_id, retained=True)
