@@ -3,11 +3,14 @@
 from dataclasses import replace
 
 from tidemark_operator.controller.image import MetadataImage
-from tidemark_protocol.controller_messages import MetadataPush
+from tidemark_operator.controller.views import PoolSettings
+from tidemark_protocol.controller_messages import HeartbeatResponse, MetadataPush, decode, encode
 from tidemark_protocol.ids import ControllerEpoch
 from tidemark_protocol.partition_state import PartitionState
 
+from tests.unit.controller.control_rig import POOL, Rig, settle
 from tests.unit.controller.control_values import TOPIC_ID, partition, topic
+from tests.waiting import run
 
 EPOCH = ControllerEpoch(3)
 P0 = partition("0@1", leader="0@1")
@@ -92,3 +95,20 @@ def test_an_unreadable_partition_is_in_no_push_until_it_is_settled_and_then_in_e
     delta = image.push_for(EPOCH, push.image_version)
     assert delta is not None
     assert numbers(delta) == [1]
+
+
+def test_how_fast_replicas_may_be_moved_is_pushed_at_once_and_to_whoever_comes() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(1)
+        poll = rig.brokers[0].poll
+        assert poll is not None and not poll.done()
+        await rig.service.set_settings(POOL, PoolSettings(4096))
+        await settle()
+        assert poll.done()
+        new = await rig.new_broker(1)
+        for response in (await poll, await new.heartbeat(applied_image_version=-1)):
+            sent = decode(encode(response), HeartbeatResponse)
+            assert sent.push is not None
+            assert sent.push.move_bytes_per_second == 4096
+
+    run(scenario)

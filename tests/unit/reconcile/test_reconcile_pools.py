@@ -117,3 +117,19 @@ def test_what_the_api_server_refuses_is_told_to_the_user_and_tried_again(tmp_pat
         raise Refused("exceeded quota: pods")
 
     asyncio.run(story())
+
+
+def test_how_fast_replicas_may_be_moved_is_told_to_the_controller(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.apply(BROKER_POOL, "default", replicas=1, moveBytesPerSecond=4096)
+        await world.pass_pool()
+        assert world.controller.settings.move_bytes_per_second == 4096
+        await world.apply(BROKER_POOL, "default", replicas=1, moveBytesPerSecond=0)
+        await world.pass_pool()
+        assert world.controller.settings.move_bytes_per_second == 0  # unlimited
+
+    world = World(tmp_path)
+    try:
+        asyncio.run(story(world))
+    finally:
+        world.store.close()
