@@ -19,7 +19,9 @@ def _sees_one_rack(original: Any) -> Any:
 
 
 def _deletes_what_is_retained(original: Any) -> Any:
-    return lambda pool, topic_id, *, retain: original(pool, topic_id, retain=False)
+    return lambda pool, topic_id, *, retain, topic="": original(
+        pool, topic_id, retain=False, topic=topic
+    )
 
 
 def _takes_absence_for_deletion(original: Any) -> Any:

@@ -6,6 +6,7 @@ refusal; no answer in time, or any other failure, is no verdict.
 
 import asyncio
 from enum import Enum
+from typing import Protocol
 
 import aiohttp
 import msgspec
@@ -20,7 +21,13 @@ class ProbeVerdict(Enum):
     NO_ANSWER = "no answer"
 
 
+class Probe(Protocol):
+    async def __call__(self, endpoints: Endpoints, incarnation: str) -> ProbeVerdict: ...
+
+
 class HttpProbe:
+    """In production."""
+
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
 

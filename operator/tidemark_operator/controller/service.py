@@ -19,7 +19,6 @@ from tidemark_protocol.controller_messages import (
     AllocateProducerIdsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
-    Endpoints,
     HeartbeatRequest,
     HeartbeatResponse,
     RegisterRequest,
@@ -35,7 +34,7 @@ from tidemark_operator.controller.last_resorts import Choice
 from tidemark_operator.controller.moves import Targets
 from tidemark_operator.controller.new_partitions import NoLiveReplica
 from tidemark_operator.controller.pool_heartbeats import PoolEnvironment, PoolHeartbeats
-from tidemark_operator.controller.probe import ProbeVerdict
+from tidemark_operator.controller.probe import Probe, ProbeVerdict
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import Deposed, PutOff
 from tidemark_operator.controller.topics import SliceMissing, TopicUnknown
@@ -69,12 +68,6 @@ class Clock(Protocol):
     def now_ms(self) -> int:
         """Monotonic."""
         ...
-
-
-class Probe(Protocol):
-    """probe.HttpProbe in production."""
-
-    async def __call__(self, endpoints: Endpoints, incarnation: str) -> ProbeVerdict: ...
 
 
 class NotLeading(Exception):
