@@ -35,6 +35,7 @@ from tidemark_broker.storage.errors import CannotCompact, CorruptBatch, Unsuppor
 from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
 from tidemark_broker.storage.record_batch import (
+    MAX_INT64,
     BatchHeader,
     Record,
     check_crc,
@@ -238,7 +239,7 @@ class Compaction:
             and self._last_offsets.last(record.key) == record.offset
             for record in records
         ):
-            return self._now_ms + self._settings.delete_retention_ms
+            return min(self._now_ms + self._settings.delete_retention_ms, MAX_INT64)
         return None
 
     # Rewriting

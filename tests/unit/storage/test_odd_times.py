@@ -3,6 +3,7 @@
 Each field fits where the producer writes it; what does not fit is a sum or a difference of them.
 """
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,14 @@ def test_a_look_up_among_odd_times_tells_a_time_of_64_bits(
     log.append_as_leader([dated_batch(START_MS, delta_ms, 0)], leader_epoch=LeaderEpoch(0))
     found = log.offset_for_timestamp(asked_ms)
     assert found is None or MIN_INT64 <= found[1] <= MAX_INT64
+
+
+def test_tombstones_that_are_to_stay_for_ever_do(tmp_path: Path) -> None:
+    for_ever = dataclasses.replace(COMPACTED, delete_retention_ms=MAX_INT64)
+    log = open_log(tmp_path, DISK, settings=for_ever)
+    put(log, ("a", None))
+    seal(log)
+    compact(log, DISK)
+    assert pairs_of(log) == [(0, "a", None)]
+    assert headers_of(read_all(log))[0].base_timestamp_ms == MAX_INT64
+    assert records_of(log)[0].timestamp_ms == START_MS
