@@ -46,6 +46,7 @@ from tidemark_broker.runtime.settings import BrokerSettings
 from tidemark_broker.runtime.space_watch import SpaceWatch
 from tidemark_broker.runtime.storage_failure import remove_stamp, void_proofs
 from tidemark_broker.runtime.ticks import run_ticks
+from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.errors import DirectoryLocked, DiskFull, StorageError
 from tidemark_broker.storage.log_directory import LogDirectory, LogKey
 from tidemark_broker.storage.partition_log import LogSettings
@@ -219,7 +220,7 @@ class Broker:
         listeners.flush_needed = self._flusher.ask
         listeners.truncated = lambda _: checkpointing.note_truncated()
         if settings.metrics_profile.includes(MetricsProfile.FULL):
-            self._keep_digests(checkpointing)
+            self._keep_digests(checkpointing, directory.reserve.data)
         listeners.metadata_applied = self._on_metadata
         listeners.storage_failed = self._on_storage_failed
         partitions.attach(directory)
@@ -231,10 +232,11 @@ class Broker:
             self._environment.disk,
             settings.data_directory,
             partitions,
+            keep_reserve=directory.reserve.keep,
             take_roles=self.session.take_roles_again,
         )
         self._start_background(space.run(), "space-watch")
-        cleaner = LogCleaner(partitions, self._environment.disk, self._environment.wall_clock_s)
+        cleaner = LogCleaner(partitions, directory.reserve.data, self._environment.wall_clock_s)
         self._start_background(cleaner.run(settings.log_cleaner_backoff_seconds), "log-cleaner")
         self._start_background(
             checkpointing.run_high_watermarks(settings.high_watermark_checkpoint_seconds),
@@ -257,8 +259,8 @@ class Broker:
         self._fetches.on_appended(replica)
         self.groups.on_role_changed(replica)
 
-    def _keep_digests(self, checkpointing: Checkpointing) -> None:
-        digesting = Digesting(self.partitions, self._environment.disk, self.settings.data_directory)
+    def _keep_digests(self, checkpointing: Checkpointing, disk: Disk) -> None:
+        digesting = Digesting(self.partitions, disk, self.settings.data_directory)
 
         def on_truncated(replica: HostedReplica) -> None:
             digesting.note_truncated(replica)

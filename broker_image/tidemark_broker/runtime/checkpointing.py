@@ -3,7 +3,8 @@ recovery points and log starts every minute, soon after its start, after so many
 each truncation, with retention around them. With them the synced parts of logs that have grown: a
 start after a kill has to look at, and write again, only what came after that (0065, 0074).
 
-Workers sync, the loop decides. A full disk only delays all this: nothing is lost by an older
+Workers sync, the loop decides. On a full disk checkpoints take the space that is kept for them
+(0085). Were there none, all this would wait, but for what is deleted: nothing is lost by an older
 checkpoint. Any other error ends serving (S8).
 """
 
@@ -91,6 +92,8 @@ class Checkpointing:
                 passed_bytes = self._directory.appended_bytes
                 await self.pass_once()
                 wait_seconds = self._settings.interval_seconds
+            else:  # it may wait for just that space
+                await self.in_worker(self._delete_removed)
 
     async def _until_due(self, wait_seconds: float, appended_bytes: int) -> None:
         with contextlib.suppress(TimeoutError):
@@ -112,8 +115,9 @@ class Checkpointing:
                 self._partitions.replicas, wall_ms=int(self._wall_clock_s() * 1000)
             )
             await self._write_synced_parts()
-            if await self.in_worker(self._directory.checkpoint_recovery_points):
-                delete_segments(raised)
+            await self.in_worker(self._directory.checkpoint_recovery_points)
+            if not self._partitions.is_stopped:
+                delete_segments(raised.as_far_as(self._directory.durable_log_starts))
         except (StorageError, OSError) as error:
             self._partitions.fail_storage(error)
         await self.in_worker(self._delete_removed)

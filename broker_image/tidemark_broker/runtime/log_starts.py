@@ -7,7 +7,7 @@ besides (Kafka: UnifiedLog.deleteOldSegments, ReplicaManager.deleteRecords).
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark_protocol.error_codes import ErrorCode
@@ -27,6 +27,15 @@ class RaisedStarts:
     """What may be deleted once the checkpoint of log starts is written."""
 
     starts: tuple[tuple[HostedReplica, Offset], ...]
+
+    def as_far_as(self, written: Mapping[tuple[str, int], Offset]) -> "RaisedStarts":
+        """Where the checkpoint could not be written: what an earlier one says may go."""
+        return RaisedStarts(
+            tuple(
+                (replica, min(start, written.get((replica.topic, replica.partition), Offset(0))))
+                for replica, start in self.starts
+            )
+        )
 
 
 def raise_log_starts(replicas: Iterable[HostedReplica], wall_ms: int) -> RaisedStarts:

@@ -1,8 +1,10 @@
 """The soft disk limit: a broker that is short of space takes no records, all else goes on.
 
 Reads, fetches, truncation, retention and compaction need what is left, and a follower must go on as
-long as it can. Looked at once a second, in a worker. It ends by itself, some way above the limit,
-so that it does not flap. (In Kafka a full disk ends the broker, and its restart too.)
+long as it can: to the last byte but for a reserve, which is filled here and out of which retention
+writes what it has to (`storage.space_reserve`). Looked at once a second, in a worker. It ends by
+itself, some way above the limit, so that it does not flap. (In Kafka a full disk ends the broker,
+and its restart too.)
 """
 
 import asyncio
@@ -28,25 +30,32 @@ class SpaceWatch:
         directory: Path,
         partitions: Partitions,
         *,
+        keep_reserve: Callable[[DiskSpace], None],
         take_roles: Callable[[], Awaitable[None]],
     ) -> None:
         """`take_roles`: those that could not be taken for want of space."""
         self._disk = disk
         self._directory = directory
         self._partitions = partitions
+        self._keep_reserve = keep_reserve
         self._take_roles = take_roles
 
     async def run(self) -> None:
         """Until cancelled, or until the disk failed."""
         while True:
             try:
-                self.note(await asyncio.to_thread(self._disk.space, self._directory))
+                self.note(await asyncio.to_thread(self._look))
             except OSError as error:
                 self._partitions.fail_storage(error)
                 return
             if not self._partitions.shortage:
                 await self._take_roles()
             await asyncio.sleep(INTERVAL_SECONDS)
+
+    def _look(self) -> DiskSpace:
+        space = self._disk.space(self._directory)
+        self._keep_reserve(space)
+        return space
 
     def note(self, space: DiskSpace) -> None:
         least_bytes = least_free_bytes(space)

@@ -41,14 +41,15 @@ from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
 from tidemark_broker.storage.recovery import FormerLife
 from tidemark_broker.storage.removed import DELETED_SUFFIX, LOG_NAME, delete_removed
 from tidemark_broker.storage.rewriting import write_again
+from tidemark_broker.storage.space_reserve import SpaceReserve
 from tidemark_broker.storage.start_proofs import UNKNOWN_MOUNT, Mount, StartProofs
 from tidemark_broker.storage.synced_parts import synced_part_of
+from tidemark_broker.storage.unborn_logs import UNBORN_SUFFIX, make_log_directory
 
 LogKey = tuple[TopicId, int]
 T = TypeVar("T")
 
 _STRAY_SUFFIX = "-stray"
-_UNBORN_SUFFIX = "-future"
 
 
 class LogDirectory:
@@ -72,7 +73,8 @@ class LogDirectory:
         self.logs: dict[LogKey, PartitionLog] = {}
         self.high_watermarks: dict[LogKey, Offset] = {}
         self.strays: list[Path] = []  # set aside at this start, with all they hold
-        self._disk = disk
+        self.reserve = SpaceReserve(path, disk)
+        self._disk = disk = self.reserve.checkpoints
         self._lock = lock
         self._settings = settings
         self._new_uuid = new_uuid
@@ -108,6 +110,7 @@ class LogDirectory:
             raise StorageFailed(f"cannot open log directory {path}: {error}") from error
         directory = cls(path, disk, lock, broker_id, settings, new_uuid)
         try:
+            directory.reserve.look()
             directory._identify()
             directory.proofs.take()  # S1: before a log is read
             directory._load_logs(is_same_mount=directory.proofs.was_served_at(mount))
@@ -233,7 +236,7 @@ class LogDirectory:
         for name in self._disk.list_names(self.path):
             match = LOG_NAME.match(name)
             path = self.path / name
-            if name.endswith(_UNBORN_SUFFIX):
+            if name.endswith(UNBORN_SUFFIX):
                 self._disk.remove_tree(path)
             if match is None or not self._disk.is_directory(path):
                 continue
@@ -250,7 +253,7 @@ class LogDirectory:
             if not is_clean:
                 write_again(self._disk, path, recovery_point, part)
             log = PartitionLog(
-                self._disk,
+                self.reserve.data,
                 path,
                 topic=topic,
                 topic_id=topic_id,
@@ -330,18 +333,9 @@ class LogDirectory:
                     del self.logs[key]
                     self.high_watermarks.pop(key, None)
             self._set_aside(path)
-        # Made whole under a name that nothing loads: the rename is the creation.
-        unborn = path.with_name(f"{path.name}.{self._new_uuid().hex}{_UNBORN_SUFFIX}")
-        self._disk.make_directory(unborn)
-        self._disk.write_atomically(
-            unborn / checkpoints.PARTITION_METADATA,
-            checkpoints.encode_partition_metadata(topic_id),
-            durable=True,
-        )
-        self._disk.rename(unborn, path)
-        self._disk.sync_directory(self.path)
+        make_log_directory(self.reserve.data, path, topic_id, self._new_uuid().hex)
         log = PartitionLog(
-            self._disk,
+            self.reserve.data,
             path,
             topic=topic,
             topic_id=topic_id,
@@ -448,6 +442,11 @@ class LogDirectory:
                 self._cleaned.write(cleaned_to)
 
             self._guarded("checkpoint recovery points", write)
+
+    @property
+    def durable_log_starts(self) -> Mapping[checkpoints.TopicPartition, Offset]:
+        """As they were written down last."""
+        return self._starts.stored
 
     def write_clean_stop(self, broker_epoch: BrokerEpoch) -> None:
         """Closes every log for writing, then leaves the proof, last.

@@ -43,6 +43,11 @@ class OffsetCheckpoint:
             self._stored = {}
         return dict(self._stored)
 
+    @property
+    def stored(self) -> Mapping[TopicPartition, Offset]:
+        """What the file says, as far as this process knows."""
+        return self._stored
+
     def write(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Durable before it returns. In a worker."""
         with self._lock:

@@ -35,8 +35,13 @@ class Roles:
 
 
 def note_free(pool: InProcessPool, free_mebibytes: float, number: int = 1) -> None:
+    broker = pool.brokers[number]
     watch = SpaceWatch(
-        OsDisk(), pool.path, pool.brokers[number].partitions, take_roles=Roles().take
+        OsDisk(),
+        pool.path,
+        broker.partitions,
+        keep_reserve=broker.directory.reserve.keep,
+        take_roles=Roles().take,
     )
     watch.note(SMALL._replace(free_bytes=int(free_mebibytes * MEBIBYTE)))
 
@@ -97,9 +102,14 @@ def test_roles_are_taken_again_while_there_is_space(pool: InProcessPool, has_spa
         disk, roles = FaultyDisk(), Roles()
         disk.space_bytes = None if has_space else 0
         partitions = pool.brokers[1].partitions
-        watching = asyncio.create_task(
-            SpaceWatch(disk, pool.path, partitions, take_roles=roles.take).run()
+        watch = SpaceWatch(
+            disk,
+            pool.path,
+            partitions,
+            keep_reserve=pool.brokers[1].directory.reserve.keep,
+            take_roles=roles.take,
         )
+        watching = asyncio.create_task(watch.run())
         if has_space:
             await asyncio.wait_for(roles.were_taken.wait(), 10)
         else:
