@@ -45,13 +45,15 @@ def raise_log_starts(replicas: Iterable[HostedReplica], wall_ms: int) -> RaisedS
         log = replica.log
         if log.failure:
             continue
-        start = retained_start(
-            log.segments,
-            log.settings,
-            log_start_offset=log.log_start_offset,
-            high_watermark=replica.high_watermark,
-            now_ms=wall_ms,
-        )
+        start = log.log_start_offset
+        if replica.topic_state is not None:  # else its topic may keep everything for ever
+            start = retained_start(
+                log.segments,
+                log.settings,
+                log_start_offset=start,
+                high_watermark=replica.high_watermark,
+                now_ms=wall_ms,
+            )
         if replica.raise_log_start(start):
             _log.info(
                 "log start raised by retention",

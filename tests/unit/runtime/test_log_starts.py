@@ -105,6 +105,21 @@ def test_what_is_not_committed_is_kept(pool: InProcessPool) -> None:  # I1
     assert starts(pool) == [0, 0]
 
 
+def test_nothing_is_too_old_before_the_topic_said_what_it_keeps(pool: InProcessPool) -> None:
+    """Registered, and its metadata on the way: the defaults are another topic's."""
+    configure(pool, retention_ms="-1")
+    fill(pool)
+    broker = pool.brokers[2]
+    broker.directory.checkpoint_high_watermarks(broker.partitions.high_watermarks())
+    pool.kill(2)
+    pool.start(2)
+    retain(pool, 2, now_s=WRITTEN_S + 10 * WEEK_S)
+    assert starts(pool) == [0, 0]
+    configure(pool)
+    retain(pool, 2, now_s=WRITTEN_S + 10 * WEEK_S)
+    assert starts(pool) == [0, 6]
+
+
 def test_a_restart_knows_the_log_start(pool: InProcessPool) -> None:
     configure(pool, segment_bytes="16384", retention_bytes="10000")
     fill(pool)
