@@ -44,9 +44,11 @@ async def serve_http(
 class Running:
     """One process of broker 0."""
 
-    def __init__(self, rig: Rig, machine: Machine, **settings: Any) -> None:
+    def __init__(
+        self, rig: Rig, machine: Machine, disk: FaultyDisk | None = None, **settings: Any
+    ) -> None:
         self.rig = rig
-        self.disk = FaultyDisk()
+        self.disk = disk or FaultyDisk()
         self.link = Link(rig)
         environment = BrokerEnvironment(
             disk=self.disk,

@@ -34,7 +34,7 @@ class FaultyDisk(OsDisk):
 
     def open(self, path: Path, *, create: bool = False) -> DiskFile:
         self.check("open", path)
-        return _FaultyFile(self, path, super().open(path, create=create))
+        return FaultyFile(self, path, super().open(path, create=create))
 
     def write_atomically(self, path: Path, data: bytes, *, durable: bool) -> None:
         self.check("write", path)
@@ -67,7 +67,7 @@ class FaultyDisk(OsDisk):
         return self.network
 
 
-class _FaultyFile:
+class FaultyFile:
     def __init__(self, disk: FaultyDisk, path: Path, file: DiskFile) -> None:
         self._disk, self._path, self._file = disk, path, file
 
