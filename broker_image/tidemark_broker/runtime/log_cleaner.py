@@ -88,7 +88,7 @@ class LogCleaner:
         )
         steps = compaction.steps()
         try:
-            while (step := await asyncio.to_thread(_next_of, steps)) is not None:
+            while (step := await asyncio.to_thread(log.write_data, _next_of, steps)) is not None:
                 match step:
                     case Worked(size_bytes):
                         await asyncio.sleep(size_bytes / BYTES_PER_SECOND)

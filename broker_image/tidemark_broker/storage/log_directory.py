@@ -350,6 +350,7 @@ class LogDirectory:
     def _add(self, log: PartitionLog) -> None:
         at = (log.topic, log.partition)
         log.before_cut = partial(self._note_cut, at)
+        log.write_data = self.reserve.write_data
         self.logs[log.topic_id, log.partition] = log
 
     def _note_cut(self, at: checkpoints.TopicPartition, offset: Offset) -> None:

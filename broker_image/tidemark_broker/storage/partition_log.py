@@ -8,6 +8,7 @@ write. It knows no high watermark: the caller says up to where to read (I1 is th
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tidemark_protocol.ids import LeaderEpoch, Offset, TopicId
 
@@ -61,10 +62,8 @@ class PartitionLog:
         settings: LogSettings,
         former: FormerLife = CLEANLY_STOPPED,
     ) -> None:
-        """Opens the log in an existing directory, recovering it from its recovery point on.
-
-        Raises StorageFailed, DiskFull.
-        """
+        """Opens the log in an existing directory, recovering it from its recovery point on. Raises
+        StorageFailed, DiskFull."""
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
@@ -78,6 +77,7 @@ class PartitionLog:
         self.appended_bytes = 0  # since it was opened
         self.cleaned_to = _FIRST_OFFSET  # below it every record was compacted once
         self.before_cut: Callable[[Offset], None] = lambda offset: None  # may raise OSError
+        self.write_data: Callable[..., Any] = lambda write, *given: write(*given)  # that too
         try:
             self.damage_mark = DamageMark(disk, directory)
             self._load(former)
@@ -248,7 +248,7 @@ class PartitionLog:
         except OSError as error:
             raise self._failing.failed_by(error, "prepare an append") from error
         try:
-            position = segment.write(append.buffers, append.size_bytes)
+            position = self.write_data(segment.write, append.buffers, append.size_bytes)
         except OSError as error:
             self._take_back(segment)
             raise self._failing.failed_by(error, "append") from error

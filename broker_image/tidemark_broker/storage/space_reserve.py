@@ -10,12 +10,12 @@ file says so to the next life too. It proves nothing else.
 import hashlib
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from errno import ENOSPC
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
-from tidemark_broker.storage.disk import Buffer, Disk, DiskFile, DiskSpace
+from tidemark_broker.storage.disk import Disk, DiskSpace
 from tidemark_broker.storage.disk_view import DiskView
 from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
 from tidemark_broker.storage.segment import write_all
@@ -24,9 +24,11 @@ RESERVE = "tidemark-space-reserve"
 RESERVE_BYTES = 1024 * 1024  # a checkpoint of 20 000 partitions
 RESERVE_SHARE = 80  # of a small volume: a quarter of what produce leaves free (`space_watch`)
 ROOM_FACTOR = 2  # free, with the reserve, before it is filled again: else it would come and go
+LONGEST_WRITE_SECONDS = 1.0  # on a disk that hangs nothing takes space either
 
 _log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -107,7 +109,7 @@ class SpaceReserve:
                 return self._is_lent  # to another small write, at the same time
             with self._writing:  # a write that began before would get some of it
                 self._is_lent = True
-                self._writing.wait_for(lambda: self._data_writes == 0)
+                self._writing.wait_for(lambda: self._data_writes == 0, LONGEST_WRITE_SECONDS)
             self._is_whole = False
             file = self._disk.open(self._path)
             file.truncate(0)
@@ -115,14 +117,14 @@ class SpaceReserve:
             _log.warning("the volume is full: checkpoints take the space that was kept for them")
             return True
 
-    def write_data(self, path: Path, write: Callable[[], T]) -> T:
-        """Raises OSError."""
+    def write_data(self, write: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """For all that grows a file of a log. Raises OSError, also with space on the volume."""
         with self._writing:
             if self._is_lent:
-                raise OSError(ENOSPC, "the volume is full but for its checkpoints", str(path))
+                raise OSError(ENOSPC, "the volume is full but for its checkpoints")
             self._data_writes += 1
         try:
-            return write()
+            return write(*arguments, **named)
         finally:
             with self._writing:
                 self._data_writes -= 1
@@ -145,45 +147,19 @@ class _CheckpointDisk(DiskView):
 
 class _DataDisk(DiskView):
     """Truncating, renaming and removing go on, and so does making an empty file: retention that
-    takes a whole log begins it anew."""
+    takes a whole log begins it anew. Records and what is compacted pass `write_data` on their own:
+    a file is the disk's."""
 
     def __init__(self, disk: Disk, reserve: SpaceReserve) -> None:
         super().__init__(disk)
         self._reserve = reserve
 
-    def open(self, path: Path, *, create: bool = False) -> DiskFile:
-        return _DataFile(path, self._disk.open(path, create=create), self._reserve)
-
     def write_atomically(self, path: Path, data: bytes, *, durable: bool) -> None:
-        self._reserve.write_data(
-            path, lambda: self._disk.write_atomically(path, data, durable=durable)
-        )
+        self._reserve.write_data(self._disk.write_atomically, path, data, durable=durable)
 
     def make_directory(self, path: Path) -> None:
-        self._reserve.write_data(path, lambda: self._disk.make_directory(path))
+        self._reserve.write_data(self._disk.make_directory, path)
 
     def rename(self, old: Path, new: Path) -> None:
         """How a segment goes."""
         self._reserve.with_space(lambda: self._disk.rename(old, new))
-
-
-class _DataFile:
-    def __init__(self, path: Path, file: DiskFile, reserve: SpaceReserve) -> None:
-        self._path = path
-        self._file = file
-        self._reserve = reserve
-
-    def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
-        return self._reserve.write_data(self._path, lambda: self._file.write_at(position, buffers))
-
-    def read_at(self, position: int, size_bytes: int) -> bytes:
-        return self._file.read_at(position, size_bytes)
-
-    def size_bytes(self) -> int:
-        return self._file.size_bytes()
-
-    def truncate(self, size_bytes: int) -> None:
-        self._file.truncate(size_bytes)
-
-    def sync(self) -> None:
-        self._file.sync()

@@ -190,7 +190,7 @@ def test_a_write_of_records_that_began_before_is_waited_for(volume: SmallVolume)
         has_begun.set()
         assert may_end.wait(10)
 
-    writing = threading.Thread(target=reserve.write_data, args=(volume.path, write))
+    writing = threading.Thread(target=reserve.write_data, args=(write,))
     writing.start()
     assert has_begun.wait(10)
     path = volume.path / "checkpoint"
