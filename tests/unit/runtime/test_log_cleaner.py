@@ -12,6 +12,7 @@ from tidemark_broker.storage import checkpoints, compaction
 from tidemark_broker.storage.codecs import packed
 from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.record_batch import HEADER_BYTES
+from tidemark_broker.storage.space_reserve import RESERVE
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.runtime.in_process_pool import KEY, TOPIC, InProcessPool, a_batch
@@ -115,6 +116,19 @@ def test_a_full_disk_only_delays_it(pool: InProcessPool) -> None:
     clean(pool, 1, disk)
     assert pool.brokers[1].storage_errors == []
     assert offsets(pool, 1) == list(range(12))
+    assert clean(pool, 1) == 1
+    assert len(offsets(pool, 1)) < 12
+
+
+def test_it_gets_nothing_of_the_space_that_is_kept_for_checkpoints(pool: InProcessPool) -> None:
+    fill(pool)
+    directory = pool.brokers[1].directory
+    (directory.path / RESERVE).touch()  # as it is once a checkpoint took that space
+    directory.reserve.look()
+    clean(pool, 1)
+    assert offsets(pool, 1) == list(range(12))
+    assert pool.brokers[1].storage_errors == []
+    directory.reserve.keep(OsDisk().space(directory.path))
     assert clean(pool, 1) == 1
     assert len(offsets(pool, 1)) < 12
 
