@@ -47,7 +47,8 @@ class SpaceReserve:
         self._changing = threading.Lock()
         self._is_whole = False  # not looked at yet, or not there
         self._is_lent = False
-        self._writing = threading.Condition()
+        self._writing = threading.Lock()
+        self._written = threading.Condition(self._writing)
         self._data_writes = 0  # under way
 
     @property
@@ -109,7 +110,7 @@ class SpaceReserve:
                 return self._is_lent  # to another small write, at the same time
             with self._writing:  # a write that began before would get some of it
                 self._is_lent = True
-                self._writing.wait_for(lambda: self._data_writes == 0, LONGEST_WRITE_SECONDS)
+                self._written.wait_for(lambda: self._data_writes == 0, LONGEST_WRITE_SECONDS)
             self._is_whole = False
             file = self._disk.open(self._path)
             file.truncate(0)
@@ -129,7 +130,7 @@ class SpaceReserve:
             with self._writing:
                 self._data_writes -= 1
                 if self._is_lent:
-                    self._writing.notify_all()
+                    self._written.notify_all()
 
 
 class _CheckpointDisk(DiskView):
