@@ -3,7 +3,7 @@
 Kafka refuses records without keys the same way. What cannot be opened could never be compacted, and
 would keep every tombstone behind it for ever (docs/decisions/0013). What is more than
 one turn of the broker's loop should open is refused, and so is a record that is dated outside of
-64 bits: clients would disagree on when it was.
+64 bits: clients would disagree on when it was; or that is not where it says among the others.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,13 @@ def compaction_refusal(batches: Iterable[Batch]) -> ProduceResult | None:
         try:
             budget.take(batch.header)
             records = budget.records_of(batch.header, batch.data, refuses_odd_times=True)
-            for record in records:
+            for number, record in enumerate(records):
+                if record.offset != batch.header.base_offset + number:
+                    return ProduceResult(
+                        ErrorCode.INVALID_RECORD,
+                        message=f"record {number} of the batch says that it is at offset"
+                        f" {record.offset} of it: the last one of a key would not be known",
+                    )
                 if record.key is None:
                     return ProduceResult(
                         ErrorCode.INVALID_RECORD,

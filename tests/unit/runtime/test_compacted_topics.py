@@ -85,6 +85,16 @@ def test_a_record_that_is_dated_at_the_end_of_64_bits_is_in_order() -> None:
     assert compaction_refusal([crafted_batch([record], base_ms=NOW_MS, max_ms=NOW_MS)]) is None
 
 
+@pytest.mark.parametrize("deltas", [(0, 0), (1, 0), (1, 1)])
+def test_records_that_are_not_in_the_order_of_their_offsets_are_refused(
+    deltas: tuple[int, int],
+) -> None:
+    """Which of one key is the last one?"""
+    records = [crafted_record(b"k", b"v", offset_delta=delta) for delta in deltas]
+    refused = compaction_refusal([crafted_batch(records, base_ms=NOW_MS, max_ms=NOW_MS)])
+    assert refused is not None and refused.error is ErrorCode.INVALID_RECORD
+
+
 def test_others_are_answered_while_batches_of_a_compacted_topic_are_opened(tmp_path: Path) -> None:
     """Each is a turn's work, also of those that would be one turn's in another topic."""
     count, data = 20, bytes(batch(2000).data)
