@@ -112,7 +112,9 @@ class Checkpointing:
         """Retention raises log starts, they become durable, then what lies below is deleted."""
         try:
             raised = raise_log_starts(
-                self._partitions.replicas, wall_ms=int(self._wall_clock_s() * 1000)
+                self._partitions.replicas,
+                wall_ms=int(self._wall_clock_s() * 1000),
+                kept=self._partitions.metadata.retained,
             )
             await self._write_synced_parts()
             await self.in_worker(self._directory.checkpoint_recovery_points)

@@ -7,11 +7,11 @@ besides (Kafka: UnifiedLog.deleteOldSegments, ReplicaManager.deleteRecords).
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import Offset
+from tidemark_protocol.ids import Offset, TopicId
 
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.storage.errors import DiskFull
@@ -38,15 +38,19 @@ class RaisedStarts:
         )
 
 
-def raise_log_starts(replicas: Iterable[HostedReplica], wall_ms: int) -> RaisedStarts:
-    """By retention. Raises OSError."""
+def raise_log_starts(
+    replicas: Iterable[HostedReplica], wall_ms: int, kept: Container[TopicId] = ()
+) -> RaisedStarts:
+    """By retention, but of `kept`, topics whose Topic is gone and whose data somebody may ask for
+    again (I20). Raises OSError."""
     starts = []
     for replica in replicas:
         log = replica.log
         if log.failure:
             continue
         start = log.log_start_offset
-        if replica.topic_state is not None:  # else its topic may keep everything for ever
+        has_config = replica.topic_state is not None  # else it may keep everything for ever
+        if has_config and replica.topic_id not in kept:
             start = retained_start(
                 log.segments,
                 log.settings,

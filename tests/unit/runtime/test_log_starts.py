@@ -120,6 +120,20 @@ def test_nothing_is_too_old_before_the_topic_said_what_it_keeps(pool: InProcessP
     assert starts(pool) == [0, 6]
 
 
+def test_what_is_retained_without_a_topic_does_not_grow_old(pool: InProcessPool) -> None:  # I20
+    """It was deleted by mistake, and is to be adopted again, whole."""
+    configure(pool)
+    fill(pool)
+    for is_retained, start in ((True, 0), (False, 6)):
+        pool.image_version += 1
+        image = pool.image()
+        (topic,) = image.topics
+        pushed = replace(image, topics=(replace(topic, is_retained=is_retained),))
+        pool.brokers[2].partitions.apply_push(pushed)
+        retain(pool, 2, now_s=WRITTEN_S + 10 * WEEK_S)
+        assert starts(pool) == [0, start]
+
+
 def test_a_restart_knows_the_log_start(pool: InProcessPool) -> None:
     configure(pool, segment_bytes="16384", retention_bytes="10000")
     fill(pool)
