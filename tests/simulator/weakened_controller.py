@@ -224,6 +224,12 @@ MUTANTS = (
            (patch(CONTROLLER + "reassignment:somebody_left", always(False)),),
            "tests/scenarios/test_s30_left_and_came_back.py::"
            "test_a_fetch_from_before_it_left_counts_for_nothing_when_it_comes_after_its_return",
+           pair="who leaves within the leader epoch erases its log (a pair)"),
+    Mutant("who leaves within the leader epoch erases its log (a pair)", "S30, S17",
+           (patch(CONTROLLER + "reassignment:somebody_left", always(False)),
+            patch("runtime.hosted_replicas:HostedReplicas.is_older_than_log", always(False))),
+           "tests/scenarios/test_s30_left_and_came_back.py::"
+           "test_a_fetch_from_before_it_left_counts_for_nothing_when_it_comes_after_its_return",
            "moves are taken back"),
     Mutant("min ISR changes without its eligible leaders", "S6",
            (patch(CONTROLLER + "topics:with_min_insync", _keeps_eligible_by_setting),),
