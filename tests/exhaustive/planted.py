@@ -121,7 +121,7 @@ push 2""",
         ((PartitionLeader, "_may_commit", yes),),
         "world",
         Bounds(records=1, faults=2, kinds=("kill",)),
-        "I9",
+        "I6",
     ),
     Planted(
         "truncation to the high watermark",
