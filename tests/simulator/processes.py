@@ -88,8 +88,7 @@ class SimulatedProcess(Host):
         self.exit_code: int | None = None
         self.sockets: dict[SimulatedTransport, None] = {}
         self.listeners: dict[SimulatedServer, None] = {}
-        # Abstract for typeshed only. In asyncio what it does not override raises
-        # NotImplementedError, as loop.py means it to.
+        # abstract for typeshed only: loop.py says what the methods it leaves out do
         self.loop = SimulatedLoop(name, world.timeline, machine.clock, self)  # type: ignore[abstract]
         self.disk = SimulatedDisk(machine.volume, self)
         self._world = world

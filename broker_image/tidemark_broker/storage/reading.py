@@ -1,9 +1,9 @@
 """Reading a log: where a batch is, and which bytes may be served: whole batches that are what their
 place in the log says.
 
-On the hot path of every fetch: one look at each header, one CRC (40 us a megabyte), no
-copy but the last cut. The base offset and the leader epoch are outside the CRC, so
-they are checked against the neighbours and the epoch cache. A batch that fails is never served
+On the hot path of every fetch: one look at each header, one CRC (40 us a megabyte), no copy
+but the last cut. The base offset and the leader epoch are outside the CRC, so they are checked
+against the neighbours and the epoch cache. A batch that fails is never served
 (I10): followers would refuse it, but consumers of some clients do not look.
 """
 

@@ -17,6 +17,7 @@ from tidemark_protocol.ids import (
     BrokerId,
     LeaderEpoch,
     PartitionEpoch,
+    TopicId,
 )
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
@@ -38,18 +39,22 @@ class Begun:
     recovery: Recovery | None = None  # it has a past
 
 
-def check_all_reported(state: PoolState, topic: TopicState, numbers: Iterable[int]) -> None:
-    """Raises NoLiveReplica until every live broker said what logs it holds; they are asked."""
-    floors = (state.held.floor_of((topic.topic_id, number)) for number in numbers)
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """Live brokers that have not said what logs they hold since that image version."""
+
+    since_version: int
+    brokers: tuple[BrokerId, ...]
+
+
+def unheard(state: PoolState, topic_id: TopicId, numbers: Iterable[int]) -> Unheard | None:
+    """None: what was reported is all that live brokers hold of these partitions."""
+    floors = (state.held.floor_of((topic_id, number)) for number in numbers)
     since = max((floor.noted_at_version for floor in floors if floor is not None), default=0)
     said = state.reports_from(since)
-    unheard = [i for i, record in sorted(state.brokers.items()) if record.is_live and i not in said]
-    if unheard:
-        state.reports_wanted = max(state.reports_wanted, since)
-        raise NoLiveReplica(
-            f"topic {topic.topic}: brokers {', '.join(map(str, unheard))} have not said yet what"
-            " logs they have: new partitions wait until they were asked"
-        )
+    live = (broker_id for broker_id, record in sorted(state.brokers.items()) if record.is_live)
+    brokers = tuple(broker_id for broker_id in live if broker_id not in said)
+    return Unheard(since, brokers) if brokers else None
 
 
 def begun(

@@ -342,7 +342,7 @@ class ControllerService:
     async def add_partitions(
         self, pool: str, topic_id: TopicId, assignments: tuple[tuple[BrokerId, ...], ...]
     ) -> None:
-        """`assignments` of the new partitions only. Raises TopicUnknown, NoLiveReplica (or S17)."""
+        """`assignments` of the new partitions only. Raises TopicUnknown, NoLiveReplica."""
         decisions = self._pool(pool, self._check_leading()).decisions
         await self._decide_for_reconciler(topics.add_partitions(decisions, topic_id, assignments))
 

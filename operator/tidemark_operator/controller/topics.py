@@ -17,7 +17,7 @@ from tidemark_operator.controller.new_partitions import (
     Begun,
     NoLiveReplica,
     begun,
-    check_all_reported,
+    unheard,
 )
 from tidemark_operator.controller.partition_change import NOBODY, changed
 from tidemark_operator.controller.pool_controller import PoolController
@@ -232,11 +232,16 @@ async def _append(
 
 
 def _check_all_reported(pool: PoolController, topic: TopicState, numbers: range) -> None:
-    try:
-        check_all_reported(pool.state, topic, numbers)
-    except NoLiveReplica:
-        pool.tell_brokers()  # that they are asked
-        raise
+    """Raises NoLiveReplica until every live broker said what logs it holds; they are asked."""
+    missing = unheard(pool.state, topic.topic_id, numbers)
+    if missing is None:
+        return
+    pool.state.reports_wanted = max(pool.state.reports_wanted, missing.since_version)
+    pool.tell_brokers()
+    raise NoLiveReplica(
+        f"topic {topic.topic}: brokers {', '.join(map(str, missing.brokers))} have not said yet"
+        " what logs they have: new partitions wait until they were asked"
+    )
 
 
 async def _change(pool: PoolController, value: PartitionSlice, decide: Decide) -> None:

@@ -1,7 +1,7 @@
 """A small world for reconciler tests: the real SQLite store, counted; a controller and a runtime
 that keep what they are told."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -267,6 +267,9 @@ class KeepingRuntime:
             broker_id, BrokerProcess.ABSENT, has_storage=False, has_endpoint=False
         )
         self.brokers[broker_id] = replace(self.brokers.get(broker_id, absent), **fields)
+
+
+Story = Callable[["World"], Coroutine[Any, Any, None]]
 
 
 class World:

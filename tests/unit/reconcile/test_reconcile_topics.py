@@ -1,31 +1,14 @@
 """Topics through the reconciler, over a real store."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from tidemark_operator.controller.views import Change
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.stores.object_store import BROKER_POOL, PARTITION_SLICE, TOPIC
 
-from tests.unit.reconcile.reconcile_world import NAMESPACE, POOL, World
-
-Story = Callable[[World], Coroutine[Any, Any, None]]
-
-
-@pytest.fixture
-def tell(tmp_path: Path) -> Callable[[Story], None]:
-    def run(story: Story) -> None:
-        world = World(tmp_path)
-        try:
-            asyncio.run(story(world))
-        finally:
-            world.store.close()
-
-    return run
+from tests.unit.reconcile.reconcile_world import NAMESPACE, POOL, Story, World
 
 
 def test_one_manifest_is_enough(tell: Callable[[Story], None]) -> None:
@@ -265,6 +248,11 @@ OTHER_PROMISES = pytest.mark.parametrize(
 )
 
 
+async def told(world: World) -> tuple[str, str, str]:
+    condition = await world.condition()
+    return condition["status"], condition["reason"], condition["message"]
+
+
 def refusal_of(name: str, found: str, asked: str) -> tuple[str, str, str]:
     message = (
         f"the data of this topic has {name} {found}, asked for {asked}, and {name} cannot change:"
@@ -284,10 +272,7 @@ def test_retained_data_of_another_promise_is_not_adopted(
         calls = list(world.controller.calls)
         await world.topic(**{name: asked})
         await world.pass_topic()
-        condition = await world.condition()
-        assert (condition["status"], condition["reason"], condition["message"]) == refusal_of(
-            name, found, asked
-        )
+        assert await told(world) == refusal_of(name, found, asked)
         assert world.controller.calls == calls
         assert "topicId" not in (await world.stored(TOPIC, "orders"))["status"]
 
@@ -306,10 +291,7 @@ def test_an_adoption_cut_short_does_not_go_on_under_another_promise(
         world.controller.views[topic_id] = replace(view, is_retained=True)
         await world.topic(**{name: asked})
         await world.pass_topic()
-        condition = await world.condition()
-        assert (condition["status"], condition["reason"], condition["message"]) == refusal_of(
-            name, found, asked
-        )
+        assert await told(world) == refusal_of(name, found, asked)
         assert world.controller.calls == ["create orders"]
 
     tell(story)
@@ -325,10 +307,7 @@ def test_a_served_topic_does_not_take_another_promise_over(
         await world.ready_topic()
         await world.topic(**{name: asked}, config={"min.insync.replicas": "1"})
         await world.pass_topic()
-        condition = await world.condition()
-        assert (condition["status"], condition["reason"], condition["message"]) == refusal_of(
-            name, found, asked
-        )
+        assert await told(world) == refusal_of(name, found, asked)
         assert world.controller.calls == ["create orders"]
 
     tell(story)
@@ -350,8 +329,6 @@ def test_churn_costs_one_status_write_a_second_and_the_last_state_lands(
     tell: Callable[[Story], None],
 ) -> None:
     async def story(world: World) -> None:
-        from dataclasses import replace
-
         topic = await world.ready_topic()
         topic_id = topic["metadata"]["uid"]
         world.time_ms = 60_000

@@ -1,29 +1,12 @@
 """Topics whose slices are gone, deleted: what their Topic object said of them still counts."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import pytest
 from tidemark_operator.stores.object_store import PARTITION_SLICE, TOPIC
 from tidemark_protocol.ids import TopicId
 
-from tests.unit.reconcile.reconcile_world import NAMESPACE, POOL, World
-
-Story = Callable[[World], Coroutine[Any, Any, None]]
-
-
-@pytest.fixture
-def tell(tmp_path: Path) -> Callable[[Story], None]:
-    def run(story: Story) -> None:
-        world = World(tmp_path)
-        try:
-            asyncio.run(story(world))
-        finally:
-            world.store.close()
-
-    return run
+from tests.unit.reconcile.reconcile_world import NAMESPACE, POOL, Story, World
 
 
 async def without_slices(world: World, **spec: Any) -> TopicId:

@@ -2,10 +2,10 @@
 
 import errno
 import threading
-import time
 from pathlib import Path
 
 import pytest
+from tidemark_broker.storage import space_reserve
 from tidemark_broker.storage.disk import DiskSpace
 from tidemark_broker.storage.errors import DiskFull
 from tidemark_broker.storage.log_directory import LogDirectory
@@ -20,6 +20,7 @@ from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, Offset
 
 from tests.unit.storage.small_logs import TOPIC_ID, append, batch_of, values_of
 from tests.unit.storage.small_volume import SmallVolume
+from tests.waiting import HANG_SECONDS, wait_for
 
 KIBIBYTE = 1024
 VOLUME_BYTES = 320 * KIBIBYTE  # its reserve is 4 KiB
@@ -179,8 +180,11 @@ def test_high_watermarks_are_lowered_in_it_rather_than_forgotten(
     assert opened(volume).high_watermarks[TOPIC_ID, 0] == 1
 
 
-def test_a_write_of_records_that_began_before_is_waited_for(volume: SmallVolume) -> None:
+def test_a_write_of_records_that_began_before_is_waited_for(
+    volume: SmallVolume, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would get some of the space that is given back."""
+    monkeypatch.setattr(space_reserve, "LONGEST_WRITE_SECONDS", HANG_SECONDS)
     reserve = SpaceReserve(volume.path, volume)
     reserve.keep(volume.space(volume.path))
     fill(volume)
@@ -198,8 +202,7 @@ def test_a_write_of_records_that_began_before_is_waited_for(volume: SmallVolume)
         target=reserve.checkpoints.write_atomically, args=(path, b"1"), kwargs={"durable": True}
     )
     lending.start()
-    while not reserve.is_lent:
-        time.sleep(0.001)
+    wait_for("a reserve that is lent", lambda: reserve.is_lent, pause_seconds=0.001)
     assert held_bytes(volume) == HELD_BYTES
     may_end.set()
     lending.join(10)
