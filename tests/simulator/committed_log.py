@@ -154,6 +154,11 @@ class CommittedLog:
     def check_is_whole(self, header: BatchHeader, who: str) -> None:
         """A batch in the log of `who`, wherever it is."""
 
+    def has(self, header: BatchHeader) -> bool:
+        """It is known what was committed where that batch begins."""
+        offset = header.base_offset
+        return offset < self.end_offset and not self._is_in_gap(offset)
+
     def differs(self, header: BatchHeader, batch: bytes) -> bool:
         """Something else was committed where it is."""
         known = self.batch_at(header.base_offset)

@@ -142,12 +142,16 @@ class ReplicaAudit:
 
     def parting_offset(self) -> int:
         """Where this log parts from what was committed. Whoever is elected without proof may hold
-        other records below its own end: those of a cut that a lost kernel took back."""
+        other records below its own end: those of a cut that a lost kernel took back. Where it has
+        no record in common with what was committed, retention may have taken the place where they
+        part: nothing is known then, 0."""
         self.look()
+        has_common = False
         for batch in self._batches:
             if not batch.is_intact or self.committed.differs(batch.header, batch.data):
-                return batch.header.base_offset
-        return self._end_offset if self._batches else self.replica.log.log_end_offset
+                return batch.header.base_offset if has_common else 0
+            has_common = has_common or self.committed.has(batch.header)
+        return self._end_offset if has_common else 0
 
     def look_at_everything(self) -> None:
         """The whole log from its files, compared anew."""
@@ -217,9 +221,14 @@ class ReplicaAudit:
     def _may_begin_anew(self) -> bool:
         """A follower that keeps nothing (S32), or ends below where its leader's log starts, drops
         its log whatever the age of its records."""
-        follower, segments = self.replica.follower, self.replica.log._segments
-        has_cut = follower is not None and follower.uncut is not None
-        return has_cut and all(segment is not self._active for segment in segments)
+        segments = self.replica.log._segments
+        return self._has_cut and all(segment is not self._active for segment in segments)
+
+    @property
+    def _has_cut(self) -> bool:
+        """As the follower that it is, in this leader epoch."""
+        follower = self.replica.follower
+        return follower is not None and follower.uncut is not None
 
     def _may_fall(self) -> bool:
         """Where another history began, and where a corrupt batch is cut off with all that follows
@@ -270,7 +279,8 @@ class ReplicaAudit:
         before, self._segments = self._segments, self._compactable_segments()
         if self._segments[: len(before)] == before:
             return False
-        active, is_cut = before[-1], self.replica.log.log_end_offset < self._log_end_offset
+        active = before[-1]  # by the next look a log that was cut may be longer than before
+        is_cut = self._has_cut or self.replica.log.log_end_offset < self._log_end_offset
         if not is_cut and self._segments[0].base_offset < active.base_offset:
             self.compactions += 1
             if active not in self._segments:

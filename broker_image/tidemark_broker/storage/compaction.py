@@ -293,6 +293,7 @@ class Compaction:
         self, segment: Segment, position: int, header: BatchHeader, writer: "CleanedSegment"
     ) -> None:
         if is_empty_run(header):
+            _checked(segment, position, header)  # one bit of a count makes it of a record's batch
             writer.leave_out(header)
             return
         records = _records(segment, position, header)
@@ -414,11 +415,17 @@ def _batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record] | None:
-    """None if they cannot be opened here, be it that their producer packed no records. Never of a
-    damaged batch (I10): raises CorruptBatch."""
-    data = memoryview(segment.file.read_at(position, header.size_bytes))
-    check_crc(header, data, position)
+    """None if they cannot be opened here, be it that their producer packed no records. Raises
+    CorruptBatch."""
+    data = _checked(segment, position, header)
     try:
         return list(read_records(data))
     except (UnsupportedCompression, CorruptBatch):
         return None
+
+
+def _checked(segment: Segment, position: int, header: BatchHeader) -> memoryview:
+    """Never a damaged batch (I10): raises CorruptBatch."""
+    data = memoryview(segment.file.read_at(position, header.size_bytes))
+    check_crc(header, data, position)
+    return data

@@ -14,6 +14,7 @@ from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import PartitionState
 
 from tests.simulator.committed_log import CommittedLog
+from tests.simulator.compacted_log import CompactedLog
 from tests.simulator.damage_checks import DamageJudge
 from tests.simulator.replica_audit import ReplicaAudit, is_damaged
 from tests.simulator.violations import Violation
@@ -71,8 +72,11 @@ def a_replica(log: PartitionLog) -> Any:
     )
 
 
-def an_audit(log: PartitionLog, files: SegmentFiles) -> ReplicaAudit:
-    return ReplicaAudit("orders-0 on 1", a_replica(log), CommittedLog("orders-0"), files)
+def an_audit(
+    log: PartitionLog, files: SegmentFiles, committed: CommittedLog | None = None
+) -> ReplicaAudit:
+    committed = committed or CommittedLog("orders-0")
+    return ReplicaAudit("orders-0 on 1", a_replica(log), committed, files)
 
 
 @pytest.fixture
@@ -201,3 +205,37 @@ def test_nobody_whom_others_count_on_is_rebuilt() -> None:
     ):
         with pytest.raises(Violation, match="while others count on it"):
             rebuilt(a_judge(), a_damaged_replica([]), state)
+
+
+def test_a_log_without_a_common_record_parts_nobody_knows_where(log: PartitionLog) -> None:
+    """Seed 37000425: retention had taken the place, and what two histories ago was committed above
+    it was held against the producers of the last one."""
+    log.truncate_fully_and_start_at(Offset(9))
+    append(log, b"here", timestamp_ms=1_000)
+    append(log, b"too", timestamp_ms=1_000)
+    audit = an_audit(log, SegmentFiles())
+    audit.replica.high_watermark = 9
+    data = memoryview(log.read(Offset(9), max_bytes=1, end_offset=Offset(10))).tobytes()
+    for other in range(12):
+        elsewhere = other.to_bytes(8, "big") + data[8:12] + (1).to_bytes(4, "big") + data[16:]
+        audit.committed.take(read_header(elsewhere), elsewhere, "another")
+    assert audit.parting_offset() == 0
+    audit.committed.begin_history(leader_epoch=1, parting_offset=9)
+    audit.committed.take(read_header(data), data, "another")
+    assert audit.parting_offset() == 11
+
+
+def test_an_active_segment_goes_where_the_log_was_cut_only(log: PartitionLog) -> None:
+    """Seed 37000448: an empty log went back, and by the next look it was longer than before."""
+    log.truncate_fully_and_start_at(Offset(9))
+    judges = [an_audit(log, SegmentFiles(), CompactedLog("orders-0", int)) for _ in range(2)]
+    for audit in judges:
+        audit.replica.high_watermark = 9
+        audit.look()
+    log.truncate_fully_and_start_at(Offset(8))
+    for value in (b"a", b"b"):
+        append(log, value, timestamp_ms=1_000)
+    with pytest.raises(Violation, match=r"0{18}09\.log was active, and went"):
+        judges[0]._has_other_segments()
+    judges[1].replica.follower.uncut = object()
+    assert judges[1]._has_other_segments()
