@@ -194,6 +194,7 @@ def test_a_member_that_does_not_come_back_is_left_behind_by_a_rebalance(
     wait_for("all of it", lambda: len(other.partitions) == 3, seconds=LIMIT_SECONDS)
     assert described(cluster, "stuck") == ("STABLE", 1)
     other.stop()
+    stuck.stop()
 
 
 def described(cluster: LocalCluster, group: str) -> tuple[str, int]:
