@@ -169,7 +169,8 @@ class ControllerSession:
                 self._note_problem("registration", str(error))
             else:
                 if response.error is ErrorCode.NONE:
-                    await self._start_life(request.storage, response)
+                    if self._broker_epoch in (NO_EPOCH, response.broker_epoch):
+                        await self._take_registration(request.storage, response)
                     return response
                 if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
                     raise RegistrationRefusedForGood(response.message)
@@ -188,23 +189,24 @@ class ControllerSession:
             applied_image_version=metadata.image_version,
         )
 
-    async def _start_life(self, storage: StorageIdentity, response: RegisterResponse) -> None:
+    async def _take_registration(
+        self, storage: StorageIdentity, response: RegisterResponse
+    ) -> None:
         self.problem = ""
         self._session_timeout_ms = response.session_timeout_ms
-        is_first_life = self._broker_epoch == NO_EPOCH
-        is_new_life = response.broker_epoch != self._broker_epoch
+        is_first = self._broker_epoch == NO_EPOCH
         self._broker_epoch = response.broker_epoch
         try:
             if response.cluster_id and response.cluster_id != self._directory.cluster_id:
                 await self._write(self._directory.set_cluster_id, response.cluster_id)
-            if is_first_life:
+            if is_first:
                 await self._write(self._directory.lower_high_watermarks)
-            if await self._note_controller_epoch(response.controller_epoch) and is_first_life:
+            if await self._note_controller_epoch(response.controller_epoch) and is_first:
                 await self._stamp(storage, response.broker_epoch)
         except StorageError as error:
             self._partitions.fail_storage(error)
             return
-        if is_new_life:
+        if is_first:
             self._partitions.start_life(response.broker_epoch)
             _log.info(
                 "registered",
@@ -226,7 +228,8 @@ class ControllerSession:
             )
 
     async def _register_again(self, reason: str) -> None:
-        """Asked for a fresh report; the same process keeps its epoch, another epoch is an end."""
+        """Asked for a fresh report. A process has one epoch: another one is its end, not taken on,
+        since what it leads it was granted in the life before (S2)."""
         async with self._registering:
             epoch = self._broker_epoch
             _log.info("registering again", extra={"reason": reason})
