@@ -33,6 +33,7 @@ UNCLEAN_LATER = "unclean elections now and then"
 SMALL_SEGMENTS = "small segments"
 FLIPS_AT_REST = "bits flip at rest"
 COMPACTED = "keys are compacted"
+COMPACTED_FLIPS = "bits flip where keys are compacted"  # a weather, of no ordinary seed
 OLD_RECORDS = "records grow old"
 RESTING = "producers rest"
 # Of a broker's files, beside its segments. Not those that say whose it is: `meta.properties`, which
@@ -240,5 +241,6 @@ ADDITIONS: dict[str, dict[str, int]] = {
         "keep_down": 2,
         "move_partition": 3,
     },
+    COMPACTED_FLIPS: {"flip_bit": 9, "strike_compaction": 1, "kill_leader": 1},
     UNCLEAN_LATER: {"allow_unclean": 4, "strand_leader": 3},
 }

@@ -9,6 +9,7 @@ from random import Random
 
 from tests.simulator.additions import (
     COMPACTED,
+    COMPACTED_FLIPS,
     FLIPS_AT_REST,
     OLD_RECORDS,
     RESTING,
@@ -100,7 +101,7 @@ def _stormy(shape: Shape, seed: int, weather: str) -> Shape:
         shape = _growing_old(shape, seed)
     if weather == RESTING:
         shape = _resting(shape, seed)
-    if weather == COMPACTED:
+    if weather in (COMPACTED, COMPACTED_FLIPS):
         shape = _compacted(shape, seed)
     stormy = replace(
         shape,

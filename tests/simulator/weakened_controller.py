@@ -257,6 +257,12 @@ MUTANTS = (
            "test_a_life_that_its_controller_stands_by_for_is_not_written_over_meanwhile",
            why_no_seed="a registration's write of unknown outcome, and a fence that waits behind "
            "it: once in some 20,000 ordinary seeds (28002182)"),
+    Mutant("a process takes another life's epoch on", "I14, S2",
+           (patch("runtime.controller_session:ControllerSession._is_of_this_life", always(True)),),
+           "tests/unit/runtime/test_controller_session.py::"
+           "test_registered_again_as_another_life_it_ends_and_takes_nothing_on",
+           why_no_seed="a registration of a killed process that comes after its successor's: once "
+           "in some 3,000 ordinary seeds (37002807)"),
     Mutant("producer ids found on a disk are neither known nor stored (a pair)", "S5", (
                patch(CONTROLLER + "pool_controller:round_of", always(NO_ROUND)),
                patch(REGISTRATION + "round_of", always(NO_ROUND))),

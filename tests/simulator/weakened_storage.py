@@ -9,7 +9,7 @@ from tidemark_broker.storage.producer_states import ProducerEntry, ProducerState
 from tidemark_broker.storage.start_proofs import BOOT_STAMP, SPENT_STAMP
 from tidemark_protocol.ids import Offset
 
-from tests.simulator.additions import COMPACTED, OLD_RECORDS, RESTING
+from tests.simulator.additions import COMPACTED, COMPACTED_FLIPS, OLD_RECORDS, RESTING
 from tests.simulator.mutant import CONTROLLER, Mutant, always, always_property, patch
 
 LOG = "storage.partition_log:PartitionLog."
@@ -242,6 +242,10 @@ MUTANTS = (
            (patch(COMPACTION + "_is_last_of_producer", always(False)),),
            "tests/unit/storage/test_storage_compaction.py::"
            "test_the_last_batch_of_a_producer_stays_without_its_records", COMPACTED),
+    Mutant("damaged batches are compacted as if they were sound", "I10, B9 compaction",
+           (patch("storage.compaction:check_crc", _does_nothing),),
+           "tests/unit/storage/test_compaction_of_damage.py::"
+           "test_no_bit_that_flips_takes_a_record_along", COMPACTED_FLIPS),
     Mutant("the leader epochs of a log that begins anew stay in their file", "I5, S28",
            (patch("storage.epoch_checkpoint:EpochCheckpoint.forget_all", _forgets_in_memory),),
            "tests/unit/storage/test_storage_partition_log.py::"

@@ -169,7 +169,7 @@ class ControllerSession:
                 self._note_problem("registration", str(error))
             else:
                 if response.error is ErrorCode.NONE:
-                    if self._broker_epoch in (NO_EPOCH, response.broker_epoch):
+                    if self._is_of_this_life(response):
                         await self._take_registration(request.storage, response)
                     return response
                 if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
@@ -179,6 +179,10 @@ class ControllerSession:
                 self._note_problem("registration", f"{response.error.name}: {response.message}")
             delay = next_retry(delay, asyncio.get_running_loop().time() - began)
             await asyncio.sleep(delay)
+
+    def _is_of_this_life(self, response: RegisterResponse) -> bool:
+        """A process has one epoch. What it leads by then was granted in that life (S2)."""
+        return self._broker_epoch in (NO_EPOCH, response.broker_epoch)
 
     def _registration(self) -> RegisterRequest:
         """Each anew: it goes on following while the controller is asked (S14)."""
@@ -228,8 +232,7 @@ class ControllerSession:
             )
 
     async def _register_again(self, reason: str) -> None:
-        """Asked for a fresh report. A process has one epoch: another one is its end, not taken on,
-        since what it leads it was granted in the life before (S2)."""
+        """Asked for a fresh report; another epoch is the end of this life."""
         async with self._registering:
             epoch = self._broker_epoch
             _log.info("registering again", extra={"reason": reason})
