@@ -44,9 +44,9 @@ class CompactedLog(CommittedLog):
         if header.next_offset > end_offset and is_compacted(header):
             # Of a former history, or damaged wherever it was whole: nobody knows what it was.
             self.compare(header, batch, who)
-            gap = range(end_offset, header.next_offset)
-            self._gaps.append(gap)
-            self._emptied.append((gap, header.partition_leader_epoch))
+            self._gaps.append(range(end_offset, header.next_offset))
+            covered = range(max(end_offset, header.base_offset), header.next_offset)
+            self._emptied.append((covered, header.partition_leader_epoch))
             self._producers.clear()
             self.end_offset = header.next_offset
             return

@@ -184,6 +184,13 @@ def test_where_all_is_outdated_a_log_of_another_leader_epoch_parts() -> None:
     assert violation(lambda: compare(log, empty_run(2, 4, 1))) == "I3"
 
 
+def test_no_leader_epoch_is_known_of_what_lies_below_a_leaders_first_batch() -> None:
+    """Seed 38000600: a history that nobody knows the beginning of."""
+    log = log_of(empty_run(4, 6, 3))
+    compare(log, empty_run(0, 3, 0))
+    assert violation(lambda: compare(log, empty_run(4, 6, 0))) == "I3"
+
+
 def test_a_flipped_leader_epoch_is_known_by_its_records() -> None:
     """Seeds 24003566 and 26004238: compaction had written the batch anew, with another horizon, or
     without its records."""
