@@ -221,14 +221,9 @@ class ReplicaAudit:
     def _may_begin_anew(self) -> bool:
         """A follower that keeps nothing (S32), or ends below where its leader's log starts, drops
         its log whatever the age of its records."""
-        segments = self.replica.log._segments
-        return self._has_cut and all(segment is not self._active for segment in segments)
-
-    @property
-    def _has_cut(self) -> bool:
-        """As the follower that it is, in this leader epoch."""
-        follower = self.replica.follower
-        return follower is not None and follower.uncut is not None
+        follower, segments = self.replica.follower, self.replica.log._segments
+        has_cut = follower is not None and follower.uncut is not None
+        return has_cut and all(segment is not self._active for segment in segments)
 
     def _may_fall(self) -> bool:
         """Where another history began, and where a corrupt batch is cut off with all that follows
@@ -279,9 +274,11 @@ class ReplicaAudit:
         before, self._segments = self._segments, self._compactable_segments()
         if self._segments[: len(before)] == before:
             return False
-        active = before[-1]  # by the next look a log that was cut may be longer than before
-        is_cut = self._has_cut or self.replica.log.log_end_offset < self._log_end_offset
-        if not is_cut and self._segments[0].base_offset < active.base_offset:
+        active, first_offset = before[-1], self._segments[0].base_offset
+        # One that begins lower begins anew, and may be longer than before by the next look.
+        is_anew = first_offset < before[0].base_offset
+        is_cut = self.replica.log.log_end_offset < self._log_end_offset
+        if not (is_anew or is_cut) and first_offset < active.base_offset:
             self.compactions += 1
             if active not in self._segments:
                 raise Violation(COMPACTION, f"{self.who}: {active.path.name} was active, and went")

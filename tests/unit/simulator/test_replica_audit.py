@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from tidemark_broker.storage.leader_epochs import LeaderEpochs
-from tidemark_broker.storage.partition_log import PartitionLog
-from tidemark_broker.storage.record_batch import read_header
+from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
+from tidemark_broker.storage.record_batch import NewRecord, build_batch, read_header
 from tidemark_broker.storage.segment import Segment
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import PartitionState
@@ -70,6 +70,15 @@ def a_replica(log: PartitionLog) -> Any:
         topic_id=TOPIC_ID,
         partition=0,
     )
+
+
+def two_records() -> list[NewRecord]:
+    return [NewRecord(b"key", value) for value in (b"a", b"b")]
+
+
+def at(offset: int, data: bytes) -> bytes:
+    """Of leader epoch 0."""
+    return offset.to_bytes(8, "big") + data[8:12] + bytes(4) + data[16:]
 
 
 def an_audit(
@@ -226,16 +235,26 @@ def test_a_log_without_a_common_record_parts_nobody_knows_where(log: PartitionLo
 
 
 def test_an_active_segment_goes_where_the_log_was_cut_only(log: PartitionLog) -> None:
-    """Seed 37000448: an empty log went back, and by the next look it was longer than before."""
+    """Seed 37000448: an empty log went back, and by the next look it was longer than before. It
+    began with a batch that its start lies in: in that leader epoch it may have cut nothing."""
     log.truncate_fully_and_start_at(Offset(9))
-    judges = [an_audit(log, SegmentFiles(), CompactedLog("orders-0", int)) for _ in range(2)]
-    for audit in judges:
-        audit.replica.high_watermark = 9
-        audit.look()
-    log.truncate_fully_and_start_at(Offset(8))
-    for value in (b"a", b"b"):
+    audit = an_audit(log, SegmentFiles(), CompactedLog("orders-0", int))
+    audit.replica.high_watermark = 9
+    audit.look()
+    log.append_as_follower(memoryview(at(8, build_batch(two_records(), timestamp_ms=1_000))))
+    assert (log.segments[0].base_offset, log.log_end_offset) == (8, 10)
+    audit.look()
+    assert audit.compactions == 0
+
+
+def test_no_compaction_takes_the_active_segment_along(tmp_path: Path) -> None:
+    """Nor where the follower was cut earlier in that leader epoch."""
+    log = open_log(tmp_path / "orders-0", settings=LogSettings(segment_bytes=100))
+    for value in (b"a", b"b", b"c"):
         append(log, value, timestamp_ms=1_000)
-    with pytest.raises(Violation, match=r"0{18}09\.log was active, and went"):
-        judges[0]._has_other_segments()
-    judges[1].replica.follower.uncut = object()
-    assert judges[1]._has_other_segments()
+    audit = an_audit(log, SegmentFiles(), CompactedLog("orders-0", int))
+    audit.replica.follower.uncut = object()
+    audit.look()
+    del log._segments._segments[1:]
+    with pytest.raises(Violation, match=r"0{18}02\.log was active, and went"):
+        audit._has_other_segments()
