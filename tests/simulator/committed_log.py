@@ -72,9 +72,7 @@ class CommittedLog:
         self.led_to = min(self.led_to, parted_from)
         for epoch, end in self._acknowledged.items():
             self._acknowledged[epoch] = min(end, parted_from)
-        self._producers.clear()
-        for batch in self._batches:
-            self._remember_sequence(read_header(batch))
+        self._remember_sequences()
 
     @property
     def lost_from(self) -> int | None:
@@ -283,6 +281,19 @@ class CommittedLog:
                 f"{self.name}: producer {header.producer_id} has epoch {epoch} sequence {first} at"
                 f" offset {header.base_offset}, after epoch {last_epoch} sequence {last}",
             )
+
+    def _remember_sequences(self) -> None:
+        """Of all that is committed: what a gap has of a producer nobody knows, so nothing of before
+        it says what comes behind it."""
+        self._producers.clear()
+        end_offset = 0
+        for header in map(read_header, self._batches):
+            if header.base_offset != end_offset:
+                self._producers.clear()
+            self._remember_sequence(header)
+            end_offset = header.next_offset
+        if end_offset != self.end_offset:
+            self._producers.clear()
 
     def _remember_sequence(self, header: BatchHeader) -> None:
         if header.producer_id >= 0:

@@ -160,6 +160,17 @@ def test_what_was_compacted_in_a_history_that_is_lost_is_a_gap() -> None:
     assert violation(lambda: compare(log, batch(2, ("b", "x")))) == "I3"
 
 
+def test_a_last_batch_that_is_kept_for_its_producer_says_nothing_of_it_in_the_next_history() -> None:
+    """It rests, and who leads after a last resort has its last batch without records."""
+    log = log_of(batch(0, ("a", "1"), sequence=0))
+    kept = batch_without_records(read_header(batch(1, ("a", "2"), sequence=1)))
+    log.take(read_header(kept), kept, "b")
+    log.begin_history(1, 2)
+    next_one = batch(2, ("a", "3"), epoch=1, sequence=2)
+    log.take(read_header(next_one), next_one, "b")
+    assert list(log.last_sequences()) == [(7, 0, 2)]
+
+
 def test_a_log_parts_where_records_differ_and_not_where_they_are_gone() -> None:
     log = log_of(FIRST, SECOND)
     for data, expected in (
