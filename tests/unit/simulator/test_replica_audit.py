@@ -207,6 +207,41 @@ def test_a_batch_that_was_mended_may_be_flipped_again_unnoticed() -> None:
     judge.check_entry(KEY, ME, audit, "in sync")
 
 
+def test_what_was_mended_in_a_later_life_may_be_flipped_again_unnoticed() -> None:
+    """The life that met it ended in the middle of being rebuilt, or a later leader epoch ended its
+    damage before it was whole again."""
+    judge, audit = a_judge(), a_damaged_replica([3])
+    rebuilt(judge, audit)
+    for damaged_offsets in ([3], []):
+        audit = a_damaged_replica(damaged_offsets)
+        audit.replica.damage = None
+        judge.look(ME, audit, {KEY: OTHERS}, {KEY: "Os"})
+        audit.damaged = a_damaged_replica([3]).damaged
+        if damaged_offsets:
+            with pytest.raises(Violation, match="had met before"):
+                judge.check_entry(KEY, ME, audit, "in sync")
+        else:
+            judge.check_entry(KEY, ME, audit, "in sync")
+
+
+def test_who_met_it_and_was_not_rebuilt_knows_it() -> None:
+    judge, audit = a_judge(), a_damaged_replica([3])
+    audit.replica.damage.sound_from = None
+    rebuilt(judge, audit)
+    audit.is_sound = lambda offsets: True
+    rebuilt(judge, audit)
+    with pytest.raises(Violation, match="had met before"):
+        judge.check_entry(KEY, ME, audit, "in sync")
+
+
+def test_who_was_rebuilt_once_is_not_rebuilt_again_while_others_count_on_it() -> None:
+    judge, audit = a_judge(), a_damaged_replica([])
+    rebuilt(judge, audit)
+    audit.replica.damage = SimpleNamespace(offset=5, sound_from=5)
+    with pytest.raises(Violation, match="while others count on it"):
+        rebuilt(judge, audit, partition("0@1 1@1", leader="0@1"))
+
+
 def test_nobody_whom_others_count_on_is_rebuilt() -> None:
     for state in (
         partition("0@1 1@1", leader="0@1"),
