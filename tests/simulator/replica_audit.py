@@ -456,6 +456,11 @@ class ReplicaAudit:
         is_damaged = self.is_unreliable and bool(self.damaged())
         return not (self._is_cut_short or is_damaged)
 
+    def could_read(self, offset: int) -> bool:
+        """Of what retention took here the leader may know still, as of the last batch of a
+        producer; that was committed in a former history, maybe."""
+        return self.is_readable and offset >= self.replica.log.log_start_offset
+
     def written_by(self, producer_id: int) -> Iterator[BatchHeader]:
         """The last one first."""
         return (

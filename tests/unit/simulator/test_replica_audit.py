@@ -1,6 +1,7 @@
 """The judges of one replica on a real log: what they notice, and what they let pass."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -267,6 +268,33 @@ def test_a_log_without_a_common_record_parts_nobody_knows_where(log: PartitionLo
     audit.committed.begin_history(leader_epoch=1, parting_offset=9)
     audit.committed.take(read_header(data), data, "another")
     assert audit.parting_offset() == 11
+
+
+def test_what_retention_took_may_be_acknowledged_again_where_a_history_began(
+    log: PartitionLog,
+) -> None:
+    """A duplicate, which the leader knows by its producer's state. Its log is empty and has nothing
+    in common with what was committed, so where it parts nobody knows."""
+    data = memoryview(log.read(Offset(1), max_bytes=1, end_offset=Offset(2))).tobytes()
+    log.raise_log_start(Offset(4))
+    log.delete_segments_below(Offset(4))
+    audit = an_audit(log, SegmentFiles())
+    audit.replica.high_watermark = 4
+    audit.committed.begin_history(leader_epoch=1, parting_offset=audit.parting_offset())
+    for base_offset in (1, 4):
+        acknowledge = partial(
+            audit.committed.acknowledge,
+            base_offset,
+            data,
+            "a",
+            leader_epoch=1,
+            is_readable=audit.could_read(base_offset),
+        )
+        if base_offset < log.log_start_offset:
+            acknowledge()
+        else:
+            with pytest.raises(Violation, match="I6.*acknowledged offset 4"):
+                acknowledge()
 
 
 def test_an_active_segment_goes_where_the_log_was_cut_only(log: PartitionLog) -> None:
