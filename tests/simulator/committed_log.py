@@ -152,6 +152,10 @@ class CommittedLog:
     def check_is_whole(self, header: BatchHeader, who: str) -> None:
         """A batch in the log of `who`, wherever it is."""
 
+    def may_be_gone(self, header: BatchHeader) -> bool:
+        """All records of that batch, whatever their age, from some log."""
+        return False
+
     def has(self, header: BatchHeader) -> bool:
         """It is known what was committed where that batch begins."""
         offset = header.base_offset

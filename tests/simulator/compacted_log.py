@@ -155,6 +155,17 @@ class CompactedLog(CommittedLog):
             f" of its key: {record}, delete horizon {horizon_ms}",
         )
 
+    def may_be_gone(self, header: BatchHeader) -> bool:
+        try:
+            for offset in range(header.base_offset, header.next_offset):
+                if offset in self._records:
+                    self.check_may_be_gone(offset, "some log")
+                elif not self._is_in_gap(offset):
+                    return False
+        except Violation:
+            return False
+        return True
+
     def differs(self, header: BatchHeader, batch: bytes) -> bool:
         try:
             self.compare(header, batch, "")

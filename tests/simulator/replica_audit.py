@@ -203,7 +203,9 @@ class ReplicaAudit:
         self._log_start_offset = log.log_start_offset
 
     def _check_were_old(self, log_start_offset: int) -> None:
-        """Retention by time takes what is too old by somebody's clock, and nothing else."""
+        """Retention by time takes what is too old by somebody's clock, and nothing else. How old a
+        segment is, what compaction left in it tells: who follows that log start may not have
+        compacted its own yet."""
         oldest_kept_ms = self.files.oldest_kept_ms(self.replica.topic_id)
         if oldest_kept_ms is None or self._may_begin_anew():
             return
@@ -211,7 +213,8 @@ class ReplicaAudit:
         for batch in self._batches:
             offset, newest_ms = batch.header.base_offset, batch.header.max_timestamp_ms
             is_gone = self._log_start_offset <= offset < log_start_offset
-            if is_gone and batch.is_intact and newest_ms >= oldest_kept_ms:
+            is_young = batch.is_intact and newest_ms >= oldest_kept_ms
+            if is_gone and is_young and not self.committed.may_be_gone(batch.header):
                 raise Violation(
                     "retention",
                     f"{self.who}: the log start {self._log_start_offset} became {log_start_offset},"

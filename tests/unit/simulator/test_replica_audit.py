@@ -123,6 +123,27 @@ def test_whoever_was_cut_may_let_go_of_old_records_only(log: PartitionLog) -> No
         audit.look()
 
 
+@pytest.mark.parametrize("last_key", [b"key", b"other"])
+def test_what_a_later_record_outdates_may_go_while_it_is_young(
+    tmp_path: Path, last_key: bytes
+) -> None:
+    """Its leader had compacted it away, and retention took the old rest of that segment."""
+    log = open_log(tmp_path / "orders-0")
+    for key in (b"key", last_key):
+        data = at(0, build_batch([NewRecord(key, b"value")], timestamp_ms=1_000))
+        log.append_as_follower(memoryview(at(log.log_end_offset, data)))
+    audit = an_audit(log, SegmentFiles(oldest_kept=500), CompactedLog("orders-0", int))
+    audit.replica.high_watermark = 2
+    audit.committed.note_led(0, 2, audit.replica)
+    audit.look()
+    log.raise_log_start(Offset(1))
+    if last_key == b"key":
+        audit.look()
+        log.raise_log_start(Offset(2))
+    with pytest.raises(Violation, match="retention"):
+        audit.look()
+
+
 def test_an_empty_log_is_of_the_history_that_its_epochs_say(log: PartitionLog) -> None:
     """Seed 24002278: a file of leader epochs that outlived the log's beginning anew."""
     audit = an_audit(log, SegmentFiles())
