@@ -237,10 +237,9 @@ class PartitionLog:
             return self.append_as_follower(data)
         finally:
             self.log_start_offset = start_offset  # I1, whatever fails: the watermark is there
-            if self.log_end_offset <= start_offset:
-                self.log_end_offset = start_offset
-                if not self.failure:
-                    self.truncate_fully_and_start_at(start_offset)
+            self.log_end_offset = max(self.log_end_offset, start_offset)
+            if self.log_end_offset == start_offset and not self.failure:
+                self.truncate_fully_and_start_at(start_offset)
 
     def _append(self, append: PreparedAppend) -> None:
         try:

@@ -160,7 +160,7 @@ def test_what_was_compacted_in_a_history_that_is_lost_is_a_gap() -> None:
     assert violation(lambda: compare(log, batch(2, ("b", "x")))) == "I3"
 
 
-def test_a_last_batch_that_is_kept_for_its_producer_says_nothing_of_it_in_the_next_history() -> None:
+def test_a_last_batch_that_is_kept_for_its_producer_says_nothing_in_the_next_history() -> None:
     """It rests, and who leads after a last resort has its last batch without records."""
     log = log_of(batch(0, ("a", "1"), sequence=0))
     kept = batch_without_records(read_header(batch(1, ("a", "2"), sequence=1)))

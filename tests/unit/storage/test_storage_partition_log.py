@@ -113,33 +113,6 @@ def test_a_follower_that_cannot_begin_so_is_as_before(tmp_path):
     assert read_all(follower) == data
 
 
-@pytest.mark.parametrize("operation", ["write", "write_at", "truncate", "open", "rename", "remove"])
-def test_a_follower_whose_disk_fails_as_it_begins_so_starts_where_it_did(tmp_path, operation):
-    """I1: its high watermark is there."""
-    leader, disk = of_three_and_one(tmp_path / "leader"), FaultyDisk()
-    follower = open_log(tmp_path / "follower", disk)
-    follower.truncate_fully_and_start_at(1)
-    data = leader.read(1, max_bytes=1 << 20, end_offset=ALL)
-    disk.failing = {operation: errno.EIO}
-    with pytest.raises(StorageFailed):
-        follower.append_as_follower(memoryview(data))
-    assert (follower.log_start_offset, follower.log_end_offset) == (1, 1)
-
-
-@pytest.mark.parametrize("operation", ["truncate", "open", "rename", "remove"])
-def test_a_log_whose_disk_fails_as_it_begins_anew_has_segments_still(tmp_path, operation):
-    """Who looks at it before its broker has ended finds them."""
-    disk = FaultyDisk()
-    log = open_log(tmp_path / "log", disk)
-    append(log, b"a")
-    append(log, b"b")
-    disk.failing = {operation: errno.EIO}
-    with pytest.raises(StorageFailed):
-        log.truncate_fully_and_start_at(Offset(1))
-    assert (log.log_start_offset, log.log_end_offset) == (0, 2)
-    assert [segment.next_offset for segment in log.segments] == [2]
-
-
 def test_a_follower_with_records_takes_no_batch_from_before_its_end(tmp_path):
     leader, follower = of_three_and_one(tmp_path / "leader"), open_log(tmp_path / "follower")
     append(follower, b"a", epoch=1)
