@@ -30,6 +30,7 @@ class CommittedLog:
         self.led_to = 0  # the highest high watermark that any leader of this history had
         self.led_by_any = 0  # of any history
         self.led: dict[int, tuple[int, HostedReplica]] = {}  # of each leader epoch, and who led
+        self.begun_anew: dict[HostedReplica, int] = {}  # where a log that was dropped began last
         self.history_epoch = -1  # the leader epoch that began the present history; -1: the first
         # Where each history parted from those before it, by the leader epoch that began it.
         self._parted: dict[int, int] = {}

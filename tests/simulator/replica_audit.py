@@ -108,6 +108,8 @@ class ReplicaAudit:
             return False
         self._seen = seen
         self._check_watermark()
+        if self._may_begin_anew():
+            committed.begun_anew[replica] = log.log_start_offset
         self._active = active
         self._check_epochs()
         if not self._is_prefix():

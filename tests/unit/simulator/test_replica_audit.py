@@ -110,6 +110,7 @@ def test_a_log_that_begins_anew_was_not_retained_away(log: PartitionLog) -> None
     judges[1].replica.follower.uncut = object()
     judges[1].look()
     assert judges[1].aged_records == 0
+    assert list(judges[1].committed.begun_anew.values()) == [9]
 
 
 def test_whoever_was_cut_may_let_go_of_old_records_only(log: PartitionLog) -> None:
@@ -314,7 +315,7 @@ def test_what_retention_took_may_be_acknowledged_again_where_a_history_began(
         if base_offset < log.log_start_offset:
             acknowledge()
         else:
-            with pytest.raises(Violation, match="I6.*acknowledged offset 4"):
+            with pytest.raises(Violation, match=r"I6.*acknowledged offset 4"):
                 acknowledge()
 
 
