@@ -144,6 +144,9 @@ def test_after_a_last_resort_nobody_knows_what_outdates_what_is_gone() -> None:
     other = batch(2, ("c", "other"), epoch=1)
     log.take(read_header(other), other, "b")
     compare(log, other)
+    assert violation(lambda: compare(log, empty_run(2, 2, 1))) == COMPACTION
+    log.await_history(2, 3)
+    compare(log, empty_run(2, 2, 1))
     assert violation(lambda: compare(log, SECOND)) == "I3"
     assert violation(lambda: compare(log, batch(0, ("a", "x"), ("b", "1")))) == "I3"
 
