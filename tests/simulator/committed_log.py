@@ -30,6 +30,7 @@ class CommittedLog:
         self.led_to = 0  # the highest high watermark that any leader of this history had
         self.led_by_any = 0  # of any history
         self.led: dict[int, tuple[int, HostedReplica]] = {}  # of each leader epoch, and who led
+        self.begun_anew: dict[HostedReplica, int] = {}  # where a log that was dropped began last
         self.history_epoch = -1  # the leader epoch that began the present history; -1: the first
         # Where each history parted from those before it, by the leader epoch that began it.
         self._parted: dict[int, int] = {}
@@ -72,9 +73,7 @@ class CommittedLog:
         self.led_to = min(self.led_to, parted_from)
         for epoch, end in self._acknowledged.items():
             self._acknowledged[epoch] = min(end, parted_from)
-        self._producers.clear()
-        for batch in self._batches:
-            self._remember_sequence(read_header(batch))
+        self._remember_sequences()
 
     @property
     def lost_from(self) -> int | None:
@@ -153,6 +152,10 @@ class CommittedLog:
 
     def check_is_whole(self, header: BatchHeader, who: str) -> None:
         """A batch in the log of `who`, wherever it is."""
+
+    def may_be_gone(self, header: BatchHeader) -> bool:
+        """All records of that batch, whatever their age, from some log."""
+        return False
 
     def has(self, header: BatchHeader) -> bool:
         """It is known what was committed where that batch begins."""
@@ -283,6 +286,19 @@ class CommittedLog:
                 f"{self.name}: producer {header.producer_id} has epoch {epoch} sequence {first} at"
                 f" offset {header.base_offset}, after epoch {last_epoch} sequence {last}",
             )
+
+    def _remember_sequences(self) -> None:
+        """Of all that is committed: what a gap has of a producer nobody knows, so nothing of before
+        it says what comes behind it."""
+        self._producers.clear()
+        end_offset = 0
+        for header in map(read_header, self._batches):
+            if header.base_offset != end_offset:
+                self._producers.clear()
+            self._remember_sequence(header)
+            end_offset = header.next_offset
+        if end_offset != self.end_offset:
+            self._producers.clear()
 
     def _remember_sequence(self, header: BatchHeader) -> None:
         if header.producer_id >= 0:

@@ -143,7 +143,7 @@ class CompactedLog(CommittedLog):
         if self._last_offsets[record.key] > offset:
             self._outdated_gone.add(offset)
             return
-        if self.lost_from is not None:
+        if self._is_of_former_history(offset):
             return  # what outdates it may be what was lost, or what only a former history had
         horizon_ms = self._horizons_ms.get(offset)
         if record.value is None and horizon_ms is not None and horizon_ms < self._latest_wall_ms():
@@ -154,6 +154,23 @@ class CompactedLog(CommittedLog):
             f"{self.name}: {who} has nothing at offset {offset}, committed there is the last record"
             f" of its key: {record}, delete horizon {horizon_ms}",
         )
+
+    def _is_of_former_history(self, offset: int) -> bool:
+        """What is written in a history is outdated by what is written in it, or in a later one."""
+        if self.is_one_history(self._headers[offset].partition_leader_epoch):
+            return False
+        return self.lost_from is not None
+
+    def may_be_gone(self, header: BatchHeader) -> bool:
+        try:
+            for offset in range(header.base_offset, header.next_offset):
+                if offset in self._records:
+                    self.check_may_be_gone(offset, "some log")
+                elif not self._is_in_gap(offset):
+                    return False
+        except Violation:
+            return False
+        return True
 
     def differs(self, header: BatchHeader, batch: bytes) -> bool:
         try:

@@ -7,6 +7,7 @@ whatever became of its process meanwhile.
 from collections.abc import Mapping
 
 from tidemark_broker.runtime.hosted_replica import HostedReplica
+from tidemark_broker.runtime.replica_damage import Damage
 from tidemark_broker.storage.partition_log import PartitionLog
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
@@ -35,7 +36,8 @@ class DamageJudge:
     def __init__(self, world: WatchedWorld) -> None:
         self._world = world
         self._known: dict[tuple[TopicPartition, BrokerId], dict[int, None]] = {}  # offsets met
-        self._rebuilt: dict[HostedReplica, None] = {}
+        self._met_by: dict[tuple[TopicPartition, BrokerId], HostedReplica] = {}
+        self._rebuilt: dict[HostedReplica, Damage] = {}  # the last time, if it was
 
     def look(
         self,
@@ -47,14 +49,16 @@ class DamageJudge:
         """`states` and `flushes` as they are stored."""
         replica, damage = audit.replica, audit.replica.damage
         key = (replica.topic_id, replica.partition)
-        if damage is None and replica in self._rebuilt:
+        is_rebuilt = replica in self._rebuilt or replica is not self._met_by.get((key, broker_id))
+        if damage is None and is_rebuilt:  # in this life, or in one before
             self._forget_mended(key, broker_id, audit)
         if damage is None or key not in states:
             return
         self._known.setdefault((key, broker_id), {})[damage.offset] = None
-        if damage.sound_from is None or replica in self._rebuilt:
+        self._met_by[key, broker_id] = replica
+        if damage.sound_from is None or self._rebuilt.get(replica) is damage:
             return
-        self._rebuilt[replica] = None
+        self._rebuilt[replica] = damage
         if self._is_counted_on(key, broker_id, states[key], flushes[key]):
             raise Violation("I6", f"{audit.who} is rebuilt while others count on it: {states[key]}")
 

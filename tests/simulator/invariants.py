@@ -122,7 +122,7 @@ class Invariants:
                 request.batch,
                 audit.who,
                 audit.newest_epoch,
-                is_readable=audit.is_readable,
+                is_readable=audit.could_read(base_offset),
             )
             self.coverage[ACKNOWLEDGED_ANEW] += audit.committed.history_epoch >= 0
         except Violation as found:

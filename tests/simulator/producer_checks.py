@@ -20,6 +20,8 @@ def check_is_no_duplicate(audit: ReplicaAudit, asked: BatchHeader) -> str:
         ):
             why = f"as a gap, although it is at offset {header.base_offset}"
             raise _refused_wrongly(audit, asked, why)
+        if header.base_sequence == 0:
+            break  # what lies before it is of another epoch, or of before the producer expired
     return "out of order"
 
 

@@ -108,6 +108,8 @@ class ReplicaAudit:
             return False
         self._seen = seen
         self._check_watermark()
+        if self._may_begin_anew():
+            committed.begun_anew[replica] = log.log_start_offset
         self._active = active
         self._check_epochs()
         if not self._is_prefix():
@@ -203,7 +205,9 @@ class ReplicaAudit:
         self._log_start_offset = log.log_start_offset
 
     def _check_were_old(self, log_start_offset: int) -> None:
-        """Retention by time takes what is too old by somebody's clock, and nothing else."""
+        """Retention by time takes what is too old by somebody's clock, and nothing else. How old a
+        segment is, what compaction left in it tells: who follows that log start may not have
+        compacted its own yet."""
         oldest_kept_ms = self.files.oldest_kept_ms(self.replica.topic_id)
         if oldest_kept_ms is None or self._may_begin_anew():
             return
@@ -211,7 +215,8 @@ class ReplicaAudit:
         for batch in self._batches:
             offset, newest_ms = batch.header.base_offset, batch.header.max_timestamp_ms
             is_gone = self._log_start_offset <= offset < log_start_offset
-            if is_gone and batch.is_intact and newest_ms >= oldest_kept_ms:
+            is_young = batch.is_intact and newest_ms >= oldest_kept_ms
+            if is_gone and is_young and not self.committed.may_be_gone(batch.header):
                 raise Violation(
                     "retention",
                     f"{self.who}: the log start {self._log_start_offset} became {log_start_offset},"
@@ -221,14 +226,9 @@ class ReplicaAudit:
     def _may_begin_anew(self) -> bool:
         """A follower that keeps nothing (S32), or ends below where its leader's log starts, drops
         its log whatever the age of its records."""
-        segments = self.replica.log._segments
-        return self._has_cut and all(segment is not self._active for segment in segments)
-
-    @property
-    def _has_cut(self) -> bool:
-        """As the follower that it is, in this leader epoch."""
-        follower = self.replica.follower
-        return follower is not None and follower.uncut is not None
+        follower, segments = self.replica.follower, self.replica.log._segments
+        has_cut = follower is not None and follower.uncut is not None
+        return has_cut and all(segment is not self._active for segment in segments)
 
     def _may_fall(self) -> bool:
         """Where another history began, and where a corrupt batch is cut off with all that follows
@@ -279,9 +279,11 @@ class ReplicaAudit:
         before, self._segments = self._segments, self._compactable_segments()
         if self._segments[: len(before)] == before:
             return False
-        active = before[-1]  # by the next look a log that was cut may be longer than before
-        is_cut = self._has_cut or self.replica.log.log_end_offset < self._log_end_offset
-        if not is_cut and self._segments[0].base_offset < active.base_offset:
+        active, first_offset = before[-1], self._segments[0].base_offset
+        # One that begins lower begins anew, and may be longer than before by the next look.
+        is_anew = first_offset < before[0].base_offset
+        is_cut = self.replica.log.log_end_offset < self._log_end_offset
+        if not (is_anew or is_cut) and first_offset < active.base_offset:
             self.compactions += 1
             if active not in self._segments:
                 raise Violation(COMPACTION, f"{self.who}: {active.path.name} was active, and went")
@@ -458,6 +460,11 @@ class ReplicaAudit:
         """False: a flipped bit keeps the judge from reading on in this log."""
         is_damaged = self.is_unreliable and bool(self.damaged())
         return not (self._is_cut_short or is_damaged)
+
+    def could_read(self, offset: int) -> bool:
+        """Of what retention took here the leader may know still, as of the last batch of a
+        producer; that was committed in a former history, maybe."""
+        return self.is_readable and offset >= self.replica.log.log_start_offset
 
     def written_by(self, producer_id: int) -> Iterator[BatchHeader]:
         """The last one first."""

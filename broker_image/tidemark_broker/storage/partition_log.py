@@ -232,13 +232,13 @@ class PartitionLog:
         """KAFKA-6975: records were deleted up to an offset inside a batch. Whole batches are stored
         and fetched, so the log begins with that one and starts where it did."""
         start_offset = self.log_start_offset
-        self.truncate_fully_and_start_at(base_offset)
         try:
+            self.truncate_fully_and_start_at(base_offset)
             return self.append_as_follower(data)
         finally:
-            if self.log_end_offset > base_offset:
-                self.log_start_offset = start_offset
-            elif not self.failure:
+            self.log_start_offset = start_offset  # I1, whatever fails: the watermark is there
+            self.log_end_offset = max(self.log_end_offset, start_offset)
+            if self.log_end_offset == start_offset and not self.failure:
                 self.truncate_fully_and_start_at(start_offset)
 
     def _append(self, append: PreparedAppend) -> None:

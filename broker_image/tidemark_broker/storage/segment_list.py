@@ -85,12 +85,11 @@ class SegmentList(Sequence[Segment]):
         del self._segments[:count], self._base_offsets[:count]
 
     def restart_at(self, base_offset: Offset, *, index_interval_bytes: int) -> None:
-        """Nothing but a new, empty one. Raises OSError."""
+        """Nothing but a new, empty one. Raises OSError, then the list is as it was: never empty."""
         for segment in reversed(self._segments):
             segment.retire()
-        self._segments.clear()
-        self._base_offsets.clear()
         self.begin(base_offset, index_interval_bytes=index_interval_bytes)
+        del self._segments[:-1], self._base_offsets[:-1]
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
         """In memory; `old` are neighbours and `new` has exactly their offsets."""

@@ -144,6 +144,9 @@ def test_after_a_last_resort_nobody_knows_what_outdates_what_is_gone() -> None:
     other = batch(2, ("c", "other"), epoch=1)
     log.take(read_header(other), other, "b")
     compare(log, other)
+    assert violation(lambda: compare(log, empty_run(2, 2, 1))) == COMPACTION
+    log.await_history(2, 3)
+    compare(log, empty_run(2, 2, 1))
     assert violation(lambda: compare(log, SECOND)) == "I3"
     assert violation(lambda: compare(log, batch(0, ("a", "x"), ("b", "1")))) == "I3"
 
@@ -158,6 +161,17 @@ def test_what_was_compacted_in_a_history_that_is_lost_is_a_gap() -> None:
     whole = batch(2, ("b", "2"))
     log.take(read_header(whole), whole, "b")
     assert violation(lambda: compare(log, batch(2, ("b", "x")))) == "I3"
+
+
+def test_a_last_batch_that_is_kept_for_its_producer_says_nothing_in_the_next_history() -> None:
+    """It rests, and who leads after a last resort has its last batch without records."""
+    log = log_of(batch(0, ("a", "1"), sequence=0))
+    kept = batch_without_records(read_header(batch(1, ("a", "2"), sequence=1)))
+    log.take(read_header(kept), kept, "b")
+    log.begin_history(1, 2)
+    next_one = batch(2, ("a", "3"), epoch=1, sequence=2)
+    log.take(read_header(next_one), next_one, "b")
+    assert list(log.last_sequences()) == [(7, 0, 2)]
 
 
 def test_a_log_parts_where_records_differ_and_not_where_they_are_gone() -> None:

@@ -165,6 +165,29 @@ def test_what_whoever_committed_it_had_damaged_is_known_of_the_first_that_has_it
     assert violation(lambda: take(log, batch(b"other", 1), "c")) == "I3"
 
 
+@pytest.mark.parametrize("parting_offset", [2, 3])
+def test_what_nobody_could_read_says_nothing_of_sequences_in_the_next_history_either(
+    parting_offset: int,
+) -> None:
+    """The last committed batch of a producer was in it, and its next one comes after a last
+    resort."""
+    log = CommittedLog("orders-0")
+    take(log, batch(b"x", 0, sequence=0))
+    take(log, batch(b"z", 2))
+    log.begin_history(leader_epoch=1, parting_offset=parting_offset)
+    take(log, batch(b"next", parting_offset, epoch=1, sequence=2))
+    assert violation(lambda: take(log, batch(b"y", parting_offset + 1, sequence=2))) == "I8"
+
+
+def test_what_a_gap_lacked_and_somebody_has_whole_is_known_in_the_next_history() -> None:
+    log = CommittedLog("orders-0")
+    take(log, batch(b"x", 0, sequence=0))
+    take(log, batch(b"z", 2))
+    take(log, batch(b"y", 1, sequence=1), "b")
+    log.begin_history(leader_epoch=1, parting_offset=3)
+    assert violation(lambda: take(log, batch(b"y", 3, epoch=1, sequence=1))) == "I8"
+
+
 def committed_and_acknowledged(offsets: int) -> CommittedLog:
     log = CommittedLog("orders-0")
     for offset in range(offsets):

@@ -1,14 +1,15 @@
 """The judges of one replica on a real log: what they notice, and what they let pass."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tidemark_broker.storage.leader_epochs import LeaderEpochs
-from tidemark_broker.storage.partition_log import PartitionLog
-from tidemark_broker.storage.record_batch import read_header
+from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
+from tidemark_broker.storage.record_batch import NewRecord, build_batch, read_header
 from tidemark_broker.storage.segment import Segment
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import PartitionState
@@ -72,6 +73,15 @@ def a_replica(log: PartitionLog) -> Any:
     )
 
 
+def two_records() -> list[NewRecord]:
+    return [NewRecord(b"key", value) for value in (b"a", b"b")]
+
+
+def at(offset: int, data: bytes) -> bytes:
+    """Of leader epoch 0."""
+    return offset.to_bytes(8, "big") + data[8:12] + bytes(4) + data[16:]
+
+
 def an_audit(
     log: PartitionLog, files: SegmentFiles, committed: CommittedLog | None = None
 ) -> ReplicaAudit:
@@ -100,6 +110,7 @@ def test_a_log_that_begins_anew_was_not_retained_away(log: PartitionLog) -> None
     judges[1].replica.follower.uncut = object()
     judges[1].look()
     assert judges[1].aged_records == 0
+    assert list(judges[1].committed.begun_anew.values()) == [9]
 
 
 def test_whoever_was_cut_may_let_go_of_old_records_only(log: PartitionLog) -> None:
@@ -109,6 +120,27 @@ def test_whoever_was_cut_may_let_go_of_old_records_only(log: PartitionLog) -> No
     audit.committed.note_led(0, 4, audit.replica)
     audit.look()
     log.raise_log_start(Offset(2))
+    with pytest.raises(Violation, match="retention"):
+        audit.look()
+
+
+@pytest.mark.parametrize("last_key", [b"key", b"other"])
+def test_what_a_later_record_outdates_may_go_while_it_is_young(
+    tmp_path: Path, last_key: bytes
+) -> None:
+    """Its leader had compacted it away, and retention took the old rest of that segment."""
+    log = open_log(tmp_path / "orders-0")
+    for key in (b"key", last_key):
+        data = at(0, build_batch([NewRecord(key, b"value")], timestamp_ms=1_000))
+        log.append_as_follower(memoryview(at(log.log_end_offset, data)))
+    audit = an_audit(log, SegmentFiles(oldest_kept=500), CompactedLog("orders-0", int))
+    audit.replica.high_watermark = 2
+    audit.committed.note_led(0, 2, audit.replica)
+    audit.look()
+    log.raise_log_start(Offset(1))
+    if last_key == b"key":
+        audit.look()
+        log.raise_log_start(Offset(2))
     with pytest.raises(Violation, match="retention"):
         audit.look()
 
@@ -198,6 +230,41 @@ def test_a_batch_that_was_mended_may_be_flipped_again_unnoticed() -> None:
     judge.check_entry(KEY, ME, audit, "in sync")
 
 
+def test_what_was_mended_in_a_later_life_may_be_flipped_again_unnoticed() -> None:
+    """The life that met it ended in the middle of being rebuilt, or a later leader epoch ended its
+    damage before it was whole again."""
+    judge, audit = a_judge(), a_damaged_replica([3])
+    rebuilt(judge, audit)
+    for damaged_offsets in ([3], []):
+        audit = a_damaged_replica(damaged_offsets)
+        audit.replica.damage = None
+        judge.look(ME, audit, {KEY: OTHERS}, {KEY: "Os"})
+        audit.damaged = a_damaged_replica([3]).damaged
+        if damaged_offsets:
+            with pytest.raises(Violation, match="had met before"):
+                judge.check_entry(KEY, ME, audit, "in sync")
+        else:
+            judge.check_entry(KEY, ME, audit, "in sync")
+
+
+def test_who_met_it_and_was_not_rebuilt_knows_it() -> None:
+    judge, audit = a_judge(), a_damaged_replica([3])
+    audit.replica.damage.sound_from = None
+    rebuilt(judge, audit)
+    audit.is_sound = lambda offsets: True
+    rebuilt(judge, audit)
+    with pytest.raises(Violation, match="had met before"):
+        judge.check_entry(KEY, ME, audit, "in sync")
+
+
+def test_who_was_rebuilt_once_is_not_rebuilt_again_while_others_count_on_it() -> None:
+    judge, audit = a_judge(), a_damaged_replica([])
+    rebuilt(judge, audit)
+    audit.replica.damage = SimpleNamespace(offset=5, sound_from=5)
+    with pytest.raises(Violation, match="while others count on it"):
+        rebuilt(judge, audit, partition("0@1 1@1", leader="0@1"))
+
+
 def test_nobody_whom_others_count_on_is_rebuilt() -> None:
     for state in (
         partition("0@1 1@1", leader="0@1"),
@@ -225,17 +292,54 @@ def test_a_log_without_a_common_record_parts_nobody_knows_where(log: PartitionLo
     assert audit.parting_offset() == 11
 
 
+def test_what_retention_took_may_be_acknowledged_again_where_a_history_began(
+    log: PartitionLog,
+) -> None:
+    """A duplicate, which the leader knows by its producer's state. Its log is empty and has nothing
+    in common with what was committed, so where it parts nobody knows."""
+    data = memoryview(log.read(Offset(1), max_bytes=1, end_offset=Offset(2))).tobytes()
+    log.raise_log_start(Offset(4))
+    log.delete_segments_below(Offset(4))
+    audit = an_audit(log, SegmentFiles())
+    audit.replica.high_watermark = 4
+    audit.committed.begin_history(leader_epoch=1, parting_offset=audit.parting_offset())
+    for base_offset in (1, 4):
+        acknowledge = partial(
+            audit.committed.acknowledge,
+            base_offset,
+            data,
+            "a",
+            leader_epoch=1,
+            is_readable=audit.could_read(base_offset),
+        )
+        if base_offset < log.log_start_offset:
+            acknowledge()
+        else:
+            with pytest.raises(Violation, match=r"I6.*acknowledged offset 4"):
+                acknowledge()
+
+
 def test_an_active_segment_goes_where_the_log_was_cut_only(log: PartitionLog) -> None:
-    """Seed 37000448: an empty log went back, and by the next look it was longer than before."""
+    """Seed 37000448: an empty log went back, and by the next look it was longer than before. It
+    began with a batch that its start lies in: in that leader epoch it may have cut nothing."""
     log.truncate_fully_and_start_at(Offset(9))
-    judges = [an_audit(log, SegmentFiles(), CompactedLog("orders-0", int)) for _ in range(2)]
-    for audit in judges:
-        audit.replica.high_watermark = 9
-        audit.look()
-    log.truncate_fully_and_start_at(Offset(8))
-    for value in (b"a", b"b"):
+    audit = an_audit(log, SegmentFiles(), CompactedLog("orders-0", int))
+    audit.replica.high_watermark = 9
+    audit.look()
+    log.append_as_follower(memoryview(at(8, build_batch(two_records(), timestamp_ms=1_000))))
+    assert (log.segments[0].base_offset, log.log_end_offset) == (8, 10)
+    audit.look()
+    assert audit.compactions == 0
+
+
+def test_no_compaction_takes_the_active_segment_along(tmp_path: Path) -> None:
+    """Nor where the follower was cut earlier in that leader epoch."""
+    log = open_log(tmp_path / "orders-0", settings=LogSettings(segment_bytes=100))
+    for value in (b"a", b"b", b"c"):
         append(log, value, timestamp_ms=1_000)
-    with pytest.raises(Violation, match=r"0{18}09\.log was active, and went"):
-        judges[0]._has_other_segments()
-    judges[1].replica.follower.uncut = object()
-    assert judges[1]._has_other_segments()
+    audit = an_audit(log, SegmentFiles(), CompactedLog("orders-0", int))
+    audit.replica.follower.uncut = object()
+    audit.look()
+    del log._segments._segments[1:]
+    with pytest.raises(Violation, match=r"0{18}02\.log was active, and went"):
+        audit._has_other_segments()
