@@ -82,6 +82,9 @@ class NotStored(Protocol):
     def known_broker(self, broker_id: BrokerId, to: ControllerEpoch) -> BrokerRecord | None:
         """As that controller sees it now; None if it knows no such broker or is no more."""
 
+    def last_known_broker(self, broker_id: BrokerId, to: ControllerEpoch) -> BrokerRecord | None:
+        """As that controller saw it last, should it be no more."""
+
     def is_chosen(self, topic_id: TopicId, before: PartitionState, leader: BrokerId) -> bool:
         """A human named that leader for that leader epoch."""
 
@@ -263,8 +266,9 @@ class SliceJudge:
         """The topic's choice is not to wait: not to do without a safe replica that is there."""
         for member in old.in_sync_replicas + old.eligible_leaders:
             record = brokers.get(member.broker_id)
-            known = self._world.known_broker(member.broker_id, value.controller_epoch)
-            # The controller fences, and lets go who wants to stop, and writes it down afterwards.
+            # The controller fences, and lets go who wants to stop, and writes it down afterwards:
+            # never, should it die before.
+            known = self._world.last_known_broker(member.broker_id, value.controller_epoch)
             is_there = known is None or (known.is_live and not known.is_stopping)
             is_there &= record is not None and record.is_live and not record.is_stopping
             if is_there and not self._is_void(value, old.partition, member, brokers):
