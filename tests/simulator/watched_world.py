@@ -254,13 +254,16 @@ class WatchedWorld:
         below = max(self._lost_below.get(key, -1), self._failed_below.get(key, -1))
         return member.broker_epoch < below
 
-    def _pool_states(self) -> Iterator[PoolState]:
-        for slot in self.world.controllers:
-            if slot.service is not None:
-                for pool in slot.service._pools.values():
-                    state = pool.decisions.state
-                    self._known_states[slot.name, state.controller_epoch] = state
-                    yield state
+    def _pool_states(self) -> list[PoolState]:
+        """Of all that lead, or believe so."""
+        found = {
+            (slot.name, pool.decisions.state.controller_epoch): pool.decisions.state
+            for slot in self.world.controllers
+            if slot.service is not None
+            for pool in slot.service._pools.values()
+        }
+        self._known_states.update(found)
+        return list(found.values())
 
     def is_missing(self, topic_id: TopicId, partition: int, member: Member) -> bool:
         """Its broker runs again, in a later life or before its registration, without it."""
@@ -272,8 +275,10 @@ class WatchedWorld:
         )
 
     def remember_lost(self) -> None:
-        """A controller's notes go with it, and with the broker's next registration."""
-        for state in self._pool_states():
+        """A controller's notes go with it, and with the broker's next registration. Who was told
+        of it and wrote at once may be gone when that is stored."""
+        self._pool_states()  # known from now on
+        for state in self._known_states.values():
             for broker_id, notes in state.notes.items():
                 for replica in notes.lost_replicas:
                     _raise(self._lost_below, (*replica, broker_id), notes.lost_below)

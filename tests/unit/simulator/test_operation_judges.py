@@ -159,7 +159,7 @@ def test_what_a_controller_knew_counts_when_it_died_before_its_write_was_stored(
     state = PoolState("shop/default", ControllerEpoch(1))
     service = SimpleNamespace(_pools={"": SimpleNamespace(decisions=SimpleNamespace(state=state))})
     slot = SimpleNamespace(name="controller-0", service=service)
-    world: Any = SimpleNamespace(controllers=[slot], topics=[])
+    world: Any = SimpleNamespace(controllers=[slot], brokers={}, topics=[])
     watched = WatchedWorld(world)
     watched.remember_lost()  # at its first writes
     config = {"unclean.leader.election.enable": "true"}
@@ -184,6 +184,10 @@ def test_what_a_controller_knew_counts_when_it_died_before_its_write_was_stored(
     state.brokers.update(stored)
     state.notes_of(BrokerId(0)).failed_replicas = frozenset({(old.topic.topic_id, 0)})
     assert "election: unclean" in elect(1)
+    # I13: it struck out what it was told of in the same moment.
+    judge, before = SliceJudge(watched), a_slice(partition("0@1 1@1", leader="1@1"))
+    judge.on_slice(before, a_slice(partition("1@1", leader="1@1", partition_epoch=10)), stored)
+    assert judge.dropped == []
 
 
 def test_the_last_member_of_an_isr_that_commits_alone_stays() -> None:
