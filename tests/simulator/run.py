@@ -296,7 +296,7 @@ class Run:
         if self.watched.has_flipped_bits:
             return
         promises = Promises(self.watched, self._bounds())
-        # What came late in a quiet second, as a proposal to shrink an ISR, may have left nobody else
+        # What came late in a quiet second, as a proposal to shrink an ISR, may leave nobody else
         # who can lead.
         self._until_kept(promises)
         leading = [state.leader for *_, state in self.watched.served_partitions()]
