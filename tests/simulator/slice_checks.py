@@ -112,7 +112,9 @@ class SliceJudge:
         for state in after.partitions:
             self._check_shape(after, state)
             old = known.get(state.partition)
-            if old is not None and old != state:
+            if old is None:
+                self._check_begun(after, state)
+            elif old != state:
                 kinds = self._transition(after, old, state, brokers)
                 events += [
                     SliceEvent(kind, after.topic.topic_id, state.partition, state) for kind in kinds
@@ -161,6 +163,16 @@ class SliceJudge:
         is_large = len(in_sync) >= state.min_insync_replicas
         if eligible and (is_large or value.topic.commit_rule == COMMIT_RULE_ISR):
             raise Violation("I13", f"{where}: eligible leaders although there may be none")
+
+    def _check_begun(self, value: PartitionSlice, state: PartitionState) -> None:
+        """I12: a new partition is led and counted on by lives that were unfenced durably, too. What
+        somebody put back was so once."""
+        for member in state.in_sync_replicas:
+            if member not in self._unfenced:
+                where = f"{value.name} partition {state.partition}: {_short(state)}"
+                raise Violation(
+                    "I12", f"{where}: it begins with {member}, which was never unfenced"
+                )
 
     def _transition(
         self,

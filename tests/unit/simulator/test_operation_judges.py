@@ -154,6 +154,16 @@ def test_leadership_is_granted_to_an_unfenced_life_by_an_entry_of_its_own() -> N
     assert kinds == ["election: longest log"]  # a human chose it
 
 
+def test_a_new_partition_begins_with_lives_that_were_unfenced() -> None:
+    judge = a_judge()
+    judge.on_broker(None, active(0, 1))
+    judge.on_broker(None, replace(active(1, 2), state=BrokerLifeState.STARTING))
+    judge.on_slice(None, a_slice(partition("0@1", leader="0@1")), {})
+    for in_sync in ("0@1 1@2", "0@2"):
+        with pytest.raises(Violation, match=r"I12.*begins with .* never unfenced"):
+            judge.on_slice(None, a_slice(partition(in_sync, leader=in_sync[:3])), {})
+
+
 def test_what_a_controller_knew_counts_when_it_died_before_its_write_was_stored() -> None:
     """It fenced a broker, or heard that its replica failed, which is in no object yet."""
     state = PoolState("shop/default", ControllerEpoch(1))
