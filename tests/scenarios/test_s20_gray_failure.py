@@ -6,6 +6,8 @@ move for each partition in a lag window.
 
 from typing import Any
 
+from tidemark_operator.stores.object_store import PARTITION_SLICE
+
 from tests.unit.controller.control_rig import FakeBroker, Rig, settle
 from tests.unit.controller.control_values import shown
 from tests.waiting import run
@@ -62,6 +64,27 @@ def test_a_follower_that_cannot_write_costs_the_leader_nothing() -> None:
         for _ in range(5):
             await heard(rig, {1: {"disk_probe": 9000}, 2: {"oldest_append": 9000}})
         assert rig.partition() == before
+
+    run(scenario)
+
+
+def test_a_move_whose_outcome_was_unknown_is_the_one_of_its_lag_window() -> None:
+    """It was put off, and stored all the same; else it is tried again at once."""
+
+    async def scenario() -> None:
+        rig = await Rig(balance_interval_ms=10**9, write_attempts=1).start(3)
+        await rig.create(**{"replica.lag.time.max.ms": "4000"})
+        rig.store.faults[PARTITION_SLICE.kind] = ["lost"]
+        await heard(rig, {0: {"disk_probe": 3000}})
+        assert rig.partition().leader == 0
+        rig.store.faults[PARTITION_SLICE.kind] = ["landed"]
+        await heard(rig, {0: {"disk_probe": 3500}})
+        assert rig.partition().leader == 1
+        await heard(rig, {1: {"disk_probe": 3000}}, 1500)
+        assert rig.partition().leader == 1
+        await heard(rig, {1: {"disk_probe": 4500}}, 3000)
+        await heard(rig, {1: {"disk_probe": 7500}})
+        assert rig.partition().leader == 0
 
     run(scenario)
 

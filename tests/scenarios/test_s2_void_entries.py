@@ -200,6 +200,40 @@ def test_a_life_that_its_controller_stands_by_for_is_not_written_over_meanwhile(
     run(scenario)
 
 
+@pytest.mark.parametrize("next_write", ["a fence", "its next life"])
+def test_what_a_deposed_controller_declared_void_is_not_made_valid_again(next_write: str) -> None:
+    """A broker's disk lost a write (S8). The deposed controller stores that, after its successor
+    had read the Broker, and says so: the process ends, and its proofs stay on the volume. By what
+    the successor knows that life is sound; written back, it would be, and its log would count."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        deposed = rig.service
+        new_controller = rig.another_controller()
+        await new_controller.load(ControllerEpoch(2))
+        failed = rig.brokers[1]
+        polling = failed.heartbeat(storage_failed=True)
+        await rig.tick()
+        assert polling.done() and polling.result().is_storage_failure_recorded
+        rig.service = new_controller
+        again = FakeBroker(rig, BrokerId(1), "1-b", replicas=(held(0, 5),))
+        proof = {"clean_stop_epoch": failed.epoch}
+        if next_write == "a fence":
+            decisions = new_controller._pools[POOL].decisions
+            with pytest.raises((Deposed, PutOff)):
+                await decisions.fence([(BrokerId(1), failed.epoch)], "silent")
+        else:
+            assert (await again.register(**proof)).error is ErrorCode.NOT_CONTROLLER
+        stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
+        assert (stored["brokerEpoch"], stored["cleanSince"]) == (2, 3)
+        rig.service = deposed
+        await successor(rig, 3)  # everything is read again
+        assert not (await again.register(**proof)).is_clean
+
+    run(scenario)
+
+
 def test_a_successor_ends_no_life_that_it_does_not_know_of_yet() -> None:
     """Told to be a former life, it would end, its proof void, although it is the one registered."""
 

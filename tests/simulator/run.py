@@ -293,10 +293,15 @@ class Run:
     def _kill_phase(self) -> None:
         """L1 where nothing else is wrong: a leader's process is killed, and everything it led is
         led by others."""
+        if self.watched.has_flipped_bits:
+            return
         promises = Promises(self.watched, self._bounds())
+        # What came late in a quiet second, as a proposal to shrink an ISR, may leave nobody else
+        # who can lead.
+        self._until_kept(promises)
         leading = [state.leader for *_, state in self.watched.served_partitions()]
         slot = self.world.brokers[leading[0]]
-        if slot.process is None or self.watched.has_flipped_bits:
+        if slot.process is None:
             return
         self.watched.note(f"{slot.process.name} is killed, all is well")
         began_us = self.world.now_us

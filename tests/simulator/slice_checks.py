@@ -82,6 +82,9 @@ class NotStored(Protocol):
     def known_broker(self, broker_id: BrokerId, to: ControllerEpoch) -> BrokerRecord | None:
         """As that controller sees it now; None if it knows no such broker or is no more."""
 
+    def last_known_broker(self, broker_id: BrokerId, to: ControllerEpoch) -> BrokerRecord | None:
+        """As that controller saw it last, should it be no more."""
+
     def is_chosen(self, topic_id: TopicId, before: PartitionState, leader: BrokerId) -> bool:
         """A human named that leader for that leader epoch."""
 
@@ -109,7 +112,9 @@ class SliceJudge:
         for state in after.partitions:
             self._check_shape(after, state)
             old = known.get(state.partition)
-            if old is not None and old != state:
+            if old is None:
+                self._check_begun(after, state)
+            elif old != state:
                 kinds = self._transition(after, old, state, brokers)
                 events += [
                     SliceEvent(kind, after.topic.topic_id, state.partition, state) for kind in kinds
@@ -158,6 +163,16 @@ class SliceJudge:
         is_large = len(in_sync) >= state.min_insync_replicas
         if eligible and (is_large or value.topic.commit_rule == COMMIT_RULE_ISR):
             raise Violation("I13", f"{where}: eligible leaders although there may be none")
+
+    def _check_begun(self, value: PartitionSlice, state: PartitionState) -> None:
+        """I12: a new partition is led and counted on by lives that were unfenced durably, too. What
+        somebody put back was so once."""
+        for member in state.in_sync_replicas:
+            if member not in self._unfenced:
+                where = f"{value.name} partition {state.partition}: {_short(state)}"
+                raise Violation(
+                    "I12", f"{where}: it begins with {member}, which was never unfenced"
+                )
 
     def _transition(
         self,
@@ -263,8 +278,9 @@ class SliceJudge:
         """The topic's choice is not to wait: not to do without a safe replica that is there."""
         for member in old.in_sync_replicas + old.eligible_leaders:
             record = brokers.get(member.broker_id)
-            known = self._world.known_broker(member.broker_id, value.controller_epoch)
-            # The controller fences, and lets go who wants to stop, and writes it down afterwards.
+            # The controller fences, and lets go who wants to stop, and writes it down afterwards:
+            # never, should it die before.
+            known = self._world.last_known_broker(member.broker_id, value.controller_epoch)
             is_there = known is None or (known.is_live and not known.is_stopping)
             is_there &= record is not None and record.is_live and not record.is_stopping
             if is_there and not self._is_void(value, old.partition, member, brokers):

@@ -61,6 +61,8 @@ class WatchedWorld:
         self._by_loop: dict[Runnable, LiveBroker] = {}
         self._lost_below: dict[tuple[TopicId, int, BrokerId], int] = {}
         self._failed_below: dict[tuple[TopicId, int, BrokerId], int] = {}
+        # By controller and epoch: what it sent last may be stored when it is gone.
+        self._known_states: dict[tuple[str, ControllerEpoch], PoolState] = {}
 
     @property
     def now_us(self) -> int:
@@ -187,8 +189,8 @@ class WatchedWorld:
         return any(
             replica in state.notes[member.broker_id].failed_replicas
             and member.broker_epoch < _failed_below(state, member.broker_id)
-            for state in self._pool_states()
-            if member.broker_id in state.notes and known_to in (None, state.controller_epoch)
+            for state in (self._pool_states() if known_to is None else self._states_of(known_to))
+            if member.broker_id in state.notes
         )
 
     def known_broker(self, broker_id: BrokerId, to: ControllerEpoch) -> BrokerRecord | None:
@@ -197,6 +199,17 @@ class WatchedWorld:
         return next(
             (state.brokers[broker_id] for state in states if broker_id in state.brokers), None
         )
+
+    def last_known_broker(self, broker_id: BrokerId, to: ControllerEpoch) -> BrokerRecord | None:
+        """The same, also of a controller that is gone: as it knew it in the end."""
+        return next(
+            (s.brokers[broker_id] for s in self._states_of(to) if broker_id in s.brokers), None
+        )
+
+    def _states_of(self, epoch: ControllerEpoch) -> list[PoolState]:
+        """Of that controller, which may have died or been deposed since it sent a write."""
+        living = [state for state in self._pool_states() if state.controller_epoch == epoch]
+        return living or [state for (_, e), state in self._known_states.items() if e == epoch]
 
     def cannot_write(self, broker_id: BrokerId, to: ControllerEpoch) -> bool:
         """As the controller of that epoch knows it now (S20)."""
@@ -241,11 +254,16 @@ class WatchedWorld:
         below = max(self._lost_below.get(key, -1), self._failed_below.get(key, -1))
         return member.broker_epoch < below
 
-    def _pool_states(self) -> Iterator[PoolState]:
-        for slot in self.world.controllers:
-            if slot.service is not None:
-                for pool in slot.service._pools.values():
-                    yield pool.decisions.state
+    def _pool_states(self) -> list[PoolState]:
+        """Of all that lead, or believe so."""
+        found = {
+            (slot.name, pool.decisions.state.controller_epoch): pool.decisions.state
+            for slot in self.world.controllers
+            if slot.service is not None
+            for pool in slot.service._pools.values()
+        }
+        self._known_states.update(found)
+        return list(found.values())
 
     def is_missing(self, topic_id: TopicId, partition: int, member: Member) -> bool:
         """Its broker runs again, in a later life or before its registration, without it."""
@@ -257,8 +275,10 @@ class WatchedWorld:
         )
 
     def remember_lost(self) -> None:
-        """A controller's notes go with it, and with the broker's next registration."""
-        for state in self._pool_states():
+        """A controller's notes go with it, and with the broker's next registration. Who was told
+        of it and wrote at once may be gone when that is stored."""
+        self._pool_states()  # known from now on
+        for state in self._known_states.values():
             for broker_id, notes in state.notes.items():
                 for replica in notes.lost_replicas:
                     _raise(self._lost_below, (*replica, broker_id), notes.lost_below)

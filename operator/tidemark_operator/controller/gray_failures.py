@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 
 from tidemark_protocol.controller_messages import HeartbeatRequest
+from tidemark_protocol.ids import BrokerId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 from tidemark_protocol.topic_configs import REPLICA_LAG_TIME_MAX_MS, integer_of
 
@@ -33,6 +34,8 @@ class GrayFailures:
         self._now_ms = now_ms
         self._stall_limit_ms = stall_limit_ms
         self._moved_at_ms: dict[Replica, int] = {}
+        # Put off, and maybe stored all the same: off whom, and when.
+        self._perhaps_moved: dict[Replica, tuple[BrokerId, int]] = {}
 
     def note(self, request: HeartbeatRequest) -> bool:
         """True: this broker cannot write now, so `relieve` is due."""
@@ -74,6 +77,11 @@ class GrayFailures:
         )
         if wanted is value:
             return
+        moved = [
+            (before, after)
+            for before, after in zip(value.partitions, wanted.partitions, strict=True)
+            if after.leader != before.leader
+        ]
         try:
             # What is stored is not what we knew: the next heartbeat asks again.
             stored = await self._decisions.slice_store.change(
@@ -82,12 +90,10 @@ class GrayFailures:
         except PutOff as error:
             self._decisions.is_dirty = True
             logger.warning("decision put off", extra={"slice": value.name, "error": str(error)})
+            for before, after in moved:
+                replica = (topic.topic_id, after.partition)
+                self._perhaps_moved[replica] = (before.leader, self._now_ms())
             return
-        moved = [
-            after.partition
-            for before, after in zip(value.partitions, wanted.partitions, strict=True)
-            if after.leader != before.leader
-        ]
         if stored is None or stored.partitions != wanted.partitions:
             return
         now_ms = self._now_ms()
@@ -96,10 +102,11 @@ class GrayFailures:
             for replica, moved_at_ms in self._moved_at_ms.items()
             if now_ms - moved_at_ms < REPLICA_LAG_TIME_MAX_MS.maximum
         }
-        self._moved_at_ms.update(((value.topic.topic_id, number), now_ms) for number in moved)
+        numbers = [after.partition for _, after in moved]
+        self._moved_at_ms.update(((topic.topic_id, number), now_ms) for number in numbers)
         logger.warning(
             "leadership moved off a broker that cannot write",
-            extra={"topic": value.topic.topic, "partitions": moved},
+            extra={"topic": value.topic.topic, "partitions": numbers},
         )
 
     def _relieved(
@@ -109,9 +116,16 @@ class GrayFailures:
         if not state.has_leader or standings.can_write(state.leader):
             return state
         may_grant = self._decisions.state.may_grant(replica, state)
+        self._note_outcome(replica, state)
         if self._has_moved_lately(topic, replica) or not may_grant:
             return state
         return leader_moved_off(topic, state, standings, leader_counts=counts)
+
+    def _note_outcome(self, replica: Replica, state: PartitionState) -> None:
+        """`state`: as it was read since. Led by another one, the move that was put off is made."""
+        former, at_ms = self._perhaps_moved.pop(replica, (state.leader, 0))
+        if former != state.leader:
+            self._moved_at_ms[replica] = at_ms
 
     def _has_moved_lately(self, topic: TopicState, replica: Replica) -> bool:
         moved_at_ms = self._moved_at_ms.get(replica)

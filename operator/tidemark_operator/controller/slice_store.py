@@ -306,6 +306,12 @@ class SliceStore:
                 f"broker {record.broker_id} has epoch {stored.broker_epoch}, known to us is"
                 f" {record.broker_epoch}: everything has to be read again"
             )
+        if stored.clean_since > record.clean_since or stored.disk_since > record.disk_since:
+            # S2, S8: what was declared void, and perhaps told to be, would prove something again.
+            raise Deposed(
+                f"broker {record.broker_id} proves nothing below epoch {stored.clean_since}, known"
+                f" to us is {record.clean_since}: everything has to be read again"
+            )
         if self._is_used_by_another(stored):  # S5
             raise Deposed(
                 f"broker {record.broker_id}: a deposed controller handed out producer id round"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
+from tidemark_operator.controller.pool_state import PoolState
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_operator.controller.views import TopicView
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId
@@ -19,6 +20,7 @@ from tests.simulator.operation_checks import (
 )
 from tests.simulator.slice_checks import SliceJudge
 from tests.simulator.violations import Violation
+from tests.simulator.watched_world import WatchedWorld
 from tests.small_world.beginning import a_record
 from tests.unit.controller.control_values import partition, topic
 
@@ -106,7 +108,8 @@ def active(broker_id: int, broker_epoch: int) -> BrokerRecord:
 def a_judge(**known: Any) -> SliceJudge:
     """By default no controller was told anything."""
     names = ("is_lost", "was_lost", "is_missing", "is_chosen")
-    nothing: Any = dict.fromkeys(names, lambda *_: False) | {"known_broker": lambda *_: None}
+    nothing: Any = dict.fromkeys(names, lambda *_: False)
+    nothing |= dict.fromkeys(("known_broker", "last_known_broker"), lambda *_: None)
     world: Any = SimpleNamespace(**nothing | known)
     return SliceJudge(world)
 
@@ -149,6 +152,52 @@ def test_leadership_is_granted_to_an_unfenced_life_by_an_entry_of_its_own() -> N
     judge.on_broker(None, active(0, 2))
     kinds = [e.kind for e in judge.on_slice(old, again, {BrokerId(0): unclean})]
     assert kinds == ["election: longest log"]  # a human chose it
+
+
+def test_a_new_partition_begins_with_lives_that_were_unfenced() -> None:
+    judge = a_judge()
+    judge.on_broker(None, active(0, 1))
+    judge.on_broker(None, replace(active(1, 2), state=BrokerLifeState.STARTING))
+    judge.on_slice(None, a_slice(partition("0@1", leader="0@1")), {})
+    for in_sync in ("0@1 1@2", "0@2"):
+        with pytest.raises(Violation, match=r"I12.*begins with .* never unfenced"):
+            judge.on_slice(None, a_slice(partition(in_sync, leader=in_sync[:3])), {})
+
+
+def test_what_a_controller_knew_counts_when_it_died_before_its_write_was_stored() -> None:
+    """It fenced a broker, or heard that its replica failed, which is in no object yet."""
+    state = PoolState("shop/default", ControllerEpoch(1))
+    service = SimpleNamespace(_pools={"": SimpleNamespace(decisions=SimpleNamespace(state=state))})
+    slot = SimpleNamespace(name="controller-0", service=service)
+    world: Any = SimpleNamespace(controllers=[slot], brokers={}, topics=[])
+    watched = WatchedWorld(world)
+    watched.remember_lost()  # at its first writes
+    config = {"unclean.leader.election.enable": "true"}
+    old = replace(a_slice(partition("", eligible="0@1", min_insync=2)), topic=topic(**config))
+    new = partition("1@1", leader="1@1", min_insync=2, leader_epoch=6, partition_epoch=10)
+    stored = {BrokerId(0): active(0, 1), BrokerId(1): active(1, 1)}
+
+    def elect(controller_epoch: int) -> list[str]:
+        judge = SliceJudge(watched)
+        judge.on_broker(None, active(1, 1))
+        after = replace(old, partitions=(new,), controller_epoch=ControllerEpoch(controller_epoch))
+        return [event.kind for event in judge.on_slice(old, after, stored)]
+
+    state.brokers.update(stored)
+    slot.service = None
+    with pytest.raises(Violation, match=r"I12.*unclean, and .* was live and valid"):
+        elect(1)
+    state.brokers[BrokerId(0)] = replace(active(0, 1), state=BrokerLifeState.FENCED)
+    assert "election: unclean" in elect(1)
+    with pytest.raises(Violation, match=r"I12.*unclean, and .* was live and valid"):
+        elect(2)  # another one, that was never seen
+    state.brokers.update(stored)
+    state.notes_of(BrokerId(0)).failed_replicas = frozenset({(old.topic.topic_id, 0)})
+    assert "election: unclean" in elect(1)
+    # I13: it struck out what it was told of in the same moment.
+    judge, before = SliceJudge(watched), a_slice(partition("0@1 1@1", leader="1@1"))
+    judge.on_slice(before, a_slice(partition("1@1", leader="1@1", partition_epoch=10)), stored)
+    assert judge.dropped == []
 
 
 def test_the_last_member_of_an_isr_that_commits_alone_stays() -> None:

@@ -11,6 +11,7 @@ from tidemark_operator.lease import LeaseSettings
 
 from tests.simulator.campaign import CampaignResult, percentile, show_times
 from tests.simulator.promises import SECOND_US, Bounds, Promises
+from tests.simulator.run import Run, RunPlan
 from tests.simulator.violations import Violation
 from tests.simulator.watched_world import WatchedWorld
 from tests.unit.controller.control_values import partition
@@ -99,3 +100,27 @@ def test_a_promise_that_is_kept_later_is_seen_in_the_table() -> None:
     show_times(Console(file=shown, width=100), result)
     row = next(line for line in shown.getvalue().splitlines() if "L1" in line)
     assert row.replace("│", " ").split() == ["L1", "3", "2.000", "14.000", "14.000"]
+
+
+def test_no_leader_is_killed_before_all_is_well() -> None:
+    """An ISR that was shrunk at the end of the quiet second has nobody else who could lead."""
+    watched: Any = Watched()
+    full = watched.stored
+    watched.stored = watched.told = partition("0@1", leader="0@1", partition_epoch=10)
+    watched.has_flipped_bits, watched.note = False, lambda text: None
+    killed: list[object] = []
+    process = SimpleNamespace(name="broker-0", kill=lambda: killed.append(watched.stored))
+    run: Any = Run(RunPlan(1))
+    run.watched = watched
+    run.world = SimpleNamespace(
+        now_us=0, namespace="sim", brokers={0: SimpleNamespace(process=process)}
+    )
+
+    def step() -> None:
+        watched.now_us += SECOND_US // 10
+        run.world.now_us = watched.now_us
+        watched.stored = watched.told = full
+
+    run._must_step = step
+    run._kill_phase()
+    assert killed == [full]
