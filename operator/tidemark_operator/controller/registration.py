@@ -117,6 +117,16 @@ def is_replaced(request: RegisterRequest, replaced: Collection[str]) -> bool:
     return request.incarnation in replaced
 
 
+def is_of_before(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    """Its volume did not know the stored life yet, which writes its epoch there before it polls:
+    the process is older than that life, or the volume a copy of before."""
+    return (
+        is_same_volume(request, stored)
+        and request.incarnation != stored.incarnation
+        and request.highest_broker_epoch < stored.broker_epoch
+    )
+
+
 def is_clean_start(request: RegisterRequest, stored: BrokerRecord) -> bool:
     """Whether what the former life had is all still there. On any doubt it is not."""
     return (
