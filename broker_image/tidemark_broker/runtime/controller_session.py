@@ -155,7 +155,8 @@ class ControllerSession:
     # ---- registration
 
     async def register(self) -> RegisterResponse:
-        """Tries for ever, all addresses. Raises RegistrationRefusedForGood."""
+        """Tries for ever, all addresses; also when told that this life is over, as the process
+        ends then. Raises RegistrationRefusedForGood."""
         delay = 0.0
         while True:
             request = self._registration()
@@ -174,6 +175,8 @@ class ControllerSession:
                     return response
                 if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
                     raise RegistrationRefusedForGood(response.message)
+                if response.error is ErrorCode.STALE_BROKER_EPOCH:
+                    self._callbacks.on_stale(response.message)  # whoever waits for this ends it
                 if response.error is ErrorCode.NOT_CONTROLLER:
                     self._client.prefer(response.controller_address)
                 self._note_problem("registration", f"{response.error.name}: {response.message}")

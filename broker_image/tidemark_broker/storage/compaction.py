@@ -184,7 +184,7 @@ class Compaction:
             worked = 0
             for position, header in self._batches(segment):
                 if header.producer_id > NO_PRODUCER_ID:
-                    self._note_producer(header)
+                    self._note_producer(segment, position, header)
                 is_clean = header.next_offset <= first_dirty_offset
                 is_next = header.base_offset <= cleaned_to  # nothing was left out before it
                 if not is_clean and is_next and not self._last_offsets.is_full:
@@ -203,7 +203,8 @@ class Compaction:
             yield position, header
             self.reached_offset = header.next_offset
 
-    def _note_producer(self, header: BatchHeader) -> None:
+    def _note_producer(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        _checked(segment, position, header)  # one bit of an id makes it a neighbour's last one
         self._last_of_producer[header.producer_id] = header.base_offset
         if self._highest_producer_id < header.producer_id < FORGED_PRODUCER_IDS_FROM:
             self._highest_producer_id = header.producer_id

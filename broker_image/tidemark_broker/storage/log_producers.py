@@ -61,6 +61,17 @@ class LogProducers:
                     continue
         self.drop_snapshots(segments)
 
+    def checked(self, end: tuple[Segment, int, Offset]) -> tuple[Segment, int, Offset]:
+        """Where the log is to be cut, as `SegmentList.end_before` says. If `cut` will read what
+        stays of that segment, it is read here first: a number that flipped in a header would be
+        believed, and a retry appended once more (I8). Raises CorruptBatch, OSError."""
+        segment, position, log_end_offset = end
+        if not self.states.tells_enough_at(log_end_offset):
+            sound, sound_end = segment.sound_part(log_end_offset)
+            if sound != position:
+                raise CorruptBatch(sound, f"sound batches to {log_end_offset}", f"to {sound_end}")
+        return end
+
     def cut(self, segments: Sequence[Segment], log_start_offset: Offset) -> None:
         """The log was truncated: sequences of batches that are gone are free again."""
         log_end_offset = segments[-1].next_offset

@@ -375,7 +375,7 @@ class PartitionLog:
         old_end_offset = self.log_end_offset
         with self._failing.breaking("truncate"):
             if offset < old_end_offset:
-                self._cut(*self._segments.end_before(offset))
+                self._cut(*self._producers.checked(self._segments.end_before(offset)))
             self._checkpoint.truncate_from_end(min(offset, self.log_end_offset))
             self._write_epochs_if_possible()
         return old_end_offset - self.log_end_offset

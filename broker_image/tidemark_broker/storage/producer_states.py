@@ -141,6 +141,15 @@ class ProducerStates:
         """The log begins anew elsewhere."""
         self._entries.clear()
 
+    def tells_enough_at(self, log_end_offset: Offset) -> bool:
+        """What `truncate_to` would answer. Changes nothing."""
+        for _, entry in self:
+            rest = sum(batch.last_offset < log_end_offset for batch in entry.batches)
+            is_cut = rest < len(entry.batches)
+            if is_cut and entry.has_forgotten and rest < WINDOW_BATCHES:
+                return False
+        return True
+
     def truncate_to(self, log_end_offset: Offset) -> bool:
         """Forgets batches at or above the offset. False if what is left does not tell enough: then
         all of it must be made anew from a snapshot and the log."""

@@ -330,6 +330,27 @@ class Segment:
         """Its CRC. Raises CorruptBatch, OSError."""
         _check_crc(self.file, placed.position, placed.header, b"", placed.position)
 
+    def check_cut(self, placed: PlacedBatch) -> None:
+        """That what stays if it is cut before that batch ends there, as headers say: where the log
+        ends then, nothing else would tell. Raises CorruptBatch, OSError."""
+        try:
+            self._check_cut(placed)
+        except CorruptBatch:
+            if self._index_was_rebuilt:
+                raise
+            self._index_was_rebuilt = True
+            self._rebuild_offset_index()  # was it the index that led us astray?
+            self._check_cut(placed)
+
+    def _check_cut(self, placed: PlacedBatch) -> None:
+        position, next_offset = placed.position, placed.header.base_offset
+        kept = self._over_the_same_file(position)
+        kept._offset_index, kept._time_index = self._offset_index.copy(), self._time_index.copy()
+        kept._cut_indexes(next_offset)
+        kept._walk_to_the_end()
+        if kept.next_offset != next_offset:
+            raise CorruptBatch(position, f"offset {next_offset}", f"{kept.next_offset}")
+
     def sound_part(self, offset: Offset) -> tuple[int, Offset]:
         """(position, offset after) of the last batch before `offset` of which all before it, and
         itself, pass their CRC. Reads all of that; indexes are not asked."""
@@ -352,15 +373,19 @@ class Segment:
 
     def _rebuild_offset_index(self) -> None:
         """Changes nothing if the segment itself is corrupt: raises CorruptBatch then."""
-        fresh = Segment(
+        fresh = self._over_the_same_file(self.size_bytes)
+        fresh.rebuild_indexes()
+        self._offset_index = fresh._offset_index
+
+    def _over_the_same_file(self, size_bytes: int) -> "Segment":
+        other = Segment(
             self._disk,
             self.path.parent,
             self.base_offset,
             index_interval_bytes=self._index_interval_bytes,
         )
-        fresh.file, fresh.size_bytes = self.file, self.size_bytes
-        fresh.rebuild_indexes()
-        self._offset_index = fresh._offset_index
+        other.file, other.size_bytes = self.file, size_bytes
+        return other
 
     def headers_from(self, offset: Offset) -> Iterator[BatchHeader]:
         """Of all batches that end at `offset` or above; raises CorruptBatch where headers end."""
@@ -400,15 +425,21 @@ class Segment:
     def truncate(
         self, position: int, next_offset: Offset, *, behind: SyncedPart | None = None
     ) -> None:
-        """Cuts the file at a batch boundary and forgets what lay behind. `behind`: a part before
-        that, which stays. Raises OSError."""
+        """Cuts the file at a batch boundary and forgets what lay behind: the caller has looked at
+        what stays. `behind`: a part before that, which stays. Raises OSError."""
         kept = None if behind is None else SYNCED_SUFFIX
         self.remove_index_files(kept)  # they tell of batches that go; written anew when sealed
         self.file.truncate(position)
         self.size_bytes = position
+        self._cut_indexes(next_offset)
+        try:
+            self._walk_to_the_end()
+        except CorruptBatch:
+            self.rebuild_indexes()  # it was the index that led us astray
+
+    def _cut_indexes(self, next_offset: Offset) -> None:
         self._offset_index.truncate(next_offset - self.base_offset)
         self._time_index.truncate(next_offset - self.base_offset)
-        self._walk_to_the_end()
 
     def newest_ms(self) -> int:
         """The largest timestamp; of records without any, when the file was last written."""

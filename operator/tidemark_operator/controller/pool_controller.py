@@ -90,6 +90,7 @@ class PoolController:
                 highest_epoch=self.state.highest_broker_epoch(),
                 cluster_id=self.state.cluster_id() or request.cluster_id or str(self._new_uuid()),
                 controller_epoch=self.state.controller_epoch,
+                replaced=self.state.replaced.get(request.broker_id, ()),
             )
             self.state.note_producer_id_round(round_of(request.highest_producer_id))
             if isinstance(outcome, RegistrationRefused):
@@ -308,6 +309,8 @@ class PoolController:
                 # Known already, unless another controller led when it stopped.
                 self.state.observations.planned_restarts.begin(broker_id, self._now_ms())
             await self.save_broker(record)
+            if stored is not None:
+                self.state.note_replaced(stored)
             self.state.notes[broker_id] = notes
             self.sessions.end(broker_id)
             logger.info(

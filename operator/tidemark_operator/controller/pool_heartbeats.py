@@ -16,6 +16,8 @@ from tidemark_protocol.controller_messages import (
     Endpoints,
     HeartbeatRequest,
     HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
 )
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
@@ -26,7 +28,7 @@ from tidemark_operator.controller.gray_failures import GrayFailures
 from tidemark_operator.controller.polls import OpenPoll, Polls
 from tidemark_operator.controller.pool_controller import PoolController
 from tidemark_operator.controller.probe import ProbeVerdict
-from tidemark_operator.controller.registration import is_storage_failed
+from tidemark_operator.controller.registration import is_of_before, is_storage_failed
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import PutOff
 from tidemark_operator.controller.views import Change
@@ -129,6 +131,18 @@ class PoolHeartbeats:
             if now_ms >= poll.deadline_ms:
                 self._answer(poll, self._response(poll), now_ms)
         self.answer_ready()
+
+    async def register(self, request: RegisterRequest) -> RegisterResponse:
+        """Put off while it looks like one of a process that died before the registered one, which
+        lives: the poll of that one tells. Whoever is alive asks again."""
+        stored = self.decisions.state.brokers.get(request.broker_id)
+        if stored is not None and is_of_before(request, stored) and self._polls(stored):
+            text = f"broker {stored.broker_id}: epoch {stored.broker_epoch} lives: register again"
+            return RegisterResponse(ErrorCode.REQUEST_TIMED_OUT, text)
+        return await self.decisions.register(request)
+
+    def _polls(self, record: BrokerRecord) -> bool:
+        return record.is_live and not self.polls.is_closed(record.broker_id, self._now_ms())
 
     def has_applied_anothers_push(self, request: HeartbeatRequest) -> bool:
         """It applied a push of our controller epoch, and we sent none to that life."""

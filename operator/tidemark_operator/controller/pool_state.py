@@ -5,6 +5,7 @@ so a write that failed is simply decided again later. `brokers` may run ahead of
 fence only (a fence is always safe); everything else here is durable.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -41,6 +42,7 @@ from tidemark_operator.controller.tombstones import Tombstone
 from tidemark_operator.controller.views import BrokerView, TopicView
 
 MAX_LEADERLESS_SENTENCES = 20  # a condition has an end
+MAX_REPLACED = 16  # of each broker: no message is on its way for so many lives
 
 
 @dataclass(slots=True)
@@ -80,6 +82,7 @@ class PoolState:
     tombstones: dict[TopicId, tuple[Tombstone, int]] = field(default_factory=dict)
     leftovers: dict[str, PartitionSlice] = field(default_factory=dict)
     observations: Observations = field(default_factory=Observations)
+    replaced: dict[BrokerId, deque[str]] = field(default_factory=dict)  # former incarnations
     highest_producer_id_round: int = NO_ROUND  # beside those of `brokers`: reported, not stored
 
     def notes_of(self, broker_id: BrokerId) -> BrokerNotes:
@@ -87,6 +90,11 @@ class PoolState:
         if notes is None:
             notes = self.notes[broker_id] = BrokerNotes()
         return notes
+
+    def note_replaced(self, former: BrokerRecord) -> None:
+        """Another process was registered after it."""
+        known = self.replaced.setdefault(former.broker_id, deque(maxlen=MAX_REPLACED))
+        known.append(former.incarnation)
 
     def standings(self, *overriding: Standing) -> Standings:
         standings = {}

@@ -7,7 +7,7 @@ life proves less, and enough for what was synced before it was acknowledged (S14
 proofs on the volume is `tidemark_broker.storage.start_proofs`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tidemark_protocol.controller_messages import (
@@ -44,8 +44,10 @@ def decided(
     highest_epoch: BrokerEpoch,
     cluster_id: str,
     controller_epoch: ControllerEpoch,
+    replaced: Collection[str] = (),
 ) -> Accepted | RegistrationRefused:
-    """`highest_epoch`: of all Broker objects of the pool. `cluster_id`: the pool's."""
+    """`highest_epoch`: of all Broker objects of the pool. `cluster_id`: the pool's. `replaced`:
+    incarnations of this broker that another one followed, as far as they are known."""
     if request.cluster_id and request.cluster_id != cluster_id:
         return RegistrationRefused(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -59,6 +61,11 @@ def decided(
     if stored is not None and stored.incarnation == request.incarnation:
         is_clean = stored.clean_since < stored.broker_epoch
         return Accepted(stored, is_clean=is_clean, is_same_life=True)
+    if is_replaced(request, replaced):
+        return RegistrationRefused(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {request.broker_id}: another process registered under this id after this one",
+        )
     epoch = BrokerEpoch(1 + max(highest_epoch, request.highest_broker_epoch, 0))
     is_clean = stored is not None and is_clean_start(request, stored)
     is_disk_kept = is_clean or (stored is not None and is_same_disk(request, stored))
@@ -102,6 +109,22 @@ def _problem(request: RegisterRequest) -> str:
         if len(text) > limit:
             return f"{name}: expected at most {limit} characters, found {len(text)}"
     return ""
+
+
+def is_replaced(request: RegisterRequest, replaced: Collection[str]) -> bool:
+    """A process registers before whoever follows it, and never after: this is a request that comes
+    late or twice. As a new life it would end the present one, and void what that one proves."""
+    return request.incarnation in replaced
+
+
+def is_of_before(request: RegisterRequest, stored: BrokerRecord) -> bool:
+    """Its volume did not know the stored life yet, which writes its epoch there before it polls:
+    the process is older than that life, or the volume a copy of before."""
+    return (
+        is_same_volume(request, stored)
+        and request.incarnation != stored.incarnation
+        and request.highest_broker_epoch < stored.broker_epoch
+    )
 
 
 def is_clean_start(request: RegisterRequest, stored: BrokerRecord) -> bool:

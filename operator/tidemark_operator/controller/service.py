@@ -196,7 +196,7 @@ class ControllerService:
             )
         pool = self._pool(request.pool, epoch)
         try:
-            response = await self.decide(pool.decisions.register(request))
+            response = await self.decide(pool.register(request))
         except (NotLeading, Deposed):
             return self._registers_elsewhere()
         pool.answer_ready()

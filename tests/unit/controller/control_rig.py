@@ -188,7 +188,7 @@ class FakeBroker:
             StorageIdentity(f"directory-{self.broker_id}"),
             BrokerEpoch(-1),
             ControllerEpoch(-1),
-            BrokerEpoch(-1),
+            self.rig.highest_epoch,
             -1,
             self.replicas,
             applied_controller_epoch=self.controller_epoch,
@@ -197,6 +197,7 @@ class FakeBroker:
         response = await self.rig.service.register(replace(request, **changes))
         if response.broker_epoch != -1:
             self.epoch = response.broker_epoch
+            self.rig.highest_epoch = max(self.rig.highest_epoch, self.epoch)  # on its volume
         return response
 
     def heartbeat(self, **changes: Any) -> "asyncio.Task[HeartbeatResponse]":
@@ -252,6 +253,7 @@ class Rig:
         self.settings = ControllerSettings(settle_retry_ms=0, **settings)
         self.service = self.another_controller()
         self.brokers: list[FakeBroker] = []
+        self.highest_epoch = BrokerEpoch(-1)
 
     def another_controller(self, **changes: Any) -> ControllerService:
         return ControllerService(

@@ -76,6 +76,37 @@ def test_s2_a_registration_whose_answer_was_lost_gets_the_same_epoch_again() -> 
     run(scenario)
 
 
+def test_s2_a_registration_that_comes_after_its_successors_ends_no_life() -> None:
+    """Sent again by a process that was killed then, or held up by the network as its first one
+    (seed 37002807). Taken for a new life it fenced the living process, and voided what that one
+    proves. Whose predecessor does not poll is never put off."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(1)
+        await rig.create(replicas=1)
+        former = rig.brokers[0]
+        again = await clean_restart(rig, former, held(0, 5))
+        before = shown(rig.partition())
+        late = await former.register()
+        assert (late.error, late.broker_epoch) == (ErrorCode.STALE_BROKER_EPOCH, -1)
+        assert shown(rig.partition()) == before
+        assert again.poll is not None and not again.poll.done()
+        assert (await again.register()).broker_epoch == again.epoch
+        killed = FakeBroker(rig, BrokerId(0), "0-never registered")
+        late = await killed.register(highest_broker_epoch=former.epoch)
+        assert late.error is ErrorCode.REQUEST_TIMED_OUT
+        assert shown(rig.partition()) == before
+        third = await clean_restart(rig, again, held(0, 5))
+        for replaced in (former, again):
+            assert (await replaced.register()).error is ErrorCode.STALE_BROKER_EPOCH
+        assert third.poll is not None and not third.poll.done()
+        await rig.kill(third)
+        copy = FakeBroker(rig, BrokerId(0), "0-on a volume as it was before")
+        assert (await copy.register(highest_broker_epoch=former.epoch)).error is ErrorCode.NONE
+
+    run(scenario)
+
+
 def test_s2_epochs_rise_over_all_brokers_of_the_pool_and_over_what_disks_report() -> None:
     async def scenario() -> None:
         rig = await Rig().start(3)

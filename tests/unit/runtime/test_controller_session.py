@@ -295,6 +295,25 @@ def test_registered_again_as_another_life_it_ends_and_takes_nothing_on(tmp_path:
     run(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_registration_that_was_overtaken_is_the_end_of_its_process(
+    tmp_path: Path, is_first: bool
+) -> None:
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        if not is_first:
+            await bench.session.register()
+        epoch = bench.session.broker_epoch
+        refused = RegisterResponse(ErrorCode.STALE_BROKER_EPOCH, "another one registered")
+        controller.registrations = [refused]
+        registering = asyncio.ensure_future(bench.session.register())
+        await eventually(lambda: bench.stale == ["another one registered"])
+        assert (bench.session.broker_epoch, registering.done()) == (epoch, False)
+        registering.cancel()
+        await asyncio.gather(registering, return_exceptions=True)
+
+    run(tmp_path, scenario)
+
+
 def test_producer_ids_come_from_the_leading_controller_only(tmp_path: Path) -> None:
     """A standby's, a refused and a deposed controller's answer (I16) are asked for again."""
 

@@ -1,14 +1,31 @@
 """Compaction meets a flipped bit: it ends, or it leaves what it would have left."""
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tidemark_broker.storage.compaction import Compaction, Rewritten
 from tidemark_broker.storage.errors import CorruptBatch
 from tidemark_broker.storage.partition_log import PartitionLog
-from tidemark_broker.storage.record_batch import Record, read_records, split_batches
+from tidemark_broker.storage.record_batch import (
+    HEADER_BYTES,
+    Record,
+    read_header,
+    read_records,
+    split_batches,
+)
+from tidemark_protocol.ids import LeaderEpoch
 
-from tests.unit.storage.compacted_logs import COMPACTED, NOW_MS, compact, plan_of, put, seal
+from tests.unit.storage.compacted_logs import (
+    COMPACTED,
+    NOW_MS,
+    compact,
+    keyed_batch,
+    plan_of,
+    put,
+    seal,
+)
 from tests.unit.storage.small_logs import NoSyncDisk, open_log
 
 DISK = NoSyncDisk()
@@ -76,3 +93,70 @@ def test_no_bit_that_flips_takes_a_record_along(tmp_path: Path) -> None:
         assert not_noticed <= without_checksum(intact)
         with segment.path.open("r+b") as file:
             file.write(intact)
+
+
+def put_by(log: PartitionLog, producer_id: int, *pairs: tuple[str, str | None]) -> None:
+    batch = keyed_batch(*pairs, producer=(producer_id, 0))
+    log.append_as_leader([batch], leader_epoch=LeaderEpoch(0))
+
+
+def rewritten_by(log: PartitionLog, max_keys: int) -> list[bytes]:
+    """What one pass puts in the place of old segments, in their order, until it meets damage.
+    Nothing is taken in."""
+    plan = plan_of(log, log.log_end_offset, NOW_MS)
+    assert plan is not None
+    compaction = Compaction(
+        DISK,
+        log.directory,
+        plan,
+        log.settings,
+        now_ms=NOW_MS,
+        producer_ids=log.producers.ids,
+        max_keys=max_keys,
+    )
+    found = []
+    with suppress(CorruptBatch):
+        for step in compaction.steps():
+            if isinstance(step, Rewritten):
+                found.append(step.path.read_bytes())
+                step.path.unlink()
+    return found
+
+
+def is_last_of(producer_id: int, segment: bytes) -> bool:
+    header = read_header(segment)
+    return (header.producer_id, header.record_count) == (producer_id, 0)
+
+
+@pytest.mark.parametrize("max_keys", [9, 2])
+def test_no_bit_that_flips_costs_a_producer_its_last_batch_elsewhere(
+    tmp_path: Path, max_keys: int
+) -> None:
+    """I8. A bit flipped in the producer id of a batch that was clean, or past the keys that fit,
+    made it the last one of a neighbour's: the neighbour's own, in a segment before, was left out
+    and taken in before the pass came to the damage."""
+    log = open_log(tmp_path, DISK, settings=COMPACTED)
+    put_by(log, 4, ("a", "1"))
+    seal(log)
+    if max_keys == 9:
+        put_by(log, 5, ("b", "1" * 300))
+        seal(log)
+        compact(log, DISK)
+        assert log.cleaned_to == 2
+    put(log, ("a", "2"), ("c", "1"))
+    seal(log)
+    if max_keys == 2:
+        put_by(log, 5, ("b", "1" * 300))
+        seal(log)
+    expected = rewritten_by(log, max_keys)
+    assert is_last_of(4, expected[0])
+    (segment,) = (each for each in log.segments if b"1" * 300 in each.path.read_bytes())
+    intact = segment.path.read_bytes()
+    for bit in range(8 * HEADER_BYTES):
+        flipped = bytearray(intact)
+        flipped[bit // 8] ^= 1 << bit % 8
+        segment.path.write_bytes(flipped)
+        found = rewritten_by(log, max_keys)
+        assert found == expected[: len(found)], f"bit {bit}"
+    segment.path.write_bytes(intact)
+    assert rewritten_by(log, max_keys) == expected
