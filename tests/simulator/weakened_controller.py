@@ -263,6 +263,16 @@ MUTANTS = (
            "test_registered_again_as_another_life_it_ends_and_takes_nothing_on",
            why_no_seed="a registration of a killed process that comes after its successor's: once "
            "in some 3,000 ordinary seeds (37002807)"),
+    Mutant("a process that was replaced begins a new life", "S2",
+           (patch(REGISTRATION + "is_replaced", always(False)),),
+           "tests/unit/controller/test_control_safety.py::"
+           "test_s2_a_registration_that_comes_after_its_successors_ends_no_life",
+           why_no_seed="it costs the living process its life and breaks no promise"),
+    Mutant("a process that died before its successor's registration begins a new life", "S2",
+           (patch(CONTROLLER + "pool_heartbeats:is_of_before", always(False)),),
+           "tests/unit/controller/test_control_safety.py::"
+           "test_s2_a_registration_that_comes_after_its_successors_ends_no_life",
+           why_no_seed="it costs the living process its life and breaks no promise"),
     Mutant("producer ids found on a disk are neither known nor stored (a pair)", "S5", (
                patch(CONTROLLER + "pool_controller:round_of", always(NO_ROUND)),
                patch(REGISTRATION + "round_of", always(NO_ROUND))),

@@ -54,6 +54,10 @@ def _does_nothing(original: Any) -> Any:
     return lambda *arguments, **named: None
 
 
+def _believes(original: Any) -> Any:
+    return lambda self, end: end
+
+
 def _forgets_in_memory(original: Any) -> Any:
     return lambda checkpoint: checkpoint.truncate_from_end(Offset(0))
 
@@ -246,6 +250,16 @@ MUTANTS = (
            (patch("storage.compaction:check_crc", _does_nothing),),
            "tests/unit/storage/test_compaction_of_damage.py::"
            "test_no_bit_that_flips_takes_a_record_along", COMPACTED_FLIPS),
+    Mutant("a cut takes the word of a header for where the log ends then", "I4, I10",
+           (patch("storage.segment:Segment.check_cut", _does_nothing),),
+           "tests/unit/storage/test_cuts_of_damage.py::"
+           "test_a_cut_changes_nothing_or_leaves_what_was",
+           why_no_seed="of a log with a flipped bit the judges say nothing past that bit"),
+    Mutant("producers are made anew from unchecked headers of what a cut leaves", "I8, I10",
+           (patch("storage.log_producers:LogProducers.checked", _believes),),
+           "tests/unit/storage/test_cuts_of_damage.py::"
+           "test_a_cut_changes_nothing_or_leaves_what_was",
+           why_no_seed="a flipped number, a cut deeper than the window, and a retry after that"),
     Mutant("the leader epochs of a log that begins anew stay in their file", "I5, S28",
            (patch("storage.epoch_checkpoint:EpochCheckpoint.forget_all", _forgets_in_memory),),
            "tests/unit/storage/test_storage_partition_log.py::"
