@@ -189,10 +189,15 @@ class Process:
         ends = {key: Offset(log.log_end_offset) for key, log in self.directory.logs.items()}
         self.directory.checkpoint_high_watermarks(ends)
         self.directory.write_clean_stop(self.session.broker_epoch)
-        self.directory.close()
+        self._end()
 
     def kill(self) -> None:
-        """SIGKILL: only the kernel lets go of the lock; nothing is written."""
+        """SIGKILL: only the kernel lets go of lock and connections; nothing is written."""
+        self._end()
+
+    def _end(self) -> None:
+        if self.voice is not None and self.voice.poll is not None:
+            self.voice.poll.cancel()
         self.directory.close()
 
 

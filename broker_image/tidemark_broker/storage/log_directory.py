@@ -70,6 +70,7 @@ class LogDirectory:
         self.was_empty = False
         self.highest_broker_epoch = BrokerEpoch(NO_EPOCH)
         self.highest_controller_epoch = ControllerEpoch(NO_EPOCH)
+        # Made in workers and looked at on the loop: who goes over all of them takes a copy first.
         self.logs: dict[LogKey, PartitionLog] = {}
         self.high_watermarks: dict[LogKey, Offset] = {}
         self.strays: list[Path] = []  # set aside at this start, with all they hold
@@ -208,7 +209,7 @@ class LogDirectory:
         A clean stop left nothing unsynced."""
         if self.clean_stop_epoch != NO_EPOCH:
             return
-        for log in self.logs.values():
+        for log in tuple(self.logs.values()):
             log.flush()
 
     def write_boot_stamp(self, stamp: BootStamp) -> None:
@@ -298,7 +299,7 @@ class LogDirectory:
     @property
     def appended_bytes(self) -> int:
         """To all logs that are here, since they were opened."""
-        return sum(log.appended_bytes for log in self.logs.values())
+        return sum(log.appended_bytes for log in tuple(self.logs.values()))
 
     # Logs come and go
 
@@ -395,7 +396,8 @@ class LogDirectory:
     def lower_high_watermarks(self) -> None:
         """S31: once the controller has heard of watermarks that lie past the end of their logs
         (S9), and before a record follows that end. Raises StorageFailed. In a worker."""
-        ends = {(log.topic, log.partition): log.log_end_offset for log in self.logs.values()}
+        logs = tuple(self.logs.values())
+        ends = {(log.topic, log.partition): log.log_end_offset for log in logs}
         self._guarded("lower high watermarks", lambda: self._high_watermarks.lower(ends))
 
     def checkpoint_high_watermarks(

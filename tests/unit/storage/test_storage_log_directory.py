@@ -404,3 +404,23 @@ def test_two_answers_of_a_new_controller_store_its_epoch_together(path):
             thread.join(10)
     assert failures == []
     assert restarted(directory).highest_controller_epoch == 30
+
+
+def test_a_log_that_a_worker_makes_while_all_are_looked_at_ends_nothing(path):
+    """In CI: a dictionary that changed size during iteration ended the broker."""
+    directory = opened(path)
+
+    class Watched:
+        """Between two steps of whoever goes over the logs."""
+
+        @property
+        def appended_bytes(self) -> int:
+            directory.create_log("others", OTHER_TOPIC_ID, len(directory.logs))
+            return 5
+
+    for partition in range(2):
+        directory.logs[TOPIC_ID, partition] = Watched()
+    assert directory.appended_bytes == 10
+    for partition in range(2):
+        del directory.logs[TOPIC_ID, partition]
+    directory.close()
