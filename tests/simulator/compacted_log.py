@@ -157,9 +157,8 @@ class CompactedLog(CommittedLog):
 
     def _is_of_former_history(self, offset: int) -> bool:
         """What is written in a history is outdated by what is written in it, or in a later one."""
-        if self.is_one_history(self._headers[offset].partition_leader_epoch):
-            return False
-        return self.lost_from is not None
+        epoch = self._headers[offset].partition_leader_epoch
+        return self.lost_from is not None and not self.is_one_history(epoch)
 
     def may_be_gone(self, header: BatchHeader) -> bool:
         try:

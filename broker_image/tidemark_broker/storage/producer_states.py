@@ -142,8 +142,8 @@ class ProducerStates:
         self._entries.clear()
 
     def tells_enough_at(self, log_end_offset: Offset) -> bool:
-        """What `truncate_to` would answer. Changes nothing."""
-        for _, entry in self:
+        """Whether each window that the log's end there cuts is whole, or all that was written."""
+        for entry in self._entries.values():
             rest = sum(batch.last_offset < log_end_offset for batch in entry.batches)
             is_cut = rest < len(entry.batches)
             if is_cut and entry.has_forgotten and rest < WINDOW_BATCHES:
@@ -153,15 +153,11 @@ class ProducerStates:
     def truncate_to(self, log_end_offset: Offset) -> bool:
         """Forgets batches at or above the offset. False if what is left does not tell enough: then
         all of it must be made anew from a snapshot and the log."""
-        is_whole = True
+        is_whole = self.tells_enough_at(log_end_offset)
         for producer_id, entry in list(self._entries.items()):
             batches = entry.batches
-            if batches[-1].last_offset < log_end_offset:
-                continue
             while batches and batches[-1].last_offset >= log_end_offset:
                 batches.pop()
-            if entry.has_forgotten and len(batches) < WINDOW_BATCHES:
-                is_whole = False
             if not batches:
                 del self._entries[producer_id]
         return is_whole

@@ -90,24 +90,31 @@ class GrayFailures:
         except PutOff as error:
             self._decisions.is_dirty = True
             logger.warning("decision put off", extra={"slice": value.name, "error": str(error)})
+            now_ms = self._forget_old()
             for before, after in moved:
-                replica = (topic.topic_id, after.partition)
-                self._perhaps_moved[replica] = (before.leader, self._now_ms())
+                self._perhaps_moved[topic.topic_id, after.partition] = (before.leader, now_ms)
             return
         if stored is None or stored.partitions != wanted.partitions:
             return
-        now_ms = self._now_ms()
-        self._moved_at_ms = {
-            replica: moved_at_ms
-            for replica, moved_at_ms in self._moved_at_ms.items()
-            if now_ms - moved_at_ms < REPLICA_LAG_TIME_MAX_MS.maximum
-        }
+        now_ms = self._forget_old()
         numbers = [after.partition for _, after in moved]
         self._moved_at_ms.update(((topic.topic_id, number), now_ms) for number in numbers)
         logger.warning(
             "leadership moved off a broker that cannot write",
             extra={"topic": value.topic.topic, "partitions": numbers},
         )
+
+    def _forget_old(self) -> int:
+        """Of longer ago than any topic's lag window, and of topics that are gone. Returns now."""
+        now_ms = self._now_ms()
+        since_ms = now_ms - REPLICA_LAG_TIME_MAX_MS.maximum
+        self._moved_at_ms = {
+            replica: at_ms for replica, at_ms in self._moved_at_ms.items() if at_ms > since_ms
+        }
+        self._perhaps_moved = {
+            replica: move for replica, move in self._perhaps_moved.items() if move[1] > since_ms
+        }
+        return now_ms
 
     def _relieved(
         self, topic: TopicState, state: PartitionState, standings: Standings, counts: LeaderCounts

@@ -74,7 +74,19 @@ def compact(
     if plan is None:
         return None
     begun = log.swaps.begin()
-    compaction = Compaction(
+    compaction = compaction_of(log, disk, plan, now_ms=now_ms, max_keys=max_keys)
+    for step in compaction.steps():
+        if isinstance(step, Rewritten):
+            assert log.swaps.commit(step.path, begun)
+            log.take_in(step)
+    log.cleaned_to = compaction.cleaned_to
+    return compaction
+
+
+def compaction_of(
+    log: PartitionLog, disk: Disk, plan: CompactionPlan, *, now_ms: int, max_keys: int
+) -> Compaction:
+    return Compaction(
         disk,
         log.directory,
         plan,
@@ -83,12 +95,6 @@ def compact(
         producer_ids=log.producers.ids,
         max_keys=max_keys,
     )
-    for step in compaction.steps():
-        if isinstance(step, Rewritten):
-            assert log.swaps.commit(step.path, begun)
-            log.take_in(step)
-    log.cleaned_to = compaction.cleaned_to
-    return compaction
 
 
 def records_of(log: PartitionLog) -> list[Record]:

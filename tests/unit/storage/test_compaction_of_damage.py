@@ -1,11 +1,12 @@
 """Compaction meets a flipped bit: it ends, or it leaves what it would have left."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.compaction import Compaction, Rewritten
+from tidemark_broker.storage.compaction import Rewritten
 from tidemark_broker.storage.errors import CorruptBatch
 from tidemark_broker.storage.partition_log import PartitionLog
 from tidemark_broker.storage.record_batch import (
@@ -21,6 +22,7 @@ from tests.unit.storage.compacted_logs import (
     COMPACTED,
     NOW_MS,
     compact,
+    compaction_of,
     keyed_batch,
     plan_of,
     put,
@@ -48,16 +50,27 @@ def a_log(directory: Path) -> PartitionLog:
     return log
 
 
-def records_left(log: PartitionLog) -> list[Record]:
-    """By one pass, whose segment is not taken in. Raises CorruptBatch."""
+def rewritten_by(log: PartitionLog, max_keys: int) -> Iterator[bytes]:
+    """What one pass puts in the place of old segments, in their order. Nothing is taken in. Raises
+    CorruptBatch."""
     plan = plan_of(log, log.log_end_offset, NOW_MS)
     assert plan is not None
-    compaction = Compaction(
-        DISK, log.directory, plan, log.settings, now_ms=NOW_MS, producer_ids=(), max_keys=9
-    )
-    (rewritten,) = (step for step in compaction.steps() if isinstance(step, Rewritten))
-    data = rewritten.path.read_bytes()
-    rewritten.path.unlink()
+    compaction = compaction_of(log, DISK, plan, now_ms=NOW_MS, max_keys=max_keys)
+    for step in compaction.steps():
+        if isinstance(step, Rewritten):
+            yield step.path.read_bytes()
+            step.path.unlink()
+
+
+def flipped(data: bytes, bit: int) -> bytearray:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return changed
+
+
+def records_left(log: PartitionLog) -> list[Record]:
+    """By one pass. Raises CorruptBatch."""
+    (data,) = rewritten_by(log, max_keys=9)
     batches = split_batches(memoryview(data), max_batch_bytes=len(data))
     return [record for batch in batches for record in read_records(batch.data)]
 
@@ -81,18 +94,14 @@ def test_no_bit_that_flips_takes_a_record_along(tmp_path: Path) -> None:
         intact = segment.path.read_bytes()
         not_noticed = set()
         for bit in range(8 * len(intact)):
-            flipped = bytearray(intact)
-            flipped[bit // 8] ^= 1 << bit % 8
-            with segment.path.open("r+b") as file:
-                file.write(flipped)
+            segment.path.write_bytes(flipped(intact, bit))
             try:
                 assert records_left(log) == expected, f"bit {bit} of {segment.path.name}"
                 not_noticed.add(bit // 8)
             except CorruptBatch:
                 continue
         assert not_noticed <= without_checksum(intact)
-        with segment.path.open("r+b") as file:
-            file.write(intact)
+        segment.path.write_bytes(intact)
 
 
 def put_by(log: PartitionLog, producer_id: int, *pairs: tuple[str, str | None]) -> None:
@@ -100,26 +109,11 @@ def put_by(log: PartitionLog, producer_id: int, *pairs: tuple[str, str | None]) 
     log.append_as_leader([batch], leader_epoch=LeaderEpoch(0))
 
 
-def rewritten_by(log: PartitionLog, max_keys: int) -> list[bytes]:
-    """What one pass puts in the place of old segments, in their order, until it meets damage.
-    Nothing is taken in."""
-    plan = plan_of(log, log.log_end_offset, NOW_MS)
-    assert plan is not None
-    compaction = Compaction(
-        DISK,
-        log.directory,
-        plan,
-        log.settings,
-        now_ms=NOW_MS,
-        producer_ids=log.producers.ids,
-        max_keys=max_keys,
-    )
+def rewritten_before_damage(log: PartitionLog, max_keys: int) -> list[bytes]:
     found = []
     with suppress(CorruptBatch):
-        for step in compaction.steps():
-            if isinstance(step, Rewritten):
-                found.append(step.path.read_bytes())
-                step.path.unlink()
+        for data in rewritten_by(log, max_keys):
+            found.append(data)
     return found
 
 
@@ -148,15 +142,13 @@ def test_no_bit_that_flips_costs_a_producer_its_last_batch_elsewhere(
     if max_keys == 2:
         put_by(log, 5, ("b", "1" * 300))
         seal(log)
-    expected = rewritten_by(log, max_keys)
+    expected = list(rewritten_by(log, max_keys))
     assert is_last_of(4, expected[0])
     (segment,) = (each for each in log.segments if b"1" * 300 in each.path.read_bytes())
     intact = segment.path.read_bytes()
     for bit in range(8 * HEADER_BYTES):
-        flipped = bytearray(intact)
-        flipped[bit // 8] ^= 1 << bit % 8
-        segment.path.write_bytes(flipped)
-        found = rewritten_by(log, max_keys)
+        segment.path.write_bytes(flipped(intact, bit))
+        found = rewritten_before_damage(log, max_keys)
         assert found == expected[: len(found)], f"bit {bit}"
     segment.path.write_bytes(intact)
-    assert rewritten_by(log, max_keys) == expected
+    assert list(rewritten_by(log, max_keys)) == expected
