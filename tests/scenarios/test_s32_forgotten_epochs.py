@@ -9,9 +9,10 @@ start, which is written down a minute later. Killed before, and elected, it woul
 from pathlib import Path
 
 import pytest
+from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
-from tests.unit.runtime.in_process_pool import InProcessPool
+from tests.unit.runtime.in_process_pool import InProcessPool, a_produced_batch
 
 
 @pytest.mark.parametrize("tail", [("lost",), ("lost", "lost too", "and this"), ("lost",) * 9])
@@ -66,3 +67,30 @@ def test_a_follower_whose_log_starts_where_its_leaders_does_goes_on(
         log = pool.brokers[number].replica().log
         assert (log.log_start_offset, log.log_end_offset) == (2, leader.log_end_offset)
     assert pool.brokers[2].replica().high_watermark == leader.log_end_offset == deleted
+
+
+@pytest.mark.parametrize("tail", [0, 1, 3])
+def test_who_ends_where_its_leaders_log_starts_still_knows_its_producers(
+    tmp_path: Path, tail: int
+) -> None:
+    """Seed 40001614 of the simulator: retention took a producer's last batch everywhere while its
+    acknowledgement was lost. Whoever copied from a leader with an empty log forgot the producer,
+    led in its turn, and took the retry for a first batch. `tail`: what it must cut."""
+    pool = InProcessPool(tmp_path, brokers=(1, 2, 3), min_insync=1)
+    pool.lead(1)
+    batch = a_produced_batch(0, "unacknowledged")
+    pool.brokers[1].produce_bytes(batch, acks=1)
+    pool.replicate(2, 3, rounds=2)
+    pool.lead(3, in_sync=[2, 3])
+    for number in range(tail):
+        pool.brokers[3].produce(f"nobody copied {number}", acks=1)
+    leader = pool.brokers[2].replica()
+    leader.log.raise_log_start(Offset(1))
+    leader.log.delete_segments_below(Offset(1))
+    pool.lead(2, in_sync=[2])
+    pool.replicate(3, rounds=3)
+    assert pool.brokers[3].log_bytes() == pool.brokers[2].log_bytes()
+    pool.lead(3, in_sync=[2, 3])
+    (again,) = pool.brokers[3].produce_bytes(batch, acks=1)
+    assert (again.error, again.base_offset) == (ErrorCode.NONE, 0)
+    assert pool.brokers[3].replica().log.log_end_offset == 1

@@ -221,7 +221,7 @@ MUTANTS = (
            "acknowledges_nothing",
            search="progress kept over an epoch that was missed (S27)"),
     Mutant("an epoch that retention took is agreed to", "S32",
-           (patch("replication.leader:is_forgotten", always(False)),),
+           (patch("replication.forgotten_epochs:is_forgotten", always(False)),),
            "tests/scenarios/test_s32_forgotten_epochs.py::"
            "test_a_follower_keeps_nothing_of_an_epoch_that_its_leader_has_forgotten[tail1]",
            why_no_seed="a deposed leader that stays away until retention has passed where it parted"

@@ -111,7 +111,7 @@ class PartitionFollower:
         if answer.diverging_epoch is not None:
             # Its watermark speaks of records that we do not hold (KAFKA-14704): not touched.
             cut = self._truncation(answer.diverging_epoch, log)
-            if not self.is_counted_on and _keeps_nothing(cut, answer, log):
+            if not self.is_counted_on and _keeps_nothing(cut, answer):
                 return (RestartLogAt(answer.log_start_offset),)
             return (cut,)
         self._confirmed_at_ms = now_ms
@@ -236,9 +236,8 @@ def _has_nothing(log: LogView) -> bool:
     return log.log_start_offset == log.log_end_offset and log.latest_epoch == NO_EPOCH
 
 
-def _keeps_nothing(cut: TruncateLog, answer: LeaderAnswer, log: LogView) -> bool:
+def _keeps_nothing(cut: TruncateLog, answer: LeaderAnswer) -> bool:
     """S32: of what the leader still has. Whether the rest was committed nobody can say any more,
-    and a restart may show it to readers again. Nor an epoch: it would be asked about over and
-    over."""
-    start_offset = answer.log_start_offset
-    return start_offset > 0 and max(log.log_start_offset, cut.to_offset) <= start_offset
+    and a restart may show it to readers again. A log that ends where the leader's starts may go
+    on: the leader knows the last epoch before that. What is known of producers stays with it."""
+    return cut.to_offset < answer.log_start_offset

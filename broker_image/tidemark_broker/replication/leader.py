@@ -25,7 +25,7 @@ from tidemark_broker.replication.effects import (
     RejectFetch,
     ReplicaFetch,
 )
-from tidemark_broker.replication.forgotten_epochs import is_counted_on, is_forgotten
+from tidemark_broker.replication.forgotten_epochs import agreed_end
 from tidemark_broker.replication.leader_grant import LeaderGrant, LeaderSettings
 from tidemark_broker.replication.remote_replica import (
     NEVER_MS,
@@ -199,13 +199,11 @@ class PartitionLeader:
         if fetch.fetch_offset < log.log_start_offset:
             return RejectFetch(ErrorCode.OFFSET_OUT_OF_RANGE)  # even if diverging (KAFKA-12996)
         if last_epoch != NO_EPOCH:
-            end = log.end_offset_for(last_epoch)
+            end = agreed_end(fetch, log, self.state)
             if end is None:
                 # S22: Kafka answers OFFSET_OUT_OF_RANGE here, for ever on an idle partition.
                 return DivergingEpoch(log.latest_epoch, log.log_end_offset)
             if end[0] < last_epoch or end[1] < fetch.fetch_offset:
-                return DivergingEpoch(*end)
-            if is_forgotten(last_epoch, log) and not is_counted_on(fetch, self.state):
                 return DivergingEpoch(*end)
         if fetch.fetch_offset > log.log_end_offset:
             return RejectFetch(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -27,7 +27,7 @@ class LeaderEpochs:
 
     @property
     def first_epoch(self) -> LeaderEpoch:
-        """Of what is still known: retention drops those that end below the log start."""
+        """Of what is still known: retention drops those before the last record that it took."""
         return self._epochs[0] if self._epochs else LeaderEpoch(NO_EPOCH)
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
@@ -56,7 +56,7 @@ class LeaderEpochs:
     ) -> tuple[LeaderEpoch, Offset] | None:
         """The largest known epoch <= `epoch` and where it ends; None if that cannot be said.
 
-        An epoch below the first known one ends where the log starts. Kafka: endOffsetFor.
+        Of an epoch below the first known one: where that begins. Kafka: endOffsetFor.
         """
         if epoch < 0 or not self._epochs or epoch > self._epochs[-1]:
             return None
@@ -83,12 +83,14 @@ class LeaderEpochs:
         return self._cut(bisect_left(self._starts, end_offset))
 
     def truncate_from_start(self, start_offset: Offset) -> bool:
-        """Keeps the last entry that starts at or before `start_offset`, moved to it."""
-        first = bisect_right(self._starts, start_offset) - 1
-        if first < 0 or (first == 0 and self._starts[0] == start_offset):
+        """Keeps the epoch of the last record before `start_offset` too, moved to it: whose log
+        ends there is asked for it. Kafka keeps what covers `start_offset` only."""
+        last_before = Offset(start_offset - 1)
+        first = bisect_right(self._starts, last_before) - 1
+        if first < 0 or (first == 0 and self._starts[0] == last_before):
             return False
         del self._epochs[:first], self._starts[:first]
-        self._starts[0] = start_offset
+        self._starts[0] = last_before
         return True
 
     def _cut(self, keep: int) -> bool:

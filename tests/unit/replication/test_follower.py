@@ -129,9 +129,9 @@ def test_truncation_is_decided_by_epochs(diverging: tuple[int, int], expected: i
     )
 
 
-def test_a_cut_to_where_the_leaders_log_starts_leaves_nothing() -> None:  # S32
+def test_a_cut_to_below_where_the_leaders_log_starts_leaves_nothing() -> None:  # S32
     follower, log = a_follower(40), a_log(80, (2, 20), (4, 50))
-    answer = an_answer(diverging=(4, 60), log_start=60)
+    answer = an_answer(diverging=(4, 59), log_start=60)
     assert follower.on_answer(fetched(follower, log), answer, log, NOW_MS) == (
         RestartLogAt(Offset(60)),
     )
@@ -139,18 +139,21 @@ def test_a_cut_to_where_the_leaders_log_starts_leaves_nothing() -> None:  # S32
 
 def test_a_cut_to_where_both_logs_start_leaves_no_epoch_to_ask_about_again() -> None:  # S32
     follower, log = a_follower(60), EpochHistory(((2, 20),), Offset(60), Offset(60))
-    answer = an_answer(diverging=(2, 60), log_start=60)
+    answer = an_answer(diverging=(2, 59), log_start=60)
     assert follower.on_answer(fetched(follower, log), answer, log, NOW_MS) == (
         RestartLogAt(Offset(60)),
     )
 
 
-def test_a_replica_that_is_counted_on_cuts_and_keeps_the_rest() -> None:  # S32, I6
-    follower, log = a_follower(60), a_log(80, (2, 20), (4, 50))
-    follower.is_counted_on = True
-    answer = an_answer(diverging=(4, 60), log_start=60)
+@pytest.mark.parametrize(("is_counted_on", "end"), [(True, 59), (True, 60), (False, 60)])
+def test_who_is_counted_on_or_agrees_up_to_the_leaders_start_keeps_the_rest(
+    is_counted_on: bool, end: int
+) -> None:  # S32, I6, I8
+    follower, log = a_follower(40), a_log(80, (2, 20), (4, 50))
+    follower.is_counted_on = is_counted_on
+    answer = an_answer(diverging=(4, end), log_start=60)
     assert follower.on_answer(fetched(follower, log), answer, log, NOW_MS) == (
-        TruncateLog(Offset(60)),
+        TruncateLog(Offset(end)),
     )
 
 

@@ -10,6 +10,7 @@ from tidemark_broker.wire.list_offsets import EARLIEST, LATEST, LIST_OFFSETS_API
 from tidemark_broker.wire.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH_API
 from tidemark_broker.wire.tables import Api, Values
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import Offset
 
 from tests.unit.runtime.in_process_pool import TOPIC, a_batch
 from tests.unit.runtime.test_kafka_admin_requests import ask
@@ -119,6 +120,24 @@ def test_an_epoch_ends_where_the_next_one_began(tmp_path: Path) -> None:
         assert await end_of(link, 1) == (1, 2)
         assert await end_of(link, 2) == (1, 2)
         assert await end_of(link, 0) == (0, 0)
+
+    run(tmp_path, scenario)
+
+
+def test_an_epoch_that_retention_took_ends_where_the_log_starts(tmp_path: Path) -> None:
+    """Whoever read up to there is not told that it was cut."""
+
+    async def scenario(link: Link) -> None:
+        link.push()
+        await committed(link, "a", "b")
+        link.version += 1
+        link.push()
+        await committed(link, "c", "d")
+        log = leading(link).log
+        log.raise_log_start(Offset(4))
+        log.delete_segments_below(Offset(4))
+        assert await end_of(link, 0) == (0, 4)
+        assert await end_of(link, 1) == (1, 4)
 
     run(tmp_path, scenario)
 

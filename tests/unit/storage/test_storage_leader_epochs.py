@@ -46,14 +46,14 @@ def test_no_epoch_and_no_history_are_undefined():
 
 @pytest.mark.parametrize(
     ("last_fetched_epoch", "fetch_offset", "diverging"),
-    [(2, 8, (2, 5)), (0, 5, None), (3, 5, None)],
+    [(2, 8, (2, 4)), (0, 4, None), (3, 5, None), (4, 20, (4, 13))],
 )
 def test_end_offset_for_after_the_log_start_moved_into_an_epoch(
     last_fetched_epoch, fetch_offset, diverging
 ):
     epochs = LeaderEpochs(HISTORY)
     assert epochs.truncate_from_start(5)
-    assert epochs.entries[0] == (3, 5)
+    assert epochs.entries[0] == (3, 4)
     assert divergence(epochs, last_fetched_epoch, fetch_offset) == diverging
 
 
@@ -84,11 +84,18 @@ def test_truncation_from_the_end_drops_epochs_that_start_there():
     assert not epochs.truncate_from_end(14)
 
 
-def test_truncation_from_the_start_keeps_the_epoch_that_covers_it():
+def test_truncation_from_the_start_keeps_the_epoch_of_the_last_record_before():
     epochs = LeaderEpochs(HISTORY)
     assert epochs.truncate_from_start(13)
-    assert epochs.entries == ((7, 13), (9, 14), (10, 17))
+    assert epochs.entries == ((4, 12), (7, 13), (9, 14), (10, 17))
     assert not epochs.truncate_from_start(13)
+
+
+def test_where_no_record_was_before_nothing_goes():
+    epochs = LeaderEpochs(((3, 5), (4, 8)))
+    assert not epochs.truncate_from_start(5)
+    assert not LeaderEpochs(HISTORY).truncate_from_start(0)
+    assert epochs.entries == ((3, 5), (4, 8))
 
 
 def test_the_epoch_at_an_offset_is_the_one_that_began_before_it():

@@ -25,7 +25,10 @@ def offset_for_leader_epoch_handler(services: KafkaServices) -> ApiHandler:
         known = replica.log.end_offset_for(LeaderEpoch(asked["leader_epoch"]))
         if known is None:
             return found
-        return found | {"leader_epoch": known[0], "end_offset": known[1]}
+        epoch, end_offset = known
+        if epoch < replica.log.first_epoch:
+            end_offset = max(end_offset, replica.log.log_start_offset)
+        return found | {"leader_epoch": epoch, "end_offset": end_offset}
 
     def respond(request: KafkaRequest, asked: Values) -> Values:
         return {"topics": each_partition(asked["topics"], answer)}
