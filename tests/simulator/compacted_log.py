@@ -123,8 +123,6 @@ class CompactedLog(CommittedLog):
         self, offset: int, header: BatchHeader, record: Record | None, who: str
     ) -> None:
         known = self._headers[offset]
-        if record is None:
-            self.check_may_be_gone(offset, who)
         is_other_batch = (record is not None or header.producer_id >= 0) and _identity(
             header
         ) != _identity(known)
@@ -136,6 +134,8 @@ class CompactedLog(CommittedLog):
                 f"{self.name}: {who} has {record or 'nothing'} at offset {offset} in {header},"
                 f" committed there is {self._records[offset]} in {known}",
             )
+        if record is None:  # of another history it was not there: that comes first
+            self.check_may_be_gone(offset, who)
 
     def check_may_be_gone(self, offset: int, who: str) -> None:
         """Raises Violation if the record is the last one of its key."""

@@ -111,9 +111,13 @@ class PartitionFollower:
         if answer.diverging_epoch is not None:
             # Its watermark speaks of records that we do not hold (KAFKA-14704): not touched.
             cut = self._truncation(answer.diverging_epoch, log)
-            if not self.is_counted_on and _keeps_nothing(cut, answer):
-                return (RestartLogAt(answer.log_start_offset),)
-            return (cut,)
+            if not _keeps_nothing(cut, answer):
+                return (cut,)
+            if self.is_counted_on:
+                # Who asks it to begin anew does not count on it any more: its word is newer.
+                self._back_off(ErrorCode.UNKNOWN_LEADER_EPOCH, now_ms)
+                return ()
+            return (RestartLogAt(answer.log_start_offset),)
         self._confirmed_at_ms = now_ms
         self.leader_high_watermark = answer.high_watermark
         log_start: tuple[FollowerEffect, ...] = ()

@@ -145,16 +145,27 @@ def test_a_cut_to_where_both_logs_start_leaves_no_epoch_to_ask_about_again() -> 
     )
 
 
-@pytest.mark.parametrize(("is_counted_on", "end"), [(True, 59), (True, 60), (False, 60)])
-def test_who_is_counted_on_or_agrees_up_to_the_leaders_start_keeps_the_rest(
-    is_counted_on: bool, end: int
-) -> None:  # S32, I6, I8
+@pytest.mark.parametrize("is_counted_on", [True, False])
+def test_who_agrees_up_to_the_leaders_start_cuts_and_keeps_the_rest(
+    is_counted_on: bool,
+) -> None:  # S32, I8
     follower, log = a_follower(40), a_log(80, (2, 20), (4, 50))
     follower.is_counted_on = is_counted_on
-    answer = an_answer(diverging=(4, end), log_start=60)
+    answer = an_answer(diverging=(4, 60), log_start=60)
     assert follower.on_answer(fetched(follower, log), answer, log, NOW_MS) == (
-        TruncateLog(Offset(end)),
+        TruncateLog(Offset(60)),
     )
+
+
+def test_a_replica_that_is_counted_on_waits_until_it_hears_that_it_is_not() -> None:  # S32, I6
+    """Seed 41003624 of the simulator: its leader knew that it was not any more, and it did not. It
+    cut the last record below the log start, which was committed."""
+    follower, log = a_follower(60), a_log(80, (2, 20), (4, 50))
+    follower.is_counted_on = True
+    answer = an_answer(diverging=(4, 59), log_start=60)
+    assert follower.on_answer(fetched(follower, log), answer, log, NOW_MS) == ()
+    assert follower.next_fetch(log, NOW_MS) is None
+    assert follower.wake_at_ms == NOW_MS + FIRST_BACK_OFF_MS
 
 
 def test_truncation_never_goes_past_the_own_end() -> None:  # S22: only the epoch is dropped

@@ -198,6 +198,14 @@ def test_where_all_is_outdated_a_log_of_another_leader_epoch_parts() -> None:
     assert violation(lambda: compare(log, empty_run(2, 4, 1))) == "I3"
 
 
+def test_a_run_of_another_leader_epoch_parts_also_where_the_last_record_of_a_key_is() -> None:
+    """Seed 41004237: that it may not be gone was found first, so nothing parted."""
+    log = log_of(FIRST)
+    for epoch in (0, 1):
+        run = empty_run(0, 1, epoch)
+        assert log.differs(read_header(run), run) is (epoch == 1)
+
+
 def test_no_leader_epoch_is_known_of_what_lies_below_a_leaders_first_batch() -> None:
     """Seed 38000600: a history that nobody knows the beginning of."""
     log = log_of(empty_run(4, 6, 3))
