@@ -236,6 +236,7 @@ class HeartbeatResponse:
     may_stop: bool = False
     is_storage_failure_recorded: bool = False  # stored: the next start is unclean (S8)
     are_cuts_recorded: bool = False  # what this heartbeat's `committed_cuts` cost is stored
+    are_failures_settled: bool = False  # no stored set counts on this heartbeat's `failed_replicas`
     push: MetadataPush | None = None
 
 

@@ -348,8 +348,9 @@ class ControllerSession:
             _log.info("fenced" if response.is_fenced else "serving")
         if response.push is not None:
             await self._apply(response.push)
-        failed = ((report.topic_id, report.partition) for report in request.failed_replicas)
-        self._partitions.note_failures_heard(failed)
+        if response.are_failures_settled:  # an answer may come before all of its wishes are granted
+            failed = ((report.topic_id, report.partition) for report in request.failed_replicas)
+            self._partitions.note_failures_heard(failed)
         if response.may_stop and self._wants_to_stop:
             self.may_stop.set()
 

@@ -390,7 +390,7 @@ class Partitions:
         self.listeners.metadata_applied()  # there is something to fetch again
 
     def note_failures_heard(self, failed: Iterable[TopicPartition]) -> None:
-        """The controller answered a report of these, and what it said since is applied."""
+        """The controller counts on none of these any more, and what it said since is applied."""
         for key in failed:
             replica = self.hosted(*key)
             if replica is not None:

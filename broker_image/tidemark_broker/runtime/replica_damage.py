@@ -1,8 +1,8 @@
 """A replica whose disk holds a corrupt batch: reported, and rebuilt once it proves nothing.
 
 The batch is never served (I10). While somebody else can lead, the replica is reported failed: the
-controller takes it out of every set (S9) and moves leadership. Only when the controller has heard
-of it and the state applied then names it in no set does it cut its log before the batch and fetch
+controller takes it out of every set (S9) and moves leadership. Only when the controller has stored
+that, and the state applied then names it in no set does it cut its log before the batch and fetch
 the rest anew: by a state of before, whose successor it may not have heard of yet, it might be the
 leader by now. It stays reported until it holds all that it held below its high watermark: a fetch
 that it sent before the cut may still be under way, and must not bring it back into the ISR with

@@ -24,6 +24,7 @@ class OpenPoll:
     deadline_ms: int
     answer: asyncio.Future[HeartbeatResponse]
     are_cuts_recorded: bool = False
+    are_failures_settled: bool = False
 
 
 class Polls:

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from tidemark_protocol.controller_messages import (
     CommittedCut,
-    HeartbeatRequest,
     HeldEpoch,
     RegisterRequest,
     RegisterResponse,
@@ -180,15 +179,15 @@ class PoolController:
             await self._settle_and_save([])
             logger.error("broker storage failed", extra=self._fields(broker_id))
 
-    async def note_failed_replicas(self, request: HeartbeatRequest) -> None:
+    async def settle_failures(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        """After that no set names what failed there, nor does a decision of before land (S9)."""
         async with self.lock:
-            if self.current(request.broker_id, request.broker_epoch) is None:
+            if self.current(broker_id, broker_epoch) is None:
                 return
-            failed = frozenset((r.topic_id, r.partition) for r in request.failed_replicas)
-            notes = self.state.notes_of(request.broker_id)
-            if notes.failed_replicas != failed:
-                notes.failed_replicas = failed
-                await self.settle()
+            notes = self.state.notes_of(broker_id)
+            failed = notes.failed_replicas  # a later heartbeat may say more while this is stored
+            if notes.settled_failures != failed:
+                notes.settled_failures = failed if await self.settle() else frozenset()
 
     async def record_cuts(self, cuts: tuple[CommittedCut, ...]) -> bool:
         """What an election by a last resort cost, as a follower that takes up its history says:

@@ -31,6 +31,7 @@ from tidemark_operator.controller.probe import ProbeVerdict
 from tidemark_operator.controller.registration import is_of_before, is_storage_failed
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import PutOff
+from tidemark_operator.controller.standing import Replica
 from tidemark_operator.controller.views import Change
 from tidemark_operator.stores.object_store import ObjectStore
 
@@ -182,7 +183,7 @@ class PoolHeartbeats:
             self.polls.answer(older, answer, self._now_ms())
         try:
             await self._record_cuts(request, poll)
-            await self._grant_wishes(request)
+            await self._grant_wishes(request, poll)
             self.answer_ready()
             return await poll.answer
         except BaseException as error:
@@ -195,7 +196,8 @@ class PoolHeartbeats:
         return request.number < self.decisions.state.notes_of(request.broker_id).heartbeat
 
     def _note_applied(self, request: HeartbeatRequest) -> None:
-        """What it has heard, and what it holds above that (S17), are one statement."""
+        """What it has heard, what it holds above that (S17), and what of it failed (S9) are one
+        statement: whoever counts on a broker that has spoken knows all three."""
         if request.storage_failed:
             return  # whatever it says that it applied may not be on its disk
         state = self.decisions.state
@@ -203,6 +205,7 @@ class PoolHeartbeats:
         notes = state.notes_of(request.broker_id)
         notes.applied_controller_epoch = request.applied_controller_epoch
         notes.applied_version = request.applied_image_version
+        notes.failed_replicas = _failed(request)
         self.decisions.note_held(request.held_epochs)
         if not had_heard and state.applied_version(request.broker_id) >= 0:
             self.decisions.is_dirty = True  # elections may have waited for just this
@@ -291,27 +294,27 @@ class PoolHeartbeats:
         if request.committed_cuts:
             await self._tasks.decide(record())
 
-    async def _grant_wishes(self, request: HeartbeatRequest) -> None:
+    async def _grant_wishes(self, request: HeartbeatRequest, poll: OpenPoll) -> None:
         """State changes that the heartbeat asks for. One that cannot be stored now is tried again
         by the next heartbeat."""
         try:
-            await self._decide_wishes(request)
+            await self._decide_wishes(request, poll)
         except PutOff as error:
             logger.warning(
                 "heartbeat's wish put off",
                 extra={"broker_id": request.broker_id, "error": str(error)},
             )
 
-    async def _decide_wishes(self, request: HeartbeatRequest) -> None:
+    async def _decide_wishes(self, request: HeartbeatRequest, poll: OpenPoll) -> None:
         broker_id, broker_epoch = request.broker_id, request.broker_epoch
         record = self.decisions.state.brokers[broker_id]
         notes = self.decisions.state.notes_of(broker_id)
-        failed = frozenset((r.topic_id, r.partition) for r in request.failed_replicas)
         if request.storage_failed:
             await self._tasks.decide(self.decisions.storage_failed(broker_id, broker_epoch))
             return
-        if failed != notes.failed_replicas and not self._is_overtaken(request):
-            await self._tasks.decide(self.decisions.note_failed_replicas(request))
+        if notes.failed_replicas != notes.settled_failures:
+            await self._tasks.decide(self.decisions.settle_failures(broker_id, broker_epoch))
+        poll.are_failures_settled = _failed(request) <= notes.settled_failures
         if self._is_overtaken(request):
             return
         if request.wants_to_stop:
@@ -347,6 +350,7 @@ class PoolHeartbeats:
             may_stop=poll.wants_to_stop and self._may_stop(record),
             is_storage_failure_recorded=is_storage_failed(record),
             are_cuts_recorded=poll.are_cuts_recorded,
+            are_failures_settled=poll.are_failures_settled,
             push=push,
         )
 
@@ -403,3 +407,7 @@ class PoolHeartbeats:
         return HeartbeatResponse(
             ErrorCode.NOT_CONTROLLER, controller_address=self._stopped_at or ""
         )
+
+
+def _failed(request: HeartbeatRequest) -> frozenset[Replica]:
+    return frozenset((report.topic_id, report.partition) for report in request.failed_replicas)

@@ -58,7 +58,8 @@ class BrokerNotes:
     report_version: int = -1
     lost_replicas: frozenset[Replica] = frozenset()
     lost_below: BrokerEpoch = BrokerEpoch(NO_EPOCH)
-    failed_replicas: frozenset[Replica] = frozenset()
+    failed_replicas: frozenset[Replica] = frozenset()  # as the newest heartbeat says
+    settled_failures: frozenset[Replica] = frozenset()  # those by which all slices are settled
     drained_at_version: int | None = None
     drained_at_ms: int = -1
     was_told_to_stop: bool = False

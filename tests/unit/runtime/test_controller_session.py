@@ -208,6 +208,27 @@ def test_a_role_that_a_full_disk_kept_from_being_taken_is_taken_later(tmp_path: 
     run(tmp_path, scenario)
 
 
+def test_a_failure_is_heard_of_once_nobody_counts_on_it(tmp_path: Path) -> None:  # S9, I6
+    """An answer may be given before that is stored: who cut its log by it might be a member."""
+
+    async def scenario(controller: FakeController, bench: Bench) -> None:
+        heard: list[tuple[TopicId, int]] = []
+        bench.partitions.note_failures_heard = heard.extend  # type: ignore[method-assign]
+        bench.partitions.failed_replicas[ORDERS, 0] = "damaged"
+
+        async def steps() -> None:
+            controller.answer(0)
+            await eventually(lambda: len(controller.polls) == 2)
+            assert heard == []
+            controller.answer(1, replace(SERVING, are_failures_settled=True))
+            await eventually(lambda: len(controller.polls) == 3)
+            assert heard == [(ORDERS, 0)]
+
+        await polling(controller, bench, steps)
+
+    run(tmp_path, scenario)
+
+
 def test_a_deposed_controllers_answer_is_dropped(tmp_path: Path) -> None:  # I16
     async def scenario(controller: FakeController, bench: Bench) -> None:
         async def steps() -> None:
