@@ -85,6 +85,8 @@ def _admitted(
     if standing is None or not standings.is_active(member.broker_id, replica):
         return None
     stored = next((m for m in partition.in_sync_replicas if m.broker_id == member.broker_id), None)
+    if stored is None and not standing.has_spoken:
+        return None  # its leader may ask for what it held before it reported the replica failed
     if member.broker_epoch == NO_EPOCH:
         if stored is None or not standings.is_valid(stored, replica, topic.flush):
             return None

@@ -111,6 +111,7 @@ class PoolState:
                 lost_replicas=notes.lost_replicas,
                 lost_below=notes.lost_below,
                 failed_replicas=notes.failed_replicas,
+                has_spoken=self._has_heard(broker_id),
                 is_write_stalled=notes.is_write_stalled,
             )
         standings.update((standing.broker_id, standing) for standing in overriding)

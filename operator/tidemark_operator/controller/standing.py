@@ -30,6 +30,9 @@ class Standing:
     lost_below: BrokerEpoch = BrokerEpoch(-1)
     # Reported failed by the running broker: void and not to be led from, whatever the epoch.
     failed_replicas: frozenset[Replica] = frozenset()
+    # This controller heard of what it holds and of what failed there: as only memory keeps both, a
+    # former controller's word is nothing that a successor knows.
+    has_spoken: bool = True
     # It lives, but its disk takes no writes (S20): any other replica leads better.
     is_write_stalled: bool = False
 

@@ -8,9 +8,10 @@ from tidemark_operator.stores.object_store import PARTITION_SLICE
 from tidemark_protocol.controller_messages import HeartbeatResponse, ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import LeaderEpoch, Offset
+from tidemark_protocol.partition_state import Member
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig, settle
-from tests.unit.controller.control_steps import successor
+from tests.unit.controller.control_steps import expand, successor
 from tests.waiting import run
 
 FAILED = (ReplicaReport(ORDERS, 0, LeaderEpoch(-1), Offset(-1), Offset(-1), failed=True),)
@@ -105,5 +106,28 @@ def test_what_a_broker_says_first_to_a_successor_counts_before_it_may_lead() -> 
             assert decisions(rig).state.notes_of(sick.broker_id).failed_replicas
         poll.cancel()
         await asyncio.gather(poll, return_exceptions=True)
+
+    run(scenario)
+
+
+def test_nobody_joins_who_has_not_spoken_to_this_controller() -> None:  # S9, I6
+    """Only memory says what was reported failed. A leader that asks the successor again, for what
+    its follower held before it cut its log, asks too early."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        sick = rig.brokers[1]
+        for number in (1, 2):
+            await answer_of(rig, sick, number=number, failed_replicas=FAILED)
+        proposal = expand(rig.partition(), Member(sick.broker_id, sick.epoch))
+        await successor(rig)
+        (answer,) = (await rig.brokers[0].alter(proposal)).answers
+        assert answer.error is ErrorCode.INELIGIBLE_REPLICA
+        for number in (3, 4):
+            await answer_of(rig, sick, number=number)
+        proposal = expand(rig.partition(), Member(sick.broker_id, sick.epoch))
+        (answer,) = (await rig.brokers[0].alter(proposal)).answers
+        assert (answer.error, 1 in rig.partition().in_sync_ids) == (ErrorCode.NONE, True)
 
     run(scenario)
