@@ -25,7 +25,7 @@ KILLED = "L1 after a kill"
 class Bounds:
     """In seconds of the world, each from the moment on at which nothing else was missing."""
 
-    leader_seconds: float  # from the last fault on
+    leader_seconds: float  # from the last fault on, or since all were led
     in_sync_seconds: float  # since every partition has its leader
     metadata_seconds: float  # since the last change of a state, or the last start of a broker
 
@@ -47,7 +47,9 @@ class Promises:
     def __init__(self, world: WatchedWorld, bounds: Bounds) -> None:
         self._world = world
         self._bounds = bounds
-        self._began_us = self._led_us = self._changed_us = world.now_us
+        # L1 counts from the last fault on, or since leadership was whole once more: it may move
+        # again as a broker stops that was told to before.
+        self._whole_us = self._led_us = self._changed_us = world.now_us
         self._told: object = None  # of which, and to which processes
         self._kept_us: dict[str, int] = {}
 
@@ -62,9 +64,12 @@ class Promises:
         if leaderless:
             self._led_us = now_us
         bounds = self._bounds
+        is_led = self._is_kept("L1", leaderless, self._whole_us, bounds.leader_seconds)
+        if is_led:
+            self._whole_us = now_us
         return all(
             [
-                self._is_kept("L1", leaderless, self._began_us, bounds.leader_seconds),
+                is_led,
                 self._is_kept("L3", self._out_of_sync(), self._led_us, bounds.in_sync_seconds),
                 self._is_kept(
                     "L4", self._behind_in_metadata(), self._changed_us, bounds.metadata_seconds

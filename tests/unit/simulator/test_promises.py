@@ -86,6 +86,23 @@ def test_a_leader_is_waited_for_since_the_last_fault() -> None:
         promises.are_kept()
 
 
+def test_leadership_that_moves_once_more_is_waited_for_from_then_on() -> None:
+    """A broker that was told to stop does so when all others are in sync, long after healing."""
+    watched = Watched()
+    promises = judged(watched)
+    assert promises.are_kept()
+    watched.now_us = 11 * SECOND_US
+    assert promises.are_kept()
+    watched.leads = False
+    watched.now_us += SECOND_US
+    assert not promises.are_kept()
+    watched.now_us = 21 * SECOND_US
+    assert not promises.are_kept()
+    watched.now_us += 1
+    with pytest.raises(Violation, match="L1"):
+        promises.are_kept()
+
+
 def test_bounds_follow_the_settings() -> None:
     bounds = Bounds.of(ControllerSettings(session_timeout_ms=1000), LeaseSettings("shop"))
     longer = Bounds.of(ControllerSettings(session_timeout_ms=2000), LeaseSettings("shop"))
