@@ -26,7 +26,7 @@ class Bounds:
     """In seconds of the world, each from the moment on at which nothing else was missing."""
 
     leader_seconds: float  # from the last fault on, or since all were led
-    in_sync_seconds: float  # since every partition has its leader
+    in_sync_seconds: float  # since all are led, all replicas there, or all were in sync
     metadata_seconds: float  # since the last change of a state, or the last start of a broker
 
     @staticmethod
@@ -49,28 +49,36 @@ class Promises:
         self._bounds = bounds
         # L1 counts from the last fault on, or since leadership was whole once more: it may move
         # again as a broker stops that was told to before.
-        self._whole_us = self._led_us = self._changed_us = world.now_us
+        self._whole_us = self._joining_us = self._changed_us = world.now_us
         self._told: object = None  # of which, and to which processes
+        self._placed: object = None  # where, and who lives
         self._kept_us: dict[str, int] = {}
 
     def are_kept(self) -> bool:
         """All at once, now. Raises Violation when one is broken past its bound."""
         now_us = self._world.now_us
         # A process that has just started registers before it is told anything.
-        told = self._world.served_partitions(), [b.process for b in self._world.live_brokers()]
-        if told != self._told:
-            self._told, self._changed_us = told, now_us
+        stored = self._world.served_partitions()
+        processes = [broker.process for broker in self._world.live_brokers()]
+        if self._told != (stored, processes):
+            self._told, self._changed_us = (stored, processes), now_us
+        placed = {(topic_id, s.partition): set(s.replicas) for _, topic_id, s in stored}
         leaderless = self.missing_leader()
-        if leaderless:
-            self._led_us = now_us
+        if leaderless or self._placed != (placed, processes):
+            self._placed, self._joining_us = (placed, processes), now_us
         bounds = self._bounds
         is_led = self._is_kept("L1", leaderless, self._whole_us, bounds.leader_seconds)
         if is_led:
             self._whole_us = now_us
+        is_in_sync = self._is_kept(
+            "L3", self._out_of_sync(), self._joining_us, bounds.in_sync_seconds
+        )
+        if is_in_sync:
+            self._joining_us = now_us
         return all(
             [
                 is_led,
-                self._is_kept("L3", self._out_of_sync(), self._led_us, bounds.in_sync_seconds),
+                is_in_sync,
                 self._is_kept(
                     "L4", self._behind_in_metadata(), self._changed_us, bounds.metadata_seconds
                 ),

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.lease import LeaseSettings
+from tidemark_protocol.ids import BrokerId
 
 from tests.simulator.campaign import CampaignResult, percentile, show_times
 from tests.simulator.promises import SECOND_US, Bounds, Promises
@@ -27,6 +28,7 @@ class Watched:
         self.stored = partition("0@1 1@1 2@1", leader="0@1")
         self.told = self.stored
         self.leads = True
+        self.process = 1
 
     def served_partitions(self) -> Any:
         return [("orders-0", "id", self.stored)]
@@ -36,7 +38,7 @@ class Watched:
         leader = SimpleNamespace(leader_epoch=self.stored.leader_epoch) if self.leads else None
         hosted = SimpleNamespace(leader=leader)
         partitions = SimpleNamespace(metadata=metadata, hosted=lambda *_: hosted)
-        return (SimpleNamespace(broker_id=0, process=1, partitions=partitions),)
+        return (SimpleNamespace(broker_id=0, process=self.process, partitions=partitions),)
 
     def live_broker(self, broker_id: int) -> Any:
         return self.live_brokers()[0]
@@ -100,6 +102,32 @@ def test_leadership_that_moves_once_more_is_waited_for_from_then_on() -> None:
     assert not promises.are_kept()
     watched.now_us += 1
     with pytest.raises(Violation, match="L1"):
+        promises.are_kept()
+
+
+@pytest.mark.parametrize("late", ["an ISR shrinks", "a process starts", "a move begins"])
+def test_who_is_missing_later_is_waited_for_from_then_on(late: str) -> None:
+    watched = Watched()
+    if late != "an ISR shrinks":
+        watched.stored = watched.told = partition("0@1 1@1", leader="0@1")
+    promises = judged(watched)
+    assert promises.are_kept() == (late == "an ISR shrinks")
+    watched.now_us = 4 * SECOND_US
+    if late == "an ISR shrinks":
+        assert promises.are_kept()
+        watched.now_us += SECOND_US // 20
+        watched.stored = watched.told = partition("0@1 1@1", leader="0@1", partition_epoch=10)
+    elif late == "a process starts":
+        watched.process = 2
+    else:
+        replicas = tuple(map(BrokerId, range(4)))
+        moving = partition("0@1 1@1", leader="0@1", partition_epoch=10, replicas=replicas)
+        watched.stored = watched.told = moving
+    assert not promises.are_kept()
+    watched.now_us = 9 * SECOND_US
+    assert not promises.are_kept()
+    watched.now_us += SECOND_US // 20 + 1
+    with pytest.raises(Violation, match="L3"):
         promises.are_kept()
 
 
