@@ -9,16 +9,21 @@ begins its log says what is committed. Nothing past that is judged of a log of a
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.storage.producer_states import SEQUENCES, last_sequence_of
 from tidemark_broker.storage.record_batch import CRC_START, BatchHeader, read_header
-from tidemark_protocol.ids import NO_EPOCH
+from tidemark_protocol.ids import NO_EPOCH, Offset
 
 from tests.simulator.producer_expiry import ProducerExpiry
-from tests.simulator.violations import SENT_AGAIN_LATE, BeyondPromises, Violation
+from tests.simulator.violations import (
+    SENT_AGAIN_LATE,
+    SENT_TO_A_NEWCOMER,
+    BeyondPromises,
+    Violation,
+)
 
 
 class CommittedLog:
@@ -31,6 +36,7 @@ class CommittedLog:
         self.led_by_any = 0  # of any history
         self.led: dict[int, tuple[int, HostedReplica]] = {}  # of each leader epoch, and who led
         self.begun_anew: dict[HostedReplica, int] = {}  # where a log that was dropped began last
+        self._forgotten_to = 0  # below it somebody who began anew may know no producers
         self.history_epoch = -1  # the leader epoch that began the present history; -1: the first
         # Where each history parted from those before it, by the leader epoch that began it.
         self._parted: dict[int, int] = {}
@@ -40,7 +46,8 @@ class CommittedLog:
         self._gaps: list[range] = []  # of offsets that whoever committed them first had damaged
         self._base_offsets: list[int] = []
         self._batches: list[bytes] = []
-        self._producers: dict[int, tuple[int, int]] = {}  # id -> (epoch, last sequence)
+        # id -> (epoch, last sequence, last offset)
+        self._producers: dict[int, tuple[int, int, int]] = {}
         self.expiry = ProducerExpiry()
 
     # ---- histories
@@ -102,6 +109,23 @@ class CommittedLog:
         self.led[leader_epoch] = (high_watermark, replica)
         self.led_by_any = max(self.led_by_any, high_watermark)
         self.led_to = int(max(self.led_to, min(high_watermark, self._common_end(leader_epoch))))
+
+    def note_begun_anew(
+        self, replica: HostedReplica, held: Iterable[tuple[BatchHeader, bytes]], former_end: int
+    ) -> None:
+        """It dropped its log, which had these batches."""
+        start_offset = self.begun_anew[replica] = replica.log.log_start_offset
+        below = (each for each in held if each[0].base_offset < start_offset)
+        had_all = former_end >= start_offset and not any(self.differs(*each) for each in below)
+        if not (had_all and self._leader_knows_epoch_at(start_offset - 1)):
+            self._forgotten_to = max(self._forgotten_to, start_offset)
+
+    def _leader_knows_epoch_at(self, offset: int) -> bool:
+        """Of the last record below its log start: whoever ends there goes on (0087)."""
+        if not self.led:
+            return False
+        _, leader = self.led[max(self.led)]
+        return leader.log._checkpoint.epochs.epoch_at(Offset(offset)) != NO_EPOCH
 
     def take(self, header: BatchHeader, batch: bytes, who: str) -> None:
         """`batch` lies below the high watermark of `who`, whose log may be judged: the first says
@@ -264,7 +288,7 @@ class CommittedLog:
 
     def last_sequences(self) -> Iterator[tuple[int, int, int]]:
         """(producer id, epoch, last sequence) of each whose last batch is known."""
-        for producer_id, (epoch, sequence) in self._producers.items():
+        for producer_id, (epoch, sequence, _) in self._producers.items():
             yield producer_id, epoch, sequence
 
     def _check_sequence(self, header: BatchHeader) -> None:
@@ -276,11 +300,13 @@ class CommittedLog:
         if known is None and self._gaps:
             return
         epoch, first = header.producer_epoch, header.base_sequence
-        last_epoch, last = known or (-1, -1)
+        last_epoch, last, last_offset = known or (-1, -1, self.end_offset)
         expected = (last + 1) % SEQUENCES if epoch == last_epoch else 0
         if epoch < last_epoch or first != expected:
             if first == 0 and self.expiry.may_be_over(header.producer_id, last_epoch, last):
                 raise BeyondPromises(SENT_AGAIN_LATE)
+            if first == 0 and last_offset < self._forgotten_to:
+                raise BeyondPromises(SENT_TO_A_NEWCOMER)
             raise Violation(
                 "I8",
                 f"{self.name}: producer {header.producer_id} has epoch {epoch} sequence {first} at"
@@ -302,7 +328,7 @@ class CommittedLog:
 
     def _remember_sequence(self, header: BatchHeader) -> None:
         if header.producer_id >= 0:
-            known = (header.producer_epoch, last_sequence_of(header))
+            known = (header.producer_epoch, last_sequence_of(header), header.last_offset)
             self._producers[header.producer_id] = known
 
 

@@ -12,7 +12,7 @@ from tests.simulator import additions, storms
 from tests.simulator.disk_image import DATA_OUTCOMES
 from tests.simulator.fault_plan import KINDS
 from tests.simulator.slice_checks import CHANGES, ELECTIONS
-from tests.simulator.violations import FLIPPED_EPOCH, SENT_AGAIN_LATE
+from tests.simulator.violations import FLIPPED_EPOCH, SENT_AGAIN_LATE, SENT_TO_A_NEWCOMER
 
 WAIVED_AFTER_FLIPS = ("L1", "L3", "G4")
 ACKNOWLEDGED = {0: "acknowledged, acks=0", 1: "acknowledged, acks=1", -1: "acknowledged, acks=all"}
@@ -74,7 +74,7 @@ def _verdicts() -> Iterable[str]:
     yield from (NEW_HISTORIES, ACKNOWLEDGED_ANEW)
     yield from map(kept, ("L1", "L3", "L4", "I21"))
     yield from map(waived, WAIVED_AFTER_FLIPS)
-    yield from map(ended_early, (FLIPPED_EPOCH, SENT_AGAIN_LATE))
+    yield from map(ended_early, (FLIPPED_EPOCH, SENT_AGAIN_LATE, SENT_TO_A_NEWCOMER))
 
 
 ROWS = tuple(sorted({*_faults(), *_clients(), *_brokers(), *_verdicts()}))

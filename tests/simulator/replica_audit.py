@@ -109,7 +109,8 @@ class ReplicaAudit:
         self._seen = seen
         self._check_watermark()
         if self._may_begin_anew():
-            committed.begun_anew[replica] = log.log_start_offset
+            held = [(batch.header, batch.data) for batch in self._batches]
+            committed.note_begun_anew(replica, held, self._log_end_offset)
         self._active = active
         self._check_epochs()
         if not self._is_prefix():

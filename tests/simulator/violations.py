@@ -14,6 +14,8 @@ FLIPPED_EPOCH = "a flipped leader epoch whose only witness a power loss took (00
 
 SENT_AGAIN_LATE = "a batch sent again after its producer had expired"
 
+SENT_TO_A_NEWCOMER = "a batch sent again that retention took, to who began anew past it (0087)"
+
 
 class BeyondPromises(Violation):
     """What happened is more than anything was promised against: the run says no more."""

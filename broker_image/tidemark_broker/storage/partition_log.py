@@ -413,11 +413,11 @@ class PartitionLog:
         with self._failing.breaking("truncate"):
             self._forget_from(_FIRST_OFFSET, goes_on_from=offset)
             self._checkpoint.forget_all()
+            self._producers.forget_all()  # first: what begins there would believe a snapshot
             self._segments.restart_at(
                 offset, index_interval_bytes=self.settings.index_interval_bytes
             )
             self._durability.note_files_created()
-            self._producers.forget_all()
         self.log_start_offset = self.log_end_offset = offset
         self._durability.note_truncated(offset)
         return removed

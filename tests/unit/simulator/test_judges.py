@@ -3,9 +3,12 @@
 import io
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
+from tidemark_broker.storage.leader_epochs import LeaderEpochs
 from tidemark_broker.storage.record_batch import NewRecord, build_batch, read_header
 
 from tests.simulator.campaign import CampaignResult, show_coverage
@@ -81,6 +84,41 @@ def test_a_sequence_that_comes_again_after_its_producer_expired_is_beyond_promis
     assert violation(lambda: take(log, batch(b"x", 1, sequence=0))) == "beyond"
     assert violation(lambda: take(log, batch(b"x", 1, sequence=3))) == "I8"
     assert not ProducerExpiry().may_be_over(7, 0, 0)
+
+
+def a_log_from(start_offset: int, *epochs: tuple[int, int]) -> Any:
+    checkpoint = SimpleNamespace(epochs=LeaderEpochs(epochs))
+    return SimpleNamespace(log_start_offset=start_offset, _checkpoint=checkpoint)
+
+
+class Replica(SimpleNamespace):
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize(
+    ("former_end", "parted_at", "epochs", "expected"),
+    [
+        (1, None, ((0, 1), (1, 2)), "beyond"),  # it ended below where its leader begins
+        (2, 1, ((0, 1), (1, 2)), "beyond"),
+        (2, None, ((1, 2),), "beyond"),  # its leader had lost the epoch before
+        (2, None, ((0, 1), (1, 2)), "I8"),
+    ],
+)
+def test_a_sequence_that_retention_took_comes_again_where_a_log_had_to_begin_anew(
+    former_end: int, parted_at: int | None, epochs: tuple[tuple[int, int], ...], expected: str
+) -> None:
+    """0087: it forgets producers whose last batch its leader has no more."""
+    log, first = CommittedLog("orders-0"), batch(b"x", 0, sequence=0)
+    take(log, first)
+    take(log, batch(b"y", 1))
+    log.note_led(1, 2, Replica(log=a_log_from(2, *epochs)))
+    held = [first, batch(b"y" if parted_at is None else b"lost", 1)][:former_end]
+    again = Replica(log=a_log_from(2))
+    log.note_begun_anew(again, [(read_header(each), each) for each in held], former_end)
+    assert log.begun_anew == {again: 2}
+    take(log, batch(b"z", 2))
+    assert violation(lambda: take(log, batch(b"x", 3, sequence=0))) == expected
+    assert violation(lambda: take(log, batch(b"x", 3, sequence=3))) == "I8"
 
 
 def test_what_nobody_could_read_says_nothing_of_sequences() -> None:

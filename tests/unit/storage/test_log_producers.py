@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 from tidemark_broker.storage.checkpoints import MalformedFile
-from tidemark_broker.storage.errors import DiskFull
+from tidemark_broker.storage.errors import DiskFull, StorageFailed
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.producer_snapshots import (
     decode_kafka_snapshot,
@@ -145,6 +145,40 @@ def test_a_log_that_restarts_elsewhere_knows_nobody_but_the_highest_id(tmp_path:
     log.truncate_fully_and_start_at(Offset(100))
     assert (known(log), log.producers.highest_producer_id) == ({}, 7)
     assert names(log, ".snapshot") == names(log, ".producers") == []
+
+
+class DiskUntil(FaultyDisk):
+    """It takes so many changes of names, and none after: what a power cut leaves of a directory."""
+
+    def __init__(self, changes: int) -> None:
+        super().__init__()
+        self.changes = changes
+
+    def check(self, operation: str, path: Path) -> None:
+        if operation in ("open", "rename", "remove"):
+            self.changes -= 1
+            if self.changes < 0:
+                raise OSError(errno.EIO, "cut off", str(path))
+        super().check(operation, path)
+
+
+def test_whoever_begins_anew_knows_nobody_whatever_a_power_cut_leaves(tmp_path: Path) -> None:
+    """S32: nobody says that the leader has what it knew as of there, and for a record that was
+    never committed it would answer a retry as if it were in the log."""
+    for changes in range(100):
+        disk, directory = DiskUntil(1 << 30), tmp_path / f"{changes}"
+        log = open_log(directory, disk, settings=THREE_A_SEGMENT)
+        for sequence in range(4):
+            produce(log, sequence)
+        disk.changes = changes
+        try:
+            log.truncate_fully_and_start_at(Offset(3))
+        except StorageFailed:
+            reopened = open_log(directory, settings=THREE_A_SEGMENT)
+            assert reopened.segments[0].base_offset == 0 or not known(reopened)
+        else:
+            break
+    assert 0 < changes < 99
 
 
 def test_a_snapshot_of_a_history_that_was_cut_off_is_not_believed(tmp_path: Path) -> None:
