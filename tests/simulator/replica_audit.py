@@ -6,7 +6,7 @@ simulated file itself, not through the disk's calls, so that looking changes not
 fault.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -165,14 +165,10 @@ class ReplicaAudit:
         """As its batches were when they were read."""
         return [batch.header for batch in self._batches if not batch.is_intact]
 
-    def is_sound(self, offsets: Iterable[int]) -> bool:
-        """Whether it held all of these, intact, when it was last looked at."""
-        damaged = self.damaged()
-        return all(
-            offset < self._end_offset
-            and not any(each.base_offset <= offset < each.next_offset for each in damaged)
-            for offset in offsets
-        )
+    def is_sound(self, offset: int) -> bool:
+        """Whether it held that one, intact, when it was last looked at."""
+        is_damaged = any(each.base_offset <= offset < each.next_offset for each in self.damaged())
+        return offset < self._end_offset and not is_damaged
 
     # ---- parts
 
