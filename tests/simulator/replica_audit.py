@@ -64,6 +64,7 @@ class ReplicaAudit:
         self.committed = committed
         self.files = files
         self._seen: tuple[object, ...] = ()
+        self._has_news = False
         self._active: Segment | None = None  # as last looked at
         self._high_watermark = -1
         self._log_start_offset = self._log_end_offset = -1
@@ -88,8 +89,15 @@ class ReplicaAudit:
         self._position = 0
         self._is_cut_short = False  # by damage that a flipped bit may have done
 
-    def look(self) -> bool:
-        """After any event that may have touched it; False if nothing changed."""
+    def has_news(self) -> bool:
+        """Since it was last asked: an answer to a client is judged in the middle of an event, and
+        what it looks at then nobody else has seen yet."""
+        self.look()
+        has_news, self._has_news = self._has_news, False
+        return has_news
+
+    def look(self) -> None:
+        """In or after any event that may have touched it."""
         replica, committed = self.replica, self.committed
         log = replica.log
         active = log._segments.active
@@ -105,8 +113,9 @@ class ReplicaAudit:
             replica.duplicate_batches,
         )
         if seen == self._seen:
-            return False
+            return
         self._seen = seen
+        self._has_news = True
         self._check_watermark()
         if self._may_begin_anew():
             committed.begun_anew[replica] = log.log_start_offset
@@ -120,7 +129,6 @@ class ReplicaAudit:
         self._take_committed()
         is_whole = self.committed.is_one_history(self.newest_epoch)
         self._judged_history = self.committed.history_epoch if is_whole else None
-        return True
 
     @property
     def newest_epoch(self) -> int:

@@ -113,6 +113,13 @@ def test_a_log_that_begins_anew_was_not_retained_away(log: PartitionLog) -> None
     assert list(judges[1].committed.begun_anew.values()) == [9]
 
 
+def test_what_was_looked_at_for_a_client_is_news_after_the_event_still(log: PartitionLog) -> None:
+    """Who began to lead and answered a parked reader at once was not judged as a new leader."""
+    audit = an_audit(log, SegmentFiles())
+    audit.look()
+    assert [audit.has_news() for _ in range(2)] == [True, False]
+
+
 def test_whoever_was_cut_may_let_go_of_old_records_only(log: PartitionLog) -> None:
     audit = an_audit(log, SegmentFiles(oldest_kept=500))
     audit.replica.follower.uncut = object()
