@@ -41,6 +41,9 @@ class CommittedLog:
         # Where each history parted from those before it, by the leader epoch that began it.
         self._parted: dict[int, int] = {}
         self._awaited: tuple[int, int] | None = None  # (leader epoch, parting offset) of the next
+        self._first_awaited = -1  # the leader epoch of the first grant that is awaited
+        # Epochs in whose stead a later one began a history, and how far they share it for sure.
+        self._passed_over: list[tuple[range, int]] = []
         self._lost_from: int | None = None
         self._acknowledged: dict[int, int] = {}  # by leader epoch: exclusive end, of acks=all
         self._gaps: list[range] = []  # of offsets that whoever committed them first had damaged
@@ -57,6 +60,8 @@ class CommittedLog:
         from there on."""
         if self._awaited is not None:
             parting_offset = min(parting_offset, self._awaited[1])
+        else:
+            self._first_awaited = leader_epoch
         self._awaited = (leader_epoch, min(parting_offset, self.end_offset))
 
     def is_awaited(self, leader_epoch: int) -> bool:
@@ -71,9 +76,14 @@ class CommittedLog:
             kept -= 1  # that log begins in the middle of it
             parted_from = self._base_offsets[kept]
         self._lost_from = _least(self._lost_from, parted_from)
-        self._awaited = None
         self.history_epoch = leader_epoch
         self._parted[leader_epoch] = parted_from
+        if self._awaited is not None:
+            passed_over = range(self._first_awaited, leader_epoch)
+            self._passed_over.append((passed_over, min(self._awaited[1], parted_from)))
+            for epoch in self.led:
+                self._note_passed_over(epoch)
+        self._awaited = None
         del self._base_offsets[kept:], self._batches[kept:]
         self._gaps = [range(gap.start, min(gap.stop, parted_from)) for gap in self._gaps]
         self.end_offset = parted_from
@@ -107,6 +117,7 @@ class CommittedLog:
 
     def note_led(self, leader_epoch: int, high_watermark: int, replica: HostedReplica) -> None:
         self.led[leader_epoch] = (high_watermark, replica)
+        self._note_passed_over(leader_epoch)
         self.led_by_any = max(self.led_by_any, high_watermark)
         self.led_to = int(max(self.led_to, min(high_watermark, self._common_end(leader_epoch))))
 
@@ -126,6 +137,14 @@ class CommittedLog:
             return False
         _, leader = self.led[max(self.led)]
         return leader.log._checkpoint.epochs.epoch_at(Offset(offset)) != NO_EPOCH
+
+    def _note_passed_over(self, leader_epoch: int) -> None:
+        """Whoever leads there was elected without proof, and a later grant was heard of first: what
+        it holds past that offset it commits, and no history was begun with it."""
+        for epochs, shared_end in self._passed_over:
+            if leader_epoch in epochs:
+                self._parted[epochs.stop] = min(self._parted[epochs.stop], shared_end)
+                self._lost_from = _least(self._lost_from, shared_end)
 
     def take(self, header: BatchHeader, batch: bytes, who: str) -> None:
         """`batch` lies below the high watermark of `who`, whose log may be judged: the first says
@@ -272,7 +291,7 @@ class CommittedLog:
 
     def acknowledged_end(self, before_epoch: int | None = None) -> int:
         """Exclusive; of acks=all, by leaders of earlier epochs. A leader may hear of its epoch
-        when its successor has committed already."""
+        when its successor has committed already, maybe in a later history than its own."""
         end = max(
             (
                 end
@@ -281,6 +300,8 @@ class CommittedLog:
             ),
             default=0,
         )
+        if before_epoch is not None:
+            end = int(min(end, self._common_end(before_epoch)))
         return end if self._awaited is None else min(end, self._awaited[1])
 
     def coverage(self) -> Counter[str]:

@@ -75,6 +75,10 @@ class CompactedLog(CommittedLog):
         ]
         for offset in [offset for offset in self._records if offset >= self.end_offset]:
             del self._headers[offset], self._records[offset]
+            self._horizons_ms.pop(offset, None)
+        self._last_offsets = {
+            record.key: offset for offset, record in sorted(self._records.items())
+        }
 
     def check_is_whole(self, header: BatchHeader, who: str) -> None:
         """What no leader found committed is not compacted: what outdates it may be cut off yet."""

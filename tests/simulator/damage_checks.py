@@ -64,9 +64,9 @@ class DamageJudge:
 
     def _forget_mended(self, key: TopicPartition, broker_id: BrokerId, audit: ReplicaAudit) -> None:
         """Its leader sent it anew, and what a later flip does to it nobody has met yet."""
-        known = self._known.get((key, broker_id))
-        if known and audit.is_sound(known):
-            del self._known[key, broker_id]
+        known = self._known.get((key, broker_id), {})
+        for offset in [offset for offset in known if audit.is_sound(offset)]:
+            del known[offset]
 
     def _is_counted_on(
         self, key: TopicPartition, broker_id: BrokerId, state: PartitionState, flush: str
@@ -84,7 +84,7 @@ class DamageJudge:
         self, key: TopicPartition, broker_id: BrokerId, audit: ReplicaAudit, why: str
     ) -> None:
         known = self._known.get((key, broker_id))
-        if known is None or audit.replica.damage is not None:  # it knows, and says so
+        if not known or audit.replica.damage is not None:  # it knows, and says so
             return
         for header in audit.damaged():
             if any(header.base_offset <= offset < header.next_offset for offset in known):

@@ -6,7 +6,7 @@ simulated file itself, not through the disk's calls, so that looking changes not
 fault.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -64,6 +64,7 @@ class ReplicaAudit:
         self.committed = committed
         self.files = files
         self._seen: tuple[object, ...] = ()
+        self._has_news = False
         self._active: Segment | None = None  # as last looked at
         self._high_watermark = -1
         self._log_start_offset = self._log_end_offset = -1
@@ -88,8 +89,15 @@ class ReplicaAudit:
         self._position = 0
         self._is_cut_short = False  # by damage that a flipped bit may have done
 
-    def look(self) -> bool:
-        """After any event that may have touched it; False if nothing changed."""
+    def has_news(self) -> bool:
+        """Since it was last asked: an answer to a client is judged in the middle of an event, and
+        what it looks at then nobody else has seen yet."""
+        self.look()
+        has_news, self._has_news = self._has_news, False
+        return has_news
+
+    def look(self) -> None:
+        """In or after any event that may have touched it."""
         replica, committed = self.replica, self.committed
         log = replica.log
         active = log._segments.active
@@ -105,11 +113,12 @@ class ReplicaAudit:
             replica.duplicate_batches,
         )
         if seen == self._seen:
-            return False
+            return
         self._seen = seen
+        self._has_news = True
         self._check_watermark()
         if self._may_begin_anew():
-            held = [(batch.header, batch.data) for batch in self._batches]
+            held = ((batch.header, batch.data) for batch in self._batches)
             committed.note_begun_anew(replica, held, self._log_end_offset)
         self._active = active
         self._check_epochs()
@@ -121,7 +130,6 @@ class ReplicaAudit:
         self._take_committed()
         is_whole = self.committed.is_one_history(self.newest_epoch)
         self._judged_history = self.committed.history_epoch if is_whole else None
-        return True
 
     @property
     def newest_epoch(self) -> int:
@@ -132,10 +140,6 @@ class ReplicaAudit:
 
     def may_judge(self, last_offset: int) -> bool:
         return self.committed.may_judge(last_offset, self.newest_epoch)
-
-    def _compactable_segments(self) -> tuple[Segment, ...]:
-        """That one was replaced shows in nothing else that is looked at."""
-        return tuple(self.replica.log._segments) if self.committed.is_compacted else ()
 
     def truncated_records(self) -> int:
         """In this process."""
@@ -166,14 +170,10 @@ class ReplicaAudit:
         """As its batches were when they were read."""
         return [batch.header for batch in self._batches if not batch.is_intact]
 
-    def is_sound(self, offsets: Iterable[int]) -> bool:
-        """Whether it held all of these, intact, when it was last looked at."""
-        damaged = self.damaged()
-        return all(
-            offset < self._end_offset
-            and not any(each.base_offset <= offset < each.next_offset for each in damaged)
-            for offset in offsets
-        )
+    def is_sound(self, offset: int) -> bool:
+        """Whether it held that one, intact, when it was last looked at."""
+        is_damaged = any(each.base_offset <= offset < each.next_offset for each in self.damaged())
+        return offset < self._end_offset and not is_damaged
 
     # ---- parts
 

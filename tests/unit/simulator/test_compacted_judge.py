@@ -151,6 +151,18 @@ def test_after_a_last_resort_nobody_knows_what_outdates_what_is_gone() -> None:
     assert violation(lambda: compare(log, batch(0, ("a", "x"), ("b", "1")))) == "I3"
 
 
+def test_what_was_lost_outdates_nothing_of_the_next_history() -> None:
+    """Nor has a tombstone the horizon of one that was at its offset."""
+    log = log_of(FIRST, SECOND, TOMBSTONE, batch(4, ("c", "lost")), batch(5, ("d", "lost")))
+    compare(log, rest(TOMBSTONE, [3], NOW_MS - 1))
+    log.begin_history(1, 2)
+    for offset, pair in ((2, ("c", "kept")), (3, ("d", None))):
+        data = batch(offset, pair, epoch=1)
+        log.take(read_header(data), data, "b")
+        assert violation(lambda at=offset: compare(log, empty_run(at, at, 1))) == COMPACTION
+    compare(log, empty_run(0, 1, 0))
+
+
 def test_what_was_compacted_in_a_history_that_is_lost_is_a_gap() -> None:
     log = log_of(FIRST)
     kept = empty_run(2, 4, 0)

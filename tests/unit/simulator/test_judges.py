@@ -195,6 +195,39 @@ def test_a_log_from_before_two_elections_without_proof_parts_where_the_first_did
     assert judged == {0: [True, False, False], 1: [True, True, False], 3: [True, True, True]}
 
 
+def passed_over(*, is_led_early: bool) -> CommittedLog:
+    """Epoch 2 was granted without proof to a log that parts at 1. It was heard of once epoch 3,
+    granted to another in its stead, was stored, or its leader had begun at 3 and committed."""
+    log, late = committed_and_acknowledged(offsets=3), object()
+    log.await_history(leader_epoch=2, parting_offset=1)
+    log.await_history(leader_epoch=3, parting_offset=3)
+    if is_led_early:
+        log.note_led(2, 2, late)  # type: ignore[arg-type]
+    log.begin_history(leader_epoch=3, parting_offset=3)
+    assert log.lost_from == (1 if is_led_early else 3)
+    take(log, batch(b"new", 3, epoch=3, sequence=3))
+    log.acknowledge(3, batch(b"new", 3, sequence=3), "b", leader_epoch=3)
+    log.note_led(2, 2, late)  # type: ignore[arg-type]
+    return log
+
+
+@pytest.mark.parametrize("is_led_early", [True, False])
+def test_who_hears_late_of_a_grant_without_proof_began_no_history_and_has_what_parts_there(
+    *, is_led_early: bool
+) -> None:
+    log = passed_over(is_led_early=is_led_early)
+    assert [log.may_judge(1, newest_epoch=epoch) for epoch in range(4)] == [False] * 3 + [True]
+    assert all(log.may_judge(0, newest_epoch=epoch) for epoch in range(4))
+    log.acknowledge(1, batch(b"other", 1), "a", leader_epoch=2)  # it stands alone
+    assert log.lost_from == 1  # its readers saw it
+
+
+def test_who_hears_late_of_a_grant_without_proof_need_not_hold_what_was_acknowledged() -> None:
+    log = passed_over(is_led_early=False)
+    assert [log.acknowledged_end(before_epoch=epoch) for epoch in (2, 3)] == [1, 3]
+    assert log.acknowledged_end() == 4
+
+
 def test_what_whoever_committed_it_had_damaged_is_known_of_the_first_that_has_it_whole() -> None:
     log = CommittedLog("orders-0")
     take(log, batch(b"x", 0))

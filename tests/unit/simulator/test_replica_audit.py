@@ -113,6 +113,13 @@ def test_a_log_that_begins_anew_was_not_retained_away(log: PartitionLog) -> None
     assert list(judges[1].committed.begun_anew.values()) == [9]
 
 
+def test_what_was_looked_at_for_a_client_is_news_after_the_event_still(log: PartitionLog) -> None:
+    """Who began to lead and answered a parked reader at once was not judged as a new leader."""
+    audit = an_audit(log, SegmentFiles())
+    audit.look()
+    assert [audit.has_news() for _ in range(2)] == [True, False]
+
+
 def test_whoever_was_cut_may_let_go_of_old_records_only(log: PartitionLog) -> None:
     audit = an_audit(log, SegmentFiles(oldest_kept=500))
     audit.replica.follower.uncut = object()
@@ -200,7 +207,7 @@ def a_damaged_replica(damaged_offsets: list[int]) -> Any:
             topic_id=TOPIC_ID, partition=0, damage=SimpleNamespace(offset=3, sound_from=3)
         ),
         damaged=lambda: headers,
-        is_sound=lambda offsets: not set(offsets) & set(damaged_offsets),
+        is_sound=lambda offset: offset not in damaged_offsets,
     )
 
 
@@ -247,11 +254,28 @@ def test_what_was_mended_in_a_later_life_may_be_flipped_again_unnoticed() -> Non
             judge.check_entry(KEY, ME, audit, "in sync")
 
 
+def test_what_was_mended_counts_also_while_the_log_does_not_reach_as_far_as_other_damage() -> None:
+    """A last resort took what was there."""
+    judge, audit = a_judge(), a_damaged_replica([])
+    audit.replica.damage = SimpleNamespace(offset=9, sound_from=None)
+    judge.look(ME, audit, {KEY: OTHERS}, {KEY: "Os"})
+    audit.replica.damage = SimpleNamespace(offset=3, sound_from=3)
+    audit.is_sound = lambda offset: offset != 9
+    rebuilt(judge, audit)
+    for damaged_offset in (3, 9):
+        audit.damaged = a_damaged_replica([damaged_offset]).damaged
+        if damaged_offset == 9:
+            with pytest.raises(Violation, match="had met before"):
+                judge.check_entry(KEY, ME, audit, "in sync")
+        else:
+            judge.check_entry(KEY, ME, audit, "in sync")
+
+
 def test_who_met_it_and_was_not_rebuilt_knows_it() -> None:
     judge, audit = a_judge(), a_damaged_replica([3])
     audit.replica.damage.sound_from = None
     rebuilt(judge, audit)
-    audit.is_sound = lambda offsets: True
+    audit.is_sound = lambda offset: True
     rebuilt(judge, audit)
     with pytest.raises(Violation, match="had met before"):
         judge.check_entry(KEY, ME, audit, "in sync")
