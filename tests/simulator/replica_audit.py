@@ -90,8 +90,7 @@ class ReplicaAudit:
         self._is_cut_short = False  # by damage that a flipped bit may have done
 
     def has_news(self) -> bool:
-        """Since it was last asked: an answer to a client is judged in the middle of an event, and
-        what it looks at then nobody else has seen yet."""
+        """Since last asked: what is looked at for a client in mid-event nobody else has seen."""
         self.look()
         has_news, self._has_news = self._has_news, False
         return has_news
@@ -109,7 +108,7 @@ class ReplicaAudit:
             active.size_bytes,
             replica.state,
             committed.history_epoch,
-            tuple(log._segments) if committed.is_compacted else (),  # one may have been replaced
+            self._compactable_segments(),
             replica.duplicate_batches,
         )
         if seen == self._seen:
@@ -140,6 +139,10 @@ class ReplicaAudit:
 
     def may_judge(self, last_offset: int) -> bool:
         return self.committed.may_judge(last_offset, self.newest_epoch)
+
+    def _compactable_segments(self) -> tuple[Segment, ...]:
+        """That one was replaced shows in nothing else that is looked at."""
+        return tuple(self.replica.log._segments) if self.committed.is_compacted else ()
 
     def truncated_records(self) -> int:
         """In this process."""
