@@ -212,6 +212,17 @@ MUTANTS = (
            "tests/scenarios/test_s9_lost_partition.py::"
            "test_a_partition_whose_directory_is_gone_is_led_by_nobody_who_lost_it",
            "files go"),
+    Mutant("a broker joins that has not spoken to this controller", "S9",
+           (patch(CONTROLLER + "in_sync_replicas:_has_spoken", always(True)),),
+           "tests/unit/controller/test_control_failed_replicas.py::"
+           "test_nobody_joins_who_has_not_spoken_to_this_controller",
+           why_no_seed="a controller dies between a failure's strike-out and its leader's next"
+           " proposal"),
+    Mutant("a failure is settled before it is stored", "S9",
+           (patch(CONTROLLER + "pool_heartbeats:_are_failures_settled", always(True)),),
+           "tests/unit/controller/test_control_failed_replicas.py::"
+           "test_an_answer_of_before_the_decision_does_not_say_that_nobody_counts_on_it",
+           why_no_seed="a controller dies while a strike-out cannot be stored"),
     Mutant("void entries are valid", "S2",
            (patch(CONTROLLER + "standing:Standings.is_valid", always(True)),),
            "tests/unit/controller/test_control_elections.py::"

@@ -52,6 +52,15 @@ def _says_out_of_range_of_lost_epochs(original: Any) -> Any:
     return check_position
 
 
+def _as_kafka_truncates(original: Any) -> Any:
+    """It knows the epoch of the first record that stays, and none before."""
+
+    def truncate_from_start(self: Any, start_offset: int) -> Any:
+        return original(self, start_offset + 1)
+
+    return truncate_from_start
+
+
 def _unchanged(partition: Any) -> Any:
     return partition
 
@@ -232,6 +241,18 @@ MUTANTS = (
            "test_a_follower_keeps_nothing_of_an_epoch_that_its_leader_has_forgotten[tail2]",
            why_no_seed="a deposed leader that stays away until retention has passed where it"
            " parted: once in 1,000 seeds"),
+    Mutant("who is counted on by all it has heard begins anew all the same", "S32",
+           (patch("replication.follower:PartitionFollower._is_word_awaited", always(False)),),
+           "tests/unit/replication/test_follower.py::"
+           "test_a_replica_that_is_counted_on_waits_until_it_hears_that_it_is_not",
+           why_no_seed="retention up to a leader's log end while a member leaves the ISR: once in"
+           " 3,600 seeds"),
+    Mutant("no epoch is known of what retention took", "S32",
+           (patch("storage.leader_epochs:LeaderEpochs.truncate_from_start", _as_kafka_truncates),),
+           "tests/scenarios/test_s32_forgotten_epochs.py::"
+           "test_who_ends_where_its_leaders_log_starts_still_knows_its_producers[0]",
+           why_no_seed="retention of all that a producer wrote while its acknowledgement is lost"
+           ": once in more than 10,000 seeds"),
     Mutant("progress kept of a replica that may have left and come back", "S30",
            (patch(LEADER + "_has_stayed", always(True)),),
            "tests/scenarios/test_s30_left_and_came_back.py::"

@@ -113,8 +113,7 @@ class PartitionFollower:
             cut = self._truncation(answer.diverging_epoch, log)
             if not _keeps_nothing(cut, answer):
                 return (cut,)
-            if self.is_counted_on:
-                # Who asks it to begin anew does not count on it any more: its word is newer.
+            if self._is_word_awaited():
                 self._back_off(ErrorCode.UNKNOWN_LEADER_EPOCH, now_ms)
                 return ()
             return (RestartLogAt(answer.log_start_offset),)
@@ -216,6 +215,10 @@ class PartitionFollower:
         # is cut. Kafka asks for the leader's end and truncates to it; epochs make that needless.
         self._back_off(answer.error, now_ms)
         return ()
+
+    def _is_word_awaited(self) -> bool:
+        """S32: who asks it to begin anew counts on it no more, and has heard that first."""
+        return self.is_counted_on
 
     def _truncation(self, diverging: DivergingEpoch, log: LogView) -> TruncateLog:
         """Reference 3.4: the leader named the end of the largest epoch that it shares with the

@@ -14,7 +14,7 @@ from tidemark_protocol.ids import NO_EPOCH, BrokerId
 from tidemark_protocol.partition_state import Member, PartitionState, TopicState
 
 from tidemark_operator.controller.partition_change import changed, raised
-from tidemark_operator.controller.standing import Standings
+from tidemark_operator.controller.standing import Standing, Standings
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,16 @@ def _admitted(
     if standing is None or not standings.is_active(member.broker_id, replica):
         return None
     stored = next((m for m in partition.in_sync_replicas if m.broker_id == member.broker_id), None)
-    if stored is None and not standing.has_spoken:
-        return None  # its leader may ask for what it held before it reported the replica failed
+    if stored is None and not _has_spoken(standing):
+        return None
     if member.broker_epoch == NO_EPOCH:
         if stored is None or not standings.is_valid(stored, replica, topic.flush):
             return None
         return standings.renewed(stored, replica, topic.flush)
     return member if member.broker_epoch == standing.broker_epoch else None
+
+
+def _has_spoken(standing: Standing) -> bool:
+    """To this controller: a leader may ask for what its follower held before it reported the
+    replica failed (S9)."""
+    return standing.has_spoken

@@ -350,7 +350,7 @@ class PoolHeartbeats:
             may_stop=poll.wants_to_stop and self._may_stop(record),
             is_storage_failure_recorded=is_storage_failed(record),
             are_cuts_recorded=poll.are_cuts_recorded,
-            are_failures_settled=poll.are_failures_settled,
+            are_failures_settled=_are_failures_settled(poll),
             push=push,
         )
 
@@ -411,3 +411,8 @@ class PoolHeartbeats:
 
 def _failed(request: HeartbeatRequest) -> frozenset[Replica]:
     return frozenset((report.topic_id, report.partition) for report in request.failed_replicas)
+
+
+def _are_failures_settled(poll: OpenPoll) -> bool:
+    """A later heartbeat may have it answered before that is stored (S9)."""
+    return poll.are_failures_settled
