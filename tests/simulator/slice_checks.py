@@ -69,9 +69,16 @@ class NotStored(Protocol):
     """What a write may rest on that no object says; `WatchedWorld`."""
 
     def is_lost(
-        self, topic_id: TopicId, partition: int, member: Member, known_to: ControllerEpoch
+        self,
+        topic_id: TopicId,
+        partition: int,
+        member: Member,
+        known_to: ControllerEpoch,
+        *,
+        surely: bool,
     ) -> bool:
-        """This controller was told that the broker's replica is gone or failed (S9)."""
+        """This controller was told that the broker's replica is gone or failed (S9). `surely`:
+        before it decided what it has written."""
 
     def was_lost(self, topic_id: TopicId, partition: int, member: Member) -> bool:
         """Any controller, at any time so far."""
@@ -232,21 +239,32 @@ class SliceJudge:
             raise Violation("I12", f"{where}: led by {leader}, its controller knows {known}")
 
     def _is_void(
-        self, value: PartitionSlice, number: int, member: Member, brokers: Brokers
+        self,
+        value: PartitionSlice,
+        number: int,
+        member: Member,
+        brokers: Brokers,
+        *,
+        surely: bool = False,
     ) -> bool:
         record = brokers.get(member.broker_id)
         if record is not None and member.broker_epoch < proves_since(record, value.topic.flush):
             return True
-        return self._world.is_lost(value.topic.topic_id, number, member, value.controller_epoch)
+        topic_id, epoch = value.topic.topic_id, value.controller_epoch
+        return self._world.is_lost(topic_id, number, member, epoch, surely=surely)
 
     def _kind_of_election(
         self, value: PartitionSlice, old: PartitionState, new: PartitionState, brokers: Brokers
     ) -> str:
         entry = _entry_of(old.in_sync_replicas, new.leader)
-        if entry is not None and not self._is_void(value, old.partition, entry, brokers):
+        if entry is not None and not self._is_void(
+            value, old.partition, entry, brokers, surely=True
+        ):
             return SAME_LEADER if new.leader == old.leader else IN_SYNC
         entry = _entry_of(old.eligible_leaders, new.leader)
-        if entry is not None and not self._is_void(value, old.partition, entry, brokers):
+        if entry is not None and not self._is_void(
+            value, old.partition, entry, brokers, surely=True
+        ):
             return ELIGIBLE
         if value.topic.config.get("unclean.leader.election.enable") == "true":
             return UNCLEAN

@@ -15,7 +15,7 @@ from tidemark_broker.storage.partition_log import PartitionLog
 from tidemark_broker.storage.segment import Segment
 from tidemark_operator.controller.broker_record import BrokerRecord
 from tidemark_operator.controller.last_resorts import Choice
-from tidemark_operator.controller.pool_state import PoolState
+from tidemark_operator.controller.pool_state import BrokerNotes, PoolState
 from tidemark_operator.controller.slices import PartitionSlice, read_broker, read_slice
 from tidemark_operator.controller.tombstones import is_tombstone, read_tombstone
 from tidemark_operator.controller.views import TopicView
@@ -178,16 +178,19 @@ class WatchedWorld:
         partition: int,
         member: Member,
         known_to: ControllerEpoch | None = None,
+        *,
+        surely: bool = False,
     ) -> bool:
         """A controller was told so: by a registration (S9), which is for ever, or by the last
         heartbeat of that life of the broker that it knows. `known_to`: only what this controller
-        was told by heartbeats, as another one's may be of long ago; None: any."""
+        was told by heartbeats, as another one's may be of long ago; None: any. `surely`: and what
+        is stored now it decided knowing it; what a heartbeat says it may hear while it writes."""
         self.remember_lost()
         replica = (topic_id, partition)
         if member.broker_epoch < self._lost_below.get((*replica, member.broker_id), -1):
             return True
         return any(
-            replica in state.notes[member.broker_id].failed_replicas
+            replica in _failed_replicas(state.notes[member.broker_id], surely=surely)
             and member.broker_epoch < _failed_below(state, member.broker_id)
             for state in (self._pool_states() if known_to is None else self._states_of(known_to))
             if member.broker_id in state.notes
@@ -410,6 +413,12 @@ def _file_of(segment: Segment) -> FileNode:
     file = segment.file
     assert isinstance(file, SimulatedFile)
     return file.node
+
+
+def _failed_replicas(notes: BrokerNotes, *, surely: bool) -> frozenset[tuple[TopicId, int]]:
+    if surely:
+        return notes.failed_replicas & notes.settled_failures
+    return notes.failed_replicas | notes.settled_failures
 
 
 def _failed_below(state: PoolState, broker_id: BrokerId) -> int:

@@ -108,7 +108,7 @@ def active(broker_id: int, broker_epoch: int) -> BrokerRecord:
 def a_judge(**known: Any) -> SliceJudge:
     """By default no controller was told anything."""
     names = ("is_lost", "was_lost", "is_missing", "is_chosen")
-    nothing: Any = dict.fromkeys(names, lambda *_: False)
+    nothing: Any = dict.fromkeys(names, lambda *_, **__: False)
     nothing |= dict.fromkeys(("known_broker", "last_known_broker"), lambda *_: None)
     world: Any = SimpleNamespace(**nothing | known)
     return SliceJudge(world)
@@ -198,6 +198,27 @@ def test_what_a_controller_knew_counts_when_it_died_before_its_write_was_stored(
     judge, before = SliceJudge(watched), a_slice(partition("0@1 1@1", leader="1@1"))
     judge.on_slice(before, a_slice(partition("1@1", leader="1@1", partition_epoch=10)), stored)
     assert judge.dropped == []
+
+
+def test_a_failure_that_is_heard_of_while_a_write_is_under_way_makes_no_void_entry() -> None:
+    """Seed 43000289: its leader died, and it was elected as its heartbeat said that it had met a
+    corrupt batch."""
+    state = PoolState("shop/default", ControllerEpoch(1))
+    service = SimpleNamespace(_pools={"": SimpleNamespace(decisions=SimpleNamespace(state=state))})
+    slot = SimpleNamespace(name="controller-0", service=service)
+    world: Any = SimpleNamespace(controllers=[slot], brokers={}, topics=[])
+    judge = SliceJudge(WatchedWorld(world))
+    judge.on_broker(None, active(1, 1))
+    old = a_slice(partition("0@1 1@1", leader="0@1"))
+    new = a_slice(partition("0@1 1@1", leader="1@1", leader_epoch=6, partition_epoch=10))
+    stored = {BrokerId(0): active(0, 1), BrokerId(1): active(1, 1)}
+    state.brokers.update(stored)
+    notes = state.notes_of(BrokerId(1))
+    notes.failed_replicas = frozenset({(old.topic.topic_id, 0)})
+    assert "election: in-sync replica" in [e.kind for e in judge.on_slice(old, new, stored)]
+    notes.settled_failures = notes.failed_replicas
+    with pytest.raises(Violation, match=r"I12.*led by a void entry"):
+        judge.on_slice(old, new, stored)
 
 
 def test_the_last_member_of_an_isr_that_commits_alone_stays() -> None:
