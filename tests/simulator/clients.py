@@ -45,6 +45,8 @@ from tests.simulator.violations import Violation
 
 CONNECT_TIMEOUT_SECONDS = 1.0
 PAUSE_SECONDS = 0.05
+POLL_MS = 200  # that a consumer waits for records
+MOST_SHORT_READS = 50  # ten seconds of them
 
 
 class NoAnswer(Exception):
@@ -356,7 +358,7 @@ class Consumer:
             broker = self._chance.choice(others or [broker])
         try:
             connection = await self._links.to(broker)
-            question = Fetch(plan.topic, partition, offset, 200, is_nearby)
+            question = Fetch(plan.topic, partition, offset, POLL_MS, is_nearby)
             reply = await connection.ask(question, 1500)
         except (NotSent, NoAnswer):
             self._links.drop(broker)
@@ -403,9 +405,14 @@ class Consumer:
         assert isinstance(reply, OffsetsAnswer)
         return reply
 
-    async def read_all(self, partition: int, tries: int) -> int | None:
-        """From the log start to the high watermark; the offset reached, None if it was not."""
+    async def read_all(
+        self, partition: int, tries: int, is_whole: Callable[[str, int], bool]
+    ) -> int | None:
+        """From the log start to the high watermark; the offset reached, None if it was not. That
+        of a leader just elected may be lower than what is committed until its ISR is large enough:
+        `is_whole` (partition of the history, offset) says whether, and it is waited for."""
         self._positions.begin_anew(partition)
+        short_reads = 0
         for _ in range(tries):
             try:
                 end = await self.poll(partition, is_final=True)
@@ -413,8 +420,12 @@ class Consumer:
                 self._links.forget_leader(self._plan.topic, partition)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
-            if end is not None:
+            if end is None:
+                continue
+            name = history_name(self._topic_ids[partition], partition)
+            if short_reads == MOST_SHORT_READS or is_whole(name, end):
                 return end
+            short_reads += 1
         return None
 
 

@@ -316,16 +316,21 @@ class Run:
         self.kept_us[KILLED] = self.world.now_us - began_us
 
     def _last_reads(self) -> None:
-        """Everything is read from its start: what is not there then is lost."""
+        """Everything is read from its start: what is not there then is lost. A bit that flipped
+        before may be found only now, and change who leads."""
         reader = Consumer(
             ConsumerPlan("last-reader", "orders", 10), self._around(), self.world.random
         )
         partitions = range(self.world.partitions_of("orders"))
         ends: dict[int, int | None] = {}
 
+        def is_whole(name: str, end_offset: int) -> bool:
+            committed = self.invariants.committed_logs().get(name)
+            return committed is None or end_offset >= committed.led_to
+
         async def read() -> None:
             for partition in partitions:
-                ends[partition] = await reader.read_all(partition, tries=200)
+                ends[partition] = await reader.read_all(partition, tries=200, is_whole=is_whole)
 
         self._spawn("last-reader", read)
         deadline_us = self.world.now_us + LAST_READ_SECONDS * SECOND_US
