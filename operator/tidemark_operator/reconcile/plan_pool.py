@@ -27,14 +27,19 @@ from tidemark_operator.runtimes.broker_runtime import (
 
 
 def plan_pool(spec: PoolSpec, observed: ObservedPool) -> tuple[PoolAction, ...]:
-    """Brokers with ids of `replicas` and above are left alone: they may hold data."""
+    """Brokers with ids of `replicas` and above are neither made nor stopped here: they may hold
+    data."""
     return tuple(_actions(spec, observed))
 
 
 def _actions(spec: PoolSpec, observed: ObservedPool) -> Iterator[PoolAction]:
     by_id = {broker.broker_id: broker for broker in observed.brokers}
-    if not observed.has_bootstrap:
-        yield MakeBootstrap()
+    # Of every broker that there is, whatever `replicas` says: what goes with the pool is read from
+    # these marks when the pool itself is gone (I20).
+    for broker in observed.brokers:
+        is_marked = broker.storage_policy in ("", spec.deletion_policy)
+        if not (is_marked or broker.storage_is_going):
+            yield MarkStorage(broker.broker_id)
     # Missing brokers first: they are what clients wait for.
     for number in range(spec.replicas):
         broker_id = BrokerId(number)
@@ -43,19 +48,19 @@ def _actions(spec: PoolSpec, observed: ObservedPool) -> Iterator[PoolAction]:
             broker = ObservedBroker(
                 broker_id, BrokerProcess.ABSENT, has_storage=False, has_endpoint=False
             )
-        yield from _broker_actions(spec, broker)
+        yield from _broker_actions(broker)
+    if not observed.has_bootstrap:
+        yield MakeBootstrap()
     if not observed.has_disruption_budget:
         yield MakeDisruptionBudget()
     yield from plan_doors(spec, observed)
 
 
-def _broker_actions(spec: PoolSpec, broker: ObservedBroker) -> Iterator[PoolAction]:
+def _broker_actions(broker: ObservedBroker) -> Iterator[PoolAction]:
     if broker.storage_is_going:
         return  # a claim of that name is being deleted: wait until it is gone
     if not broker.has_storage:
         yield MakeStorage(broker.broker_id)
-    elif broker.storage_policy not in ("", spec.deletion_policy):
-        yield MarkStorage(broker.broker_id)
     if broker.process is BrokerProcess.ABSENT:
         yield StartBroker(broker.broker_id)
     elif broker.process is BrokerProcess.EXITED:

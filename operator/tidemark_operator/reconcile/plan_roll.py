@@ -53,10 +53,12 @@ def plan_roll(
         return Roll()
     served = [view for view in topics if not view.is_retained]
     candidates = [expected[i] for i in outdated if _is_there(expected[i])]
-    for broker in candidates:
-        # Away already, perhaps because its template is what is wrong: nothing more is lost by it.
-        if not _serves(broker, active_brokers):
-            return Roll(outdated, StopBroker(broker.broker_id, broker.instance))
+    if all(_is_there(broker) for broker in expected.values()):
+        for broker in candidates:
+            # Away already, perhaps because its template is what is wrong: nothing more is lost by
+            # it. A pod that is not Ready alone proves nothing: a kubelet may just not have looked.
+            if broker.broker_id not in active_brokers:
+                return Roll(outdated, StopBroker(broker.broker_id, broker.instance))
     obstacle = next(_obstacles(spec, expected, active_brokers, served), "")
     if obstacle or not candidates:
         return Roll(outdated, obstacle=obstacle or "their pods are stopping")
@@ -98,7 +100,9 @@ def _is_there(broker: ObservedBroker) -> bool:
 
 
 def _serves(broker: ObservedBroker, active_brokers: frozenset[BrokerId]) -> bool:
-    return broker.process is BrokerProcess.RUNNING and broker.broker_id in active_brokers
+    """With a session; of the present template only Ready, or a bad one would go on to all."""
+    is_well = broker.process is BrokerProcess.RUNNING or (broker.is_outdated and _is_there(broker))
+    return is_well and broker.broker_id in active_brokers
 
 
 def _obstacles(

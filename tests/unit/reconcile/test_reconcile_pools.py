@@ -31,10 +31,10 @@ ZERO = BrokerId(0)
 def test_an_empty_namespace_gets_all_in_one_pass_storage_first() -> None:
     actions = plan_pool(POOL, ObservedPool((), False, False))
     assert actions == (
-        MakeBootstrap(),
         MakeStorage(ZERO),
         StartBroker(ZERO),
         MakeEndpoint(ZERO),
+        MakeBootstrap(),
         MakeDisruptionBudget(),
     )
 
@@ -62,6 +62,14 @@ def test_nothing_starts_on_storage_that_is_being_deleted() -> None:
 def test_storage_gets_the_pools_deletion_policy() -> None:
     other = ObservedBroker(ZERO, BrokerProcess.RUNNING, "a", storage_policy="Delete")
     assert plan_pool(POOL, ObservedPool((other,))) == (MarkStorage(ZERO),)
+
+
+def test_storage_of_a_broker_beyond_replicas_gets_it_too() -> None:
+    """It goes with the pool by that mark alone."""
+    running = ObservedBroker(ZERO, BrokerProcess.RUNNING, "a", storage_policy="Retain")
+    for process in BrokerProcess:
+        beyond = ObservedBroker(BrokerId(7), process, storage_policy="Delete")
+        assert plan_pool(POOL, ObservedPool((running, beyond))) == (MarkStorage(BrokerId(7)),)
 
 
 def test_brokers_beyond_replicas_are_left_alone() -> None:

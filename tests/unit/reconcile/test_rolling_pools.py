@@ -46,8 +46,12 @@ def topic(*replicas: tuple[int, ...], in_sync: int = 3) -> TopicView:
 HEALTHY = topic((0, 1, 2), (0, 2, 1), (1, 2, 0))
 
 
-def plan(*brokers: ObservedBroker, topics: tuple[TopicView, ...] = (HEALTHY,)) -> Roll:
-    return plan_roll(POOL, ObservedPool(brokers), ALL, topics)
+def plan(
+    *brokers: ObservedBroker,
+    topics: tuple[TopicView, ...] = (HEALTHY,),
+    active: frozenset[BrokerId] = ALL,
+) -> Roll:
+    return plan_roll(POOL, ObservedPool(brokers), active, topics)
 
 
 def test_a_pool_of_its_template_is_left_alone() -> None:
@@ -83,8 +87,24 @@ def test_the_next_waits_until_the_last_has_caught_up() -> None:
 
 def test_a_broker_that_its_template_keeps_from_starting_is_replaced_at_once() -> None:
     """A bad image stops at the first broker, and its correction begins with that one."""
-    roll = plan(broker(0), broker(1, process="Starting"), broker(2))
+    active = ALL - {BrokerId(1)}
+    roll = plan(broker(0), broker(1, process="Starting"), broker(2), active=active)
     assert roll.stop == StopBroker(BrokerId(1), "pod-1")
+
+
+@pytest.mark.parametrize("process", ["Stopping", "Absent", "Exited"])
+def test_not_even_that_one_while_another_is_on_its_way(process: str) -> None:
+    active = frozenset({BrokerId(0)})
+    roll = plan(broker(0), broker(1), broker(2, process=process), active=active)
+    assert (roll.stop, roll.obstacle) == (None, "broker 1 is not active")
+
+
+def test_a_pod_that_is_not_ready_serves_as_long_as_its_broker_has_a_session() -> None:
+    """A kubelet that does not look makes every pod of its node NotReady."""
+    behind = topic((0, 1, 2), in_sync=2)  # broker 2 catches up, min ISR hangs on 0 and 1
+    late = broker(0, process="Starting"), broker(1, process="Starting")
+    assert plan(*late, broker(2, outdated=False), topics=(behind,)).stop is None
+    assert plan(*late, broker(2, outdated=False)).stop == StopBroker(BrokerId(1), "pod-1")
 
 
 def test_no_partition_goes_below_min_isr() -> None:
