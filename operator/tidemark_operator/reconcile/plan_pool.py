@@ -36,10 +36,10 @@ def _actions(spec: PoolSpec, observed: ObservedPool) -> Iterator[PoolAction]:
     by_id = {broker.broker_id: broker for broker in observed.brokers}
     # Of every broker that there is, whatever `replicas` says: what goes with the pool is read from
     # these marks when the pool itself is gone (I20).
-    for broker in observed.brokers:
-        is_marked = broker.storage_policy in ("", spec.deletion_policy)
-        if not (is_marked or broker.storage_is_going):
-            yield MarkStorage(broker.broker_id)
+    for each in observed.brokers:
+        is_marked = each.storage_policy in ("", spec.deletion_policy)
+        if not (is_marked or each.storage_is_going):
+            yield MarkStorage(each.broker_id)
     # Missing brokers first: they are what clients wait for.
     for number in range(spec.replicas):
         broker_id = BrokerId(number)

@@ -7,7 +7,7 @@ saves work: everything that counts is in the store.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -51,7 +51,12 @@ from tidemark_operator.reconcile.sliceless import SlicelessTopics
 from tidemark_operator.reconcile.slices import kept_topics, topic_object_name, unlisted_topics
 from tidemark_operator.reconcile.status import StatusWriter
 from tidemark_operator.reconcile.work_queue import WorkKey
-from tidemark_operator.runtimes.broker_runtime import BrokerProcess, BrokerRuntime, ObservedPool
+from tidemark_operator.runtimes.broker_runtime import (
+    BrokerProcess,
+    BrokerRuntime,
+    ObservedPool,
+    PoolAction,
+)
 from tidemark_operator.stores.object_store import (
     BROKER,
     BROKER_POOL,
@@ -62,6 +67,7 @@ from tidemark_operator.stores.object_store import (
     Object,
     ObjectStore,
     Refused,
+    StoreError,
 )
 
 log = logging.getLogger(__name__)
@@ -69,6 +75,8 @@ log = logging.getLogger(__name__)
 # Actions of one turn; a Topic needs four at most (pool, forget, adopt, create). More means that
 # an action does not do what its plan expects: come back later rather than spin.
 MAX_ACTIONS_PER_TURN = 6
+# Of a pool's actions that were not answered: each takes as long as the store's limit is.
+MAX_FAILURES_PER_TURN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,48 +203,62 @@ class Reconciler:
         if isinstance(spec, InvalidManifest):
             return await self._statuses.write(BROKER_POOL, pool, {}, [_invalid(spec)])
         observed = await self._runtime.observe(spec)
-        try:
-            for action in plan_pool(spec, observed):
-                log.info("pool action", extra={"pool": spec.pool, "action": repr(action)})
-                await self._runtime.apply(spec, action)
-        except NamespaceIsGoing:
-            raise
-        except Refused as error:  # by the API server: only the user can change that
-            refused = Condition("Ready", False, "Refused", str(error))
-            wait_ms = await self._statuses.write(BROKER_POOL, pool, {}, [refused])
-            return wait_ms or self._settings.waiting_interval_ms
+        failures = await self._apply_each(spec, plan_pool(spec, observed))
         self._wake_waiting(spec.pool)
         self._note_leaving(spec, pool)
         addresses = listener_addresses(spec, observed)
         settings = PoolSettings(spec.move_bytes_per_second, spec.quotas, addresses)
         await self._controller.set_settings(spec.pool, settings)
-        drain = await self._drain(spec, observed)
+        drain = await self._drain(spec, observed, failures)
         active = active_broker_ids(self._controller, spec.pool)
         roll = plan_roll(spec, observed, active, self._controller.topics(spec.pool))
         if roll.stop is not None:
-            log.info("pool action", extra={"pool": spec.pool, "action": repr(roll.stop)})
-            await self._runtime.apply(spec, roll.stop)
+            failures += await self._apply_each(spec, (roll.stop,))
         conditions = (
+            *_refusals(failures),
             *pool_conditions(spec, observed, active),
             roll_condition(roll),
             *drain.conditions,
         )
         wait_ms = await self._write_pool_status(spec, observed, pool, roll, conditions)
+        for failure in failures:
+            if not isinstance(failure, Refused):
+                raise failure  # the queue comes back, more slowly each time
         if not (roll.is_over and drain.is_over):
             return self._settings.roll_interval_ms
         doors = len(addresses) < spec.replicas * len(spec.listeners) and observed.doors is not None
-        return wait_ms or (self._settings.waiting_interval_ms if doors else None)
+        is_waiting = doors or bool(failures)
+        return wait_ms or (self._settings.waiting_interval_ms if is_waiting else None)
 
-    async def _drain(self, spec: PoolSpec, observed: ObservedPool) -> Drain:
+    async def _apply_each(
+        self, spec: PoolSpec, actions: Iterable[PoolAction]
+    ) -> list[StoreError | OSError]:
+        """What one action meets keeps no other from being done: a door that is refused, no broker
+        from its start."""
+        failures: list[StoreError | OSError] = []
+        for action in actions:
+            log.info("pool action", extra={"pool": spec.pool, "action": repr(action)})
+            try:
+                await self._runtime.apply(spec, action)
+            except NamespaceIsGoing:
+                raise
+            except (StoreError, OSError) as error:
+                failures.append(error)
+            slow = sum(not isinstance(each, Refused) for each in failures)
+            if slow == MAX_FAILURES_PER_TURN:
+                break
+        return failures
+
+    async def _drain(
+        self, spec: PoolSpec, observed: ObservedPool, failures: list[StoreError | OSError]
+    ) -> Drain:
         drain = plan_drain(
             spec,
             observed,
             self._controller.brokers(spec.pool),
             replica_counts(self._controller.topics(spec.pool)),
         )
-        for action in drain.actions:
-            log.info("pool action", extra={"pool": spec.pool, "action": repr(action)})
-            await self._runtime.apply(spec, action)
+        failures += await self._apply_each(spec, drain.actions)
         for broker_id in drain.retire:
             await self._controller.retire_broker(spec.pool, broker_id)
         return drain
@@ -327,7 +349,14 @@ class Reconciler:
         except NoLiveReplica as error:
             return Condition("Ready", False, "WaitingForBrokers", str(error))
         except AlreadyExists as error:
+            # Maybe of a former Topic object of this name, with another topicName or pool, whose
+            # end nobody saw: then its data goes as that one said, and the name is free after that.
+            await self._forget_deleted(WorkKey(TOPIC.kind, spec.namespace, spec.name))
             return Condition("Ready", False, "SliceNameTaken", _name_taken(spec, error))
+        except NamespaceIsGoing:
+            raise
+        except Refused as error:  # by the API server: only the user can change that
+            return Condition("Ready", False, "Refused", str(error))
         return None
 
     async def _write_topic_status(
@@ -395,6 +424,13 @@ def _name_taken(spec: TopicSpec, error: AlreadyExists) -> str:
         f"PartitionSlices named {spec.name}-<number> hold the data of another topic: give this "
         f"Topic object another metadata.name ({error})"
     )
+
+
+def _refusals(failures: Iterable[Exception]) -> Iterator[Condition]:
+    """By the API server: only the user can change that."""
+    sentences = dict.fromkeys(str(each) for each in failures if isinstance(each, Refused))
+    if sentences:
+        yield Condition("Ready", False, "Refused", "; ".join(sentences))
 
 
 def _invalid(manifest: InvalidManifest) -> Condition:

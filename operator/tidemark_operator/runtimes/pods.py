@@ -191,15 +191,17 @@ def observed_broker(
 
 def observed_door(service: Object) -> ObservedDoor:
     metadata, spec = service["metadata"], service["spec"]
-    (port,) = spec["ports"]
+    listener = metadata["labels"][LISTENER_LABEL]
+    # Others may have added ports of their own.
+    port: Object = next((each for each in spec["ports"] if each.get("targetPort") == listener), {})
     ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress") or [{}]
     return ObservedDoor(
         name=metadata["name"],
         uid=metadata["uid"],
-        listener=metadata["labels"][LISTENER_LABEL],
+        listener=listener,
         broker_id=broker_id_of(service),
         type=spec["type"],
-        port=port["port"],
+        port=port.get("port", 0),  # none of ours: it does not fit, and is made anew
         node_port=port.get("nodePort", 0),
         balancer_host=ingress[0].get("hostname") or ingress[0].get("ip", ""),
     )

@@ -134,12 +134,20 @@ def test_a_service_is_read_as_kubernetes_fills_it_in() -> None:
             "uid": "u",
             "labels": {"tidemark.dev/listener": "cloud", "tidemark.dev/broker-id": "1"},
         },
-        "spec": {"type": "LoadBalancer", "ports": [{"port": 9095, "nodePort": 31000}]},
+        "spec": {
+            "type": "LoadBalancer",
+            "ports": [
+                {"port": 1, "targetPort": "somebody's", "nodePort": 31001},
+                {"port": 9095, "targetPort": "cloud", "nodePort": 31000},
+            ],
+        },
         "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}},
     }
     assert observed_door(service) == ObservedDoor(
         "default-cloud-1", "u", "cloud", ONE, "LoadBalancer", 9095, 31000, "192.0.2.7"
     )
+    service["spec"] = {"type": "ClusterIP", "ports": []}
+    assert observed_door(service).port == 0  # does not fit: it is made anew
 
 
 def test_all_actions_done_leave_none_to_do_and_a_listener_gone_takes_its_services(

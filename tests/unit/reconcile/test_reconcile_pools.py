@@ -1,6 +1,7 @@
 """BrokerPools: what is due (pure), and the reconciler over a real store."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,12 @@ from tidemark_operator.runtimes.broker_runtime import (
     StartBroker,
     StopBroker,
 )
-from tidemark_operator.stores.object_store import BROKER_POOL, Refused
+from tidemark_operator.stores.object_store import (
+    BROKER_POOL,
+    OutcomeUnknown,
+    Refused,
+    StoreError,
+)
 from tidemark_protocol.ids import BrokerId
 
 from tests.unit.reconcile.reconcile_world import NAMESPACE, World
@@ -114,7 +120,8 @@ def test_what_the_api_server_refuses_is_told_to_the_user_and_tried_again(tmp_pat
             patched.setattr(world.runtime, "apply", refusing)
             assert await world.pass_pool() is not None
         condition = await world.condition(BROKER_POOL, "default")
-        assert (condition["reason"], condition["message"]) == ("Refused", "exceeded quota: pods")
+        assert condition["reason"] == "Refused"
+        assert condition["message"].startswith("exceeded quota: pods; 0 of 1 brokers are active")
         world.controller.active = {0}
         world.time_ms += 2000
         await world.pass_pool()
@@ -123,6 +130,41 @@ def test_what_the_api_server_refuses_is_told_to_the_user_and_tried_again(tmp_pat
 
     async def refusing(pool: PoolSpec, action: PoolAction) -> None:
         raise Refused("exceeded quota: pods")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("error", [Refused("bad annotation"), OutcomeUnknown("500")])
+def test_what_one_action_meets_keeps_nothing_else_from_being_done(
+    tmp_path: Path, error: StoreError
+) -> None:
+    """As a listener's Service that the API server or a webhook refuses."""
+
+    async def story() -> None:
+        world = World(tmp_path)
+        await world.apply(BROKER_POOL, "default", replicas=1, moveBytesPerSecond=4096)
+        really = world.runtime.apply
+
+        async def apply(pool: PoolSpec, action: PoolAction) -> None:
+            if isinstance(action, MakeEndpoint | MakeBootstrap):
+                raise error
+            await really(pool, action)
+
+        world.controller.active = {0}
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(world.runtime, "apply", apply)
+            with contextlib.suppress(OutcomeUnknown):
+                assert await world.pass_pool() is not None
+                assert isinstance(error, Refused)
+        assert world.runtime.actions == [
+            MakeStorage(ZERO),
+            StartBroker(ZERO),
+            MakeDisruptionBudget(),
+        ]
+        assert world.controller.settings.move_bytes_per_second == 4096
+        condition = await world.condition(BROKER_POOL, "default")
+        assert condition["reason"] == ("Refused" if isinstance(error, Refused) else "BrokersActive")
+        world.store.close()
 
     asyncio.run(story())
 

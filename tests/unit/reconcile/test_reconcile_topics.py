@@ -6,7 +6,14 @@ from dataclasses import replace
 import pytest
 from tidemark_operator.controller.views import Change
 from tidemark_operator.reconcile.work_queue import WorkKey
-from tidemark_operator.stores.object_store import BROKER_POOL, PARTITION_SLICE, TOPIC
+from tidemark_operator.stores.object_store import (
+    BROKER_POOL,
+    PARTITION_SLICE,
+    TOPIC,
+    Object,
+    Refused,
+    ResourceKind,
+)
 
 from tests.unit.reconcile.reconcile_world import NAMESPACE, POOL, Story, World
 
@@ -194,6 +201,43 @@ def test_deletion_policy_delete_removes_the_slices(tell: Callable[[Story], None]
         assert f"delete {former['metadata']['uid']} retain=False" in world.controller.calls
         heir = await world.stored(TOPIC, "orders")
         assert heir["status"]["topicId"] == heir["metadata"]["uid"]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_made_anew_with_another_topic_name_before_anybody_looked(
+    tell: Callable[[Story], None], retain: bool
+) -> None:
+    """Its slices would have the names of the former's, which nobody else would ever end."""
+
+    async def story(world: World) -> None:
+        policy = "Retain" if retain else "Delete"
+        former = await world.ready_topic(deletionPolicy=policy)
+        await world.store.delete(TOPIC, NAMESPACE, "orders")
+        await world.topic(topicName="other")
+        await world.pass_topic()
+        ended = f"delete {former['metadata']['uid']} retain={retain}"
+        assert world.controller.calls.count(ended) == 1
+        world.time_ms += 5000
+        await world.pass_topic()
+        expected = "SliceNameTaken" if retain else "AllPartitionsLed"
+        assert (await world.condition())["reason"] == expected
+
+    tell(story)
+
+
+def test_what_the_api_server_refuses_is_told(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await world.topic()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(world.store, "create", refusing)
+            assert await world.pass_topic() is not None
+        condition = await world.condition()
+        assert (condition["reason"], condition["message"]) == ("Refused", "exceeded quota")
+
+    async def refusing(kind: ResourceKind, item: Object) -> Object:
+        raise Refused("exceeded quota")
 
     tell(story)
 
