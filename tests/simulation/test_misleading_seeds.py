@@ -15,6 +15,7 @@ from tests.simulator.run import run_seed
         pytest.param(12001229, id="who committed first had a batch damaged"),
         pytest.param(13000175, id="a log from before two elections without proof"),
         pytest.param(42122, id="a bit flip had moved the time of a record"),
+        pytest.param(44006816, id="a flipped leader epoch that nobody had looked at"),
         pytest.param(44005395, id="the last reader met a leader that was just elected"),
         pytest.param(43025, id="a compacted log was dropped and began anew at its end"),
     ],

@@ -20,8 +20,7 @@ from tidemark_protocol.ids import NO_EPOCH, Offset, TopicId
 from tests.simulator.committed_log import CommittedLog
 from tests.simulator.compacted_log import COMPACTION
 from tests.simulator.violations import FLIPPED_EPOCH, BeyondPromises, Violation
-
-EPOCH = range(12, 16)  # of a batch's header: its leader epoch
+from tests.simulator.watched_world import EPOCH_BYTES
 
 
 class Files(Protocol):
@@ -368,7 +367,7 @@ class ReplicaAudit:
             has_flipped = self.is_unreliable
         else:
             flipped = {at - self._position for at in self.files.flipped_positions(segment)}
-            has_flipped = not flipped.isdisjoint(EPOCH)
+            has_flipped = not flipped.isdisjoint(EPOCH_BYTES)
         return has_flipped and self.committed.differs_in_epoch_only(header, batch)
 
     def _check_place(self, header: BatchHeader) -> None:

@@ -16,7 +16,7 @@ from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicI
 from tidemark_protocol.partition_state import Member, PartitionState
 
 from tests.simulator.operation_checks import left_too_early
-from tests.simulator.violations import Violation
+from tests.simulator.violations import FLIPPED_EPOCH, BeyondPromises, Violation
 
 Brokers = Mapping[BrokerId, BrokerRecord]
 
@@ -91,6 +91,9 @@ class NotStored(Protocol):
 
     def last_known_broker(self, broker_id: BrokerId, to: ControllerEpoch) -> BrokerRecord | None:
         """As that controller saw it last, should it be no more."""
+
+    def has_flipped_epoch(self, topic_id: TopicId, partition: int, epoch: int) -> bool:
+        """Of some batch in a living broker's log, by a bit that flipped (0061)."""
 
     def is_chosen(self, topic_id: TopicId, before: PartitionState, leader: BrokerId) -> bool:
         """A human named that leader for that leader epoch."""
@@ -199,6 +202,9 @@ class SliceJudge:
         if rise < 0 or (is_granted and rise < 1):
             raise Violation("I14", f"{where}: leader epoch")
         if rise > 1:
+            # A log that reports it looks like one that knows more than the slice (S17).
+            if self._world.has_flipped_epoch(*key, new.leader_epoch - 1):
+                raise BeyondPromises(FLIPPED_EPOCH)
             raise Violation("I14", f"{where}: leader epoch rose by {rise}")
         if early := left_too_early(old, new):
             raise Violation("I19", f"{where}: {early}")

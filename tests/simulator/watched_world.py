@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.storage.partition_log import PartitionLog
+from tidemark_broker.storage.record_batch import CorruptBatch, read_header
 from tidemark_broker.storage.segment import Segment
 from tidemark_operator.controller.broker_record import BrokerRecord
 from tidemark_operator.controller.last_resorts import Choice
@@ -30,6 +31,8 @@ from tests.simulator.loop import SimulatedLoop
 from tests.simulator.processes import SimulatedProcess
 from tests.simulator.timeline import Runnable
 from tests.simulator.world import World
+
+EPOCH_BYTES = range(12, 16)  # of a batch's header: its leader epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +280,17 @@ class WatchedWorld:
             and broker.partitions.hosted(topic_id, partition) is None
         )
 
+    def has_flipped_epoch(self, topic_id: TopicId, partition: int, epoch: int) -> bool:
+        """Some batch in a living broker's log says that leader epoch, by a bit that flipped."""
+        directories = (broker.broker.directory for broker in self.live_brokers())
+        logs = (each.logs.get((topic_id, partition)) for each in directories if each is not None)
+        return any(
+            epoch in _flipped_epochs(segment)
+            for log in logs
+            if log is not None
+            for segment in log.segments
+        )
+
     def remember_lost(self) -> None:
         """A controller's notes go with it, and with the broker's next registration. Who was told
         of it and wrote at once may be gone when that is stored."""
@@ -407,6 +421,19 @@ class WatchedWorld:
     def flipped_positions(segment: Segment) -> set[int]:
         """Of bytes in which a fault flipped a bit, whatever was written there since."""
         return _file_of(segment).flipped_positions
+
+
+def _flipped_epochs(segment: Segment) -> Iterator[int]:
+    file = _file_of(segment)
+    position = 0
+    while position < segment.size_bytes:
+        try:
+            header = read_header(file.data, position)
+        except CorruptBatch:
+            return
+        if any(position + at in file.flipped_positions for at in EPOCH_BYTES):
+            yield header.partition_leader_epoch
+        position += header.size_bytes
 
 
 def _file_of(segment: Segment) -> FileNode:

@@ -19,7 +19,7 @@ from tests.simulator.operation_checks import (
     unnamed_leaderless,
 )
 from tests.simulator.slice_checks import SliceJudge
-from tests.simulator.violations import Violation
+from tests.simulator.violations import BeyondPromises, Violation
 from tests.simulator.watched_world import WatchedWorld
 from tests.small_world.beginning import a_record
 from tests.unit.controller.control_values import partition, topic
@@ -107,7 +107,7 @@ def active(broker_id: int, broker_epoch: int) -> BrokerRecord:
 
 def a_judge(**known: Any) -> SliceJudge:
     """By default no controller was told anything."""
-    names = ("is_lost", "was_lost", "is_missing", "is_chosen")
+    names = ("is_lost", "was_lost", "is_missing", "is_chosen", "has_flipped_epoch")
     nothing: Any = dict.fromkeys(names, lambda *_, **__: False)
     nothing |= dict.fromkeys(("known_broker", "last_known_broker"), lambda *_: None)
     world: Any = SimpleNamespace(**nothing | known)
@@ -123,6 +123,17 @@ def test_an_entry_of_a_life_whose_broker_came_back_without_the_replica_may_go() 
         judge.on_broker(None, active(0, 1))
         judge.on_slice(old, new, {})
         assert bool(judge.dropped) is not is_missing
+
+
+def test_a_leader_epoch_leaps_by_nothing_but_a_bit_that_only_a_lost_file_could_tell() -> None:
+    """0061, seed 44006816."""
+    old = a_slice(partition("0@1", leader="0@1"))  # in leader epoch 5
+    leapt = a_slice(partition("", leader_epoch=4102, partition_epoch=10))
+    with pytest.raises(Violation, match=r"I14.*rose by 4097"):
+        a_judge().on_slice(old, leapt, {})
+    judge = a_judge(has_flipped_epoch=lambda _topic_id, _partition, epoch: epoch == 4101)
+    with pytest.raises(BeyondPromises):
+        judge.on_slice(old, leapt, {})
 
 
 def test_leadership_is_granted_to_an_unfenced_life_by_an_entry_of_its_own() -> None:
