@@ -1,11 +1,13 @@
 """`tidemark-broker`: settings, logging, event loop. Wiring only; see runtime/broker.py."""
 
 import asyncio
+import contextlib
 import ctypes
 import errno
 import gc
 import json
 import logging
+import resource
 import sys
 import time
 import uuid
@@ -122,6 +124,14 @@ def _tune_memory() -> None:
         mallopt(M_TRIM_THRESHOLD, KEPT_FREE_BYTES)
 
 
+def _raise_descriptor_limit() -> None:
+    """A segment has one, and a connection: the usual 1024 suit neither many partitions nor many
+    clients. As the JVM does."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # a system may have a lower one of its own
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def _settle_memory() -> None:
     """What lives for ever is not looked at again by each full collection."""
     gc.collect()
@@ -159,6 +169,7 @@ def main() -> None:
     settings = parse_settings(sys.argv[1:])
     _set_up_logging(settings)
     _tune_memory()
+    _raise_descriptor_limit()
     # A thread that runs Python would else keep the loop waiting 5 ms at each of its wakes.
     sys.setswitchinterval(0.0005)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

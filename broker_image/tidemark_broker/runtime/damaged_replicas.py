@@ -15,7 +15,7 @@ from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.metrics import CrcFailures
 from tidemark_broker.runtime.replica_damage import Damage, is_alone
 from tidemark_broker.storage.damage_mark import KnownDamage
-from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
+from tidemark_broker.storage.epoch_checkpoint import NO_ROOM_ERRORS
 from tidemark_broker.storage.errors import CorruptBatch
 
 _log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class DamagedReplicas:
         try:
             replica.log.damage_mark.set(damage)
         except OSError as error:
-            if error.errno not in DISK_FULL_ERRORS:  # else tried again, with every tick
+            if error.errno not in NO_ROOM_ERRORS:  # else tried again, with every tick
                 self._fail_storage(error)
 
     def _take_off_mark(self, replica: HostedReplica) -> None:

@@ -1,21 +1,20 @@
 """Does the disk still take writes? A small write and sync, once a second, in a worker thread.
 
 The age of the last one that came back goes into every heartbeat: a disk that hangs hangs only the
-worker, and the controller moves leadership away (S20). An error ends serving (S8), a full disk
-does not.
+worker, and the controller moves leadership away (S20). An error ends serving (S8), a full disk and
+a want of file descriptors do not.
 """
 
 import asyncio
-import errno
 from collections.abc import Callable
 from pathlib import Path
 
 from tidemark_broker.runtime.scheduling import monotonic_ms
 from tidemark_broker.storage.disk import Disk
+from tidemark_broker.storage.epoch_checkpoint import NO_ROOM_ERRORS
 
 PROBE_INTERVAL_SECONDS = 1.0
 PROBE_FILE = ".disk-probe"
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DiskProbe:
@@ -40,7 +39,7 @@ class DiskProbe:
             try:
                 await asyncio.to_thread(self._probe)
             except OSError as error:
-                if error.errno not in _FULL:
+                if error.errno not in NO_ROOM_ERRORS:
                     self._on_failure(error)
                     return
             self._last_success_ms = monotonic_ms()

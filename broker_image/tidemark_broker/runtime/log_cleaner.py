@@ -19,7 +19,7 @@ from tidemark_broker.storage.compaction import (
     plan_compaction,
 )
 from tidemark_broker.storage.disk import Disk
-from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
+from tidemark_broker.storage.epoch_checkpoint import NO_ROOM_ERRORS
 from tidemark_broker.storage.errors import CannotCompact, CorruptBatch, StorageError
 
 BYTES_PER_SECOND = 8 * 1024 * 1024
@@ -95,8 +95,8 @@ class LogCleaner:
                     case Rewritten():
                         if not await asyncio.to_thread(log.swaps.commit, step.path, begun):
                             return
-                        if not log.swaps.is_valid(begun):
-                            return  # cut while the commit was on its way here
+                        if log.failure or not log.swaps.is_valid(begun):
+                            return  # cut or removed while the commit was on its way here
                         log.take_in(step)
                 if log.failure or not log.swaps.is_valid(begun):
                     return  # a cut left other segments than the plan's; the next pass sees them
@@ -127,7 +127,7 @@ class LogCleaner:
             return
         if replica.log.failure and isinstance(error, OSError):
             return  # the log was removed under our hands
-        if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
+        if isinstance(error, OSError) and error.errno in NO_ROOM_ERRORS:
             _log.warning("compaction waits for space", extra={"error": str(error)})
             return
         self._partitions.fail_storage(error)

@@ -90,6 +90,9 @@ def prepare_as_leader(
         offset = Offset(offset + header.record_count)
         placed.append(PlacedBytes(size_bytes, Offset(offset - 1), header.max_timestamp_ms))
         total_bytes += size_bytes
+    if offset - 1 - log_end_offset > MAX_RELATIVE_OFFSET:  # no segment could hold it
+        most = f"{MAX_RELATIVE_OFFSET + 1} records in one append"
+        raise InvalidBatch(0, f"at most {most}", f"{offset - log_end_offset}")
     return PreparedAppend(buffers, total_bytes, placed, (), producer_batches)
 
 

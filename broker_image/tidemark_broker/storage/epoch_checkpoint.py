@@ -17,6 +17,8 @@ from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.leader_epochs import LeaderEpochs
 
 DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
+# Nothing was written, and later it may be: no disk failed. The last two: no descriptor is left.
+NO_ROOM_ERRORS = DISK_FULL_ERRORS | {errno.EMFILE, errno.ENFILE}
 
 
 class EpochCheckpoint:
@@ -91,6 +93,6 @@ class EpochCheckpoint:
         try:
             return self.write()
         except OSError as error:
-            if error.errno not in DISK_FULL_ERRORS:
+            if error.errno not in NO_ROOM_ERRORS:
                 raise
             return False

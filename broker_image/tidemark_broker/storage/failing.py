@@ -1,10 +1,11 @@
-"""What an I/O error means for one log: a full disk refuses, any other ends all writing (S8)."""
+"""What an I/O error means for one log: want of room (disk, descriptors) refuses, any other ends all
+writing (S8)."""
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
+from tidemark_broker.storage.epoch_checkpoint import NO_ROOM_ERRORS
 from tidemark_broker.storage.errors import DiskFull, StorageFailed
 
 
@@ -26,7 +27,7 @@ class LogFailure:
 
     def failed_by(self, error: OSError, action: str) -> DiskFull | StorageFailed:
         """To be raised; a full disk leaves the log as it was, and writable."""
-        if error.errno in DISK_FULL_ERRORS and not self.reason:
+        if error.errno in NO_ROOM_ERRORS and not self.reason:
             return DiskFull(f"cannot {action} in {self._directory}: {error}; nothing was written")
         return self.broken_by(error, action)
 

@@ -26,7 +26,7 @@ from tidemark_protocol.ids import (
 
 from tidemark_broker.storage import checkpoints
 from tidemark_broker.storage.disk import Disk, HeldLock
-from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
+from tidemark_broker.storage.epoch_checkpoint import NO_ROOM_ERRORS
 from tidemark_broker.storage.errors import (
     DirectoryLocked,
     DiskFull,
@@ -39,7 +39,7 @@ from tidemark_broker.storage.offset_checkpoint import OffsetCheckpoint
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
 from tidemark_broker.storage.recovery import FormerLife
-from tidemark_broker.storage.removed import DELETED_SUFFIX, LOG_NAME, delete_removed
+from tidemark_broker.storage.removed import LOG_NAME, delete_removed, deleted_name, name_with
 from tidemark_broker.storage.rewriting import write_again
 from tidemark_broker.storage.space_reserve import SpaceReserve
 from tidemark_broker.storage.start_proofs import UNKNOWN_MOUNT, Mount, StartProofs
@@ -282,7 +282,7 @@ class LogDirectory:
 
     def _set_aside(self, path: Path) -> Path:
         """Not known whose it is: kept, under a name that nothing loads."""
-        stray = path.with_name(f"{path.name}.{self._new_uuid().hex}{_STRAY_SUFFIX}")
+        stray = path.with_name(name_with(path.name, f".{self._new_uuid().hex}{_STRAY_SUFFIX}"))
         self._disk.rename(path, stray)
         self._disk.sync_directory(self.path)
         self.strays.append(stray)
@@ -370,8 +370,7 @@ class LogDirectory:
             if log is None:
                 return
             log.note_removed()
-            name = f"{log.directory.name}.{self._new_uuid().hex}{DELETED_SUFFIX}"
-            path = self.path / name
+            path = self.path / deleted_name(log.directory.name, self._new_uuid().hex)
 
             def rename() -> None:
                 self._disk.rename(log.directory, path)
@@ -482,7 +481,7 @@ class LogDirectory:
         try:
             return run()
         except OSError as error:
-            kind = DiskFull if error.errno in DISK_FULL_ERRORS else StorageFailed
+            kind = DiskFull if error.errno in NO_ROOM_ERRORS else StorageFailed
             raise kind(f"cannot {action} in {self.path}: {error}") from error
 
 

@@ -21,7 +21,7 @@ from tidemark_protocol.ids import Offset
 from tidemark_broker.storage import checkpoints
 from tidemark_broker.storage.checkpoints import TopicPartition
 from tidemark_broker.storage.disk import Disk
-from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
+from tidemark_broker.storage.epoch_checkpoint import NO_ROOM_ERRORS
 
 
 class OffsetCheckpoint:
@@ -71,7 +71,7 @@ class OffsetCheckpoint:
             try:
                 self._write({**self._stored, **lowered}, durable=self._lowers_durably)
             except OSError as error:
-                if error.errno not in DISK_FULL_ERRORS:
+                if error.errno not in NO_ROOM_ERRORS:
                     raise
                 self._remove()
 

@@ -342,6 +342,7 @@ class PartitionLog:
             if count == len(self._segments):
                 self._begin_segment()
             self._segments.drop_first(count)
+            self._reader.forget_places()  # whose open files would keep their space
             self._producers.drop_snapshots(self._segments)
             self._checkpoint.epochs.truncate_from_start(self._segments[0].base_offset)
             self._checkpoint.is_written = False

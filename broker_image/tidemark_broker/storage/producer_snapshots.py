@@ -19,7 +19,7 @@ from tidemark_protocol.ids import NO_EPOCH, LeaderEpoch, Offset
 
 from tidemark_broker.storage.checkpoints import MalformedFile
 from tidemark_broker.storage.disk import Disk
-from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
+from tidemark_broker.storage.epoch_checkpoint import NO_ROOM_ERRORS
 from tidemark_broker.storage.leader_epochs import LeaderEpochs
 from tidemark_broker.storage.producer_states import (
     KEPT_BATCHES,
@@ -158,7 +158,7 @@ class ProducerSnapshots:
             ):
                 self._disk.write_atomically(self._path(offset, suffix), data, durable=False)
         except OSError as error:
-            if error.errno not in DISK_FULL_ERRORS:
+            if error.errno not in NO_ROOM_ERRORS:
                 raise
 
     def sync(self) -> None:

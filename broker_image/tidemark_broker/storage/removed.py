@@ -7,6 +7,16 @@ from tidemark_broker.storage.disk import Disk
 
 LOG_NAME = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,10})$")
 DELETED_SUFFIX = "-delete"
+MAX_NAME_BYTES = 255  # NAME_MAX of Linux; a topic's name and a partition's number may fill it
+
+
+def name_with(name: str, tail: str) -> str:
+    """Another name for that directory; the tail is what makes it another, and what is read."""
+    return f"{name[: MAX_NAME_BYTES - len(tail)]}{tail}"
+
+
+def deleted_name(name: str, unique: str) -> str:
+    return name_with(name, f".{unique}{DELETED_SUFFIX}")
 
 
 def delete_removed(disk: Disk, directory: Path, *, before_s: float) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tidemark_protocol.ids import Offset
 
 from tidemark_broker.storage.disk import Disk, DiskFile
-from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
+from tidemark_broker.storage.epoch_checkpoint import NO_ROOM_ERRORS
 from tidemark_broker.storage.errors import CorruptBatch, DiskFull
 from tidemark_broker.storage.segment import (
     SCAN_BYTES,
@@ -44,7 +44,7 @@ def write_again(
             begun = part if part is not None and part.base_offset == base_offset else None
             _write_from(file, _end_of_what_is_synced(file, base_offset, recovery_point, begun))
         except OSError as error:
-            if error.errno not in DISK_FULL_ERRORS:
+            if error.errno not in NO_ROOM_ERRORS:
                 raise
             raise DiskFull(  # not where files are written in place: on ext4, XFS
                 f"cannot write {path} once more, as a start without a clean stop must: {error}; "

@@ -11,7 +11,7 @@ from tidemark_protocol.ids import Offset
 
 from tidemark_broker.storage.checkpoints import MalformedFile
 from tidemark_broker.storage.disk import Disk, DiskFile
-from tidemark_broker.storage.epoch_checkpoint import DISK_FULL_ERRORS
+from tidemark_broker.storage.epoch_checkpoint import NO_ROOM_ERRORS
 from tidemark_broker.storage.errors import CorruptBatch
 from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
 from tidemark_broker.storage.leader_epochs import LeaderEpochs
@@ -92,7 +92,7 @@ class SyncedParts:
                     return
             self._disk.remove(temporary)
         except OSError as error:
-            if error.errno not in DISK_FULL_ERRORS and self._voided == begun:
+            if error.errno not in NO_ROOM_ERRORS and self._voided == begun:
                 raise  # else the log may be removed, and its directory gone
 
     def _forget_former(self, base_offset: Offset) -> None:

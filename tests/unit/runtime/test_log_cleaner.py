@@ -141,6 +141,26 @@ def test_a_failing_disk_ends_serving(pool: InProcessPool) -> None:  # S8
     assert len(pool.brokers[1].storage_errors) == 1
 
 
+def test_a_log_that_is_removed_during_a_commit_fails_no_disk(pool: InProcessPool) -> None:
+    """A sync takes its time, and the loop goes on meanwhile."""
+    fill(pool)
+    partitions = pool.brokers[1].partitions
+    cleaner = LogCleaner(partitions, OsDisk(), lambda: NOW_S)
+    log = pool.brokers[1].replica().log
+    commit = log.swaps.commit
+
+    def slow_commit(path: Path, begun: int) -> bool:
+        is_committed = commit(path, begun)
+        pool.brokers[1].directory.remove_log(log.topic_id, log.partition)
+        return is_committed
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(log.swaps, "commit", slow_commit)
+        asyncio.run(cleaner.pass_once())
+    assert log.failure == "it was removed"
+    assert pool.brokers[1].storage_errors == []
+
+
 def test_a_log_that_would_outgrow_its_segment_is_no_failing_disk(
     pool: InProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

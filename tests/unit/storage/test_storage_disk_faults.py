@@ -59,10 +59,11 @@ def test_an_epoch_that_cannot_be_written_is_not_taken(tmp_path, disk):
     assert (log.latest_epoch, log.log_end_offset) == (1, 1)
 
 
-def test_a_segment_that_cannot_be_rolled_leaves_the_log_as_it_was(tmp_path, disk):
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.ENFILE])
+def test_a_segment_that_cannot_be_rolled_leaves_the_log_as_it_was(tmp_path, disk, number):
     log = open_log(tmp_path / "log", disk, settings=LogSettings(segment_bytes=BATCH_BYTES))
     append(log, b"a")
-    disk.failing["open"] = errno.ENOSPC
+    disk.failing["open"] = number
     with pytest.raises(DiskFull):
         append(log, b"b")
     disk.failing.clear()

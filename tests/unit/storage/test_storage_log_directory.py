@@ -319,6 +319,22 @@ def test_a_removed_log_is_renamed_at_once_and_deleted_after_the_grace_time(path)
     assert not kept.exists()
 
 
+def test_the_longest_topic_name_that_there_may_be(path):
+    """Every name on the way, too, is one that a filesystem takes."""
+    topic = "x" * 249
+    directory = opened(path)
+    append(directory.create_log(topic, TOPIC_ID, 99_999), b"a")
+    directory = restarted(directory)
+    assert set(directory.logs) == {(TOPIC_ID, 99_999)}
+    (path / f"{topic}-99999" / checkpoints.PARTITION_METADATA).unlink()
+    directory = restarted(directory)
+    assert [stray.name[-6:] for stray in directory.strays] == ["-stray"]
+    directory.create_log(topic, TOPIC_ID, 99_999)
+    directory.remove_log(TOPIC_ID, 99_999)
+    assert restarted(directory).logs == {}
+    assert directory.delete_removed(now_s=time.time() + 61, grace_s=60) == 1
+
+
 def test_segments_truncated_away_are_deleted_later(path):
     directory = opened(path)
     log = directory.create_log("orders", TOPIC_ID, 0)

@@ -165,6 +165,20 @@ def test_a_leader_refuses_control_batches_and_counts_that_leave_holes(tmp_path, 
     assert log.log_end_offset == 0
 
 
+def test_no_append_is_longer_than_a_segment_may_be(tmp_path):
+    """Its places are kept as four bytes past the segment's first offset."""
+    log = open_log(tmp_path / "log")
+    append(log, b"a")
+    batch = batch_of(b"b")
+    most = batch.header._replace(record_count=2**31 - 1, last_offset_delta=2**31 - 2)
+    huge = batch._replace(header=most)
+    with pytest.raises(InvalidBatch, match="at most 2147483648 records in one append"):
+        log.append_as_leader([huge, huge], leader_epoch=0)
+    assert (log.log_end_offset, log.failure) == (1, "")
+    append(log, b"b")
+    assert values_of(log) == [(0, b"a"), (1, b"b")]
+
+
 def test_reads_end_before_the_end_offset_and_return_the_first_batch_whole(tmp_path):
     log = open_log(tmp_path / "log")
     for value in (b"a", b"b", b"c", b"d"):

@@ -1,6 +1,8 @@
 """Retention: whole segments from the front, by age and size, never past the high watermark."""
 
 import dataclasses
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,16 @@ def test_segments_older_than_the_limit_go_by_their_newest_record(tmp_path):
     assert files_of(log) == ["00000000000000000002.log", "00000000000000000004.log"]
     with pytest.raises(OffsetOutOfRange):
         log.read(1, max_bytes=100, end_offset=ALL)
+
+
+def test_what_readers_remember_keeps_no_space_of_what_went(tmp_path):
+    """An open file's blocks are the kernel's to give back, and it does not."""
+    log = log_of_six(tmp_path)
+    log.read(4, max_bytes=1000, end_offset=ALL)
+    gone = [weakref.ref(segment.file) for segment in log.segments]
+    assert retain(log, now_ms=HOUR_MS) == 3
+    gc.collect()
+    assert [file() for file in gone] == [None, None, None]
 
 
 def test_the_active_segment_is_rolled_when_all_of_it_is_due(tmp_path):
