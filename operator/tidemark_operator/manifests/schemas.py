@@ -99,6 +99,31 @@ def validate(item: Object, old: Object | None = None) -> list[str]:
     return sentences[:MAX_SENTENCES]
 
 
+def stored_faults(item: Object) -> list[str]:
+    """Of what the API server took, sentences for the user. Fields that we do not know are of a
+    newer CRD, and have its defaults: to stop at them would leave a pool without its brokers until
+    the operator is as new. An annotation is no part of the spec: what is wrong with one is said
+    beside it. The status is ours."""
+    judged = {name: value for name, value in item.items() if name != "status"}
+    judged["metadata"] = {**item["metadata"], "annotations": {}}
+    schema = load_schema(item["kind"])["properties"]["spec"]
+    return validate({**judged, "spec": _without_unknown(item.get("spec"), schema)})
+
+
+def _without_unknown(value: Any, schema: dict[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_without_unknown(entry, schema.get("items", {})) for entry in value]
+    known = schema.get("properties")
+    if not isinstance(value, dict) or known is None:
+        return value
+    keeps_all = "x-kubernetes-preserve-unknown-fields" in schema
+    return {
+        name: _without_unknown(child, known.get(name, {}))
+        for name, child in value.items()
+        if keeps_all or name in known
+    }
+
+
 @cache
 def _validator(kind: str) -> Draft202012Validator:
     return Draft202012Validator(load_schema(kind))

@@ -22,7 +22,7 @@ def topic_faults(topic: Object) -> Iterator[str]:
         yield 'topicName cannot be "." or ".."'
     fault = elect_fault(topic["metadata"].get("annotations") or {})
     if fault is not None:
-        yield fault  # the API server does not read annotations: a condition says it there
+        yield fault  # the API server does not read annotations: Attention says it there
     config = spec.get("config", {})
     if spec.get("topicName") == OFFSETS_TOPIC and config.get("cleanup.policy") != "compact":
         yield (

@@ -10,7 +10,7 @@ from tidemark_protocol.controller_messages import ClientQuota
 from tidemark_protocol.ids import BrokerId, TopicId
 
 from tidemark_operator.controller.last_resorts import Choice
-from tidemark_operator.manifests.elect_annotation import annotated_choices
+from tidemark_operator.manifests.elect_annotation import annotated_choices, elect_fault
 from tidemark_operator.stores.object_store import Object
 
 DEFAULT_POOL = "default"
@@ -35,6 +35,7 @@ class TopicSpec:
     config: dict[str, str] = field(default_factory=dict)  # effective: defaults filled in
     placement: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)  # by partition
     choices: tuple[Choice, ...] = ()  # leaders named by a human, where nobody may lead
+    choices_fault: str = ""  # why what was said of them cannot be read, for the user
 
     @property
     def pool(self) -> str:
@@ -117,6 +118,7 @@ def topic_spec(topic: Object) -> TopicSpec:
             for entry in spec.get("placement", [])
         },
         choices=annotated_choices(metadata.get("annotations") or {}),
+        choices_fault=elect_fault(metadata.get("annotations") or {}) or "",
     )
 
 

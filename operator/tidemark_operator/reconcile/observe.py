@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from tidemark_protocol.ids import BrokerId, TopicId
 
 from tidemark_operator.controller.service import ControllerService
-from tidemark_operator.manifests.schemas import apply_defaults, effective, validate
+from tidemark_operator.manifests.schemas import apply_defaults, effective, stored_faults
 from tidemark_operator.manifests.specs import PoolSpec, TopicSpec, pool_spec, topic_spec
 from tidemark_operator.reconcile.plan_moves import any_misplaced
 from tidemark_operator.reconcile.plan_topic import FormerTopic, ObservedTopic
@@ -31,18 +31,13 @@ class InvalidManifest:
 
 
 def read_topic(topic: Object) -> TopicSpec | InvalidManifest:
-    faults = validate(_without_pruned(topic))
+    faults = stored_faults(topic)
     return InvalidManifest(tuple(faults)) if faults else topic_spec(effective(topic))
 
 
 def read_pool(pool: Object) -> PoolSpec | InvalidManifest:
-    faults = validate(_without_pruned(pool))
+    faults = stored_faults(pool)
     return InvalidManifest(tuple(faults)) if faults else pool_spec(effective(pool))
-
-
-def _without_pruned(item: Object) -> Object:
-    """The status is ours, not the user's: it is not judged."""
-    return {name: value for name, value in item.items() if name != "status"}
 
 
 class TopicObserver:

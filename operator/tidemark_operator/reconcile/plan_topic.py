@@ -142,6 +142,14 @@ def topic_state(spec: TopicSpec, topic_id: TopicId) -> TopicState:
 
 
 def plan_topic(observed: ObservedTopic) -> TopicPlan:
+    plan, fault = _plan(observed), observed.spec.choices_fault
+    if not fault:
+        return plan
+    told = Condition("Attention", True, "SeeMessage", fault)
+    return replace(plan, conditions=(*plan.conditions, told))
+
+
+def _plan(observed: ObservedTopic) -> TopicPlan:
     if observed.view is None:
         return _plan_new(observed)
     if observed.view.is_retained:

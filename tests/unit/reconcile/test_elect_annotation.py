@@ -7,8 +7,14 @@ import pytest
 from tidemark_operator.controller.last_resorts import Choice
 from tidemark_operator.controller.views import TopicView
 from tidemark_operator.manifests.schemas import effective, validate
-from tidemark_operator.manifests.specs import topic_spec
-from tidemark_operator.reconcile.plan_topic import ChooseLeaders, ObservedTopic, plan_topic
+from tidemark_operator.manifests.specs import PoolSpec, TopicSpec, topic_spec
+from tidemark_operator.reconcile.observe import InvalidManifest, read_pool, read_topic
+from tidemark_operator.reconcile.plan_topic import (
+    ChooseLeaders,
+    ObservedTopic,
+    UpdateTopic,
+    plan_topic,
+)
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, TopicId
 
 from tests.unit.controller.control_values import partition, topic
@@ -62,3 +68,33 @@ def test_a_choice_for_a_partition_that_has_a_leader_does_nothing() -> None:
 def test_an_annotation_that_cannot_be_read_is_told_with_an_example(elect: str) -> None:
     (sentence,) = validate(manifest(elect))
     assert "must be like 0=2@5" in sentence
+
+
+def test_one_that_got_past_that_stops_nothing_else_of_its_topic() -> None:
+    """The API server reads no annotations: a policy that protects data would not arrive."""
+    spec = read_topic(manifest("a typo") | {"spec": {"deletionPolicy": "Delete"}})
+    assert isinstance(spec, TopicSpec)
+    plan = plan_topic(replace(observed("a typo"), spec=spec))
+    assert isinstance(plan.action, UpdateTopic)
+    (told,) = (each for each in plan.conditions if each.type == "Attention")
+    assert "must be like 0=2@5" in told.message
+
+
+def test_fields_of_a_newer_crd_stop_nothing() -> None:
+    """The API server fills in their defaults in whatever is stored."""
+    topic = read_topic(manifest("") | {"spec": {"partitions": 3, "novelty": {"a": [1]}}})
+    assert isinstance(topic, TopicSpec)
+    assert topic.partitions == 3
+    meta = {"name": "default", "namespace": "shop", "uid": "u"}
+    spec = {"replicas": 2, "novelty": True, "listeners": []}
+    pool = read_pool(
+        {
+            "apiVersion": "tidemark.dev/v1alpha1",
+            "kind": "BrokerPool",
+            "metadata": meta,
+            "spec": spec,
+        }
+    )
+    assert isinstance(pool, PoolSpec)
+    assert pool.replicas == 2
+    assert isinstance(read_topic(manifest("") | {"spec": {"partitions": "many"}}), InvalidManifest)
