@@ -2,7 +2,8 @@
 
 Threads: kopf has its own with its own loop (handlers.py); everything else is on the main loop. The
 Lease decides who leads; losing it means standing by, not an end. What ends the process: SIGTERM
-(the Lease is released first), and the end of the watch, without which it would be deaf.
+(the Lease is released first), the end of the watch, without which it would be deaf, and rights in a
+namespace that was left out for want of them.
 """
 
 import asyncio
@@ -14,8 +15,8 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import uvloop
@@ -24,6 +25,7 @@ from aiohttp import web
 from tidemark_operator.audits.beside import WithAudits
 from tidemark_operator.audits.metrics import AuditCollector
 from tidemark_operator.audits.reconciler import AuditReconciler
+from tidemark_operator.closed_namespaces import find_closed, wait_until_open
 from tidemark_operator.controller.api import serve
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.probe import HttpProbe
@@ -173,9 +175,16 @@ class Operator:
 
 async def run(settings: OperatorSettings) -> None:
     """Until SIGTERM or SIGINT. Raises OperatorEnded, and StoreError when there is no API server."""
-    store = await kubernetes.connect(
+    whole_store = await kubernetes.connect(
         kubeconfig=settings.kubeconfig, namespaces=settings.watch_namespaces
     )
+    closed = await find_closed(whole_store, settings.watch_namespaces)
+    if closed and closed == set(settings.watch_namespaces):
+        await whole_store.close()
+        raise OperatorEnded("no rights in any namespace of watchNamespaces")
+    store = whole_store.without(closed)
+    watched = tuple(each for each in settings.watch_namespaces if each not in closed)
+    settings = replace(settings, watch_namespaces=watched)
     operator = Operator(settings, store)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -191,7 +200,7 @@ async def run(settings: OperatorSettings) -> None:
     watch.start()
     log.info("operator started", extra={"identity": settings.identity, "address": settings.address})
     try:
-        await _until_stopped(operator, stop)
+        await _until_stopped(operator, stop, wait_until_open(whole_store, closed))
     finally:
         await asyncio.to_thread(watch.stop)
         await health.cleanup()
@@ -199,14 +208,23 @@ async def run(settings: OperatorSettings) -> None:
         await store.close()
 
 
-async def _until_stopped(operator: Operator, stop: asyncio.Event) -> None:
+async def _until_stopped(
+    operator: Operator, stop: asyncio.Event, opening: Coroutine[Any, Any, Exception]
+) -> None:
     """Leaving cancels the Lease's task, which steps down and releases."""
+
+    def tell(task: asyncio.Task[Exception]) -> None:
+        if not task.cancelled():
+            operator.end(task.result())
+
     async with asyncio.TaskGroup() as tasks:
+        opened = tasks.create_task(opening, name="closed namespaces")
+        opened.add_done_callback(tell)
         lease = tasks.create_task(operator.lease.run(), name="lease")
         sweeps = tasks.create_task(operator.leading.sweep_forever(random.Random()), name="sweeps")
         stopping = tasks.create_task(stop.wait(), name="stop")
         await asyncio.wait((stopping, operator.ended), return_when=asyncio.FIRST_COMPLETED)
-        for task in (lease, sweeps, stopping):
+        for task in (lease, sweeps, stopping, opened):
             task.cancel()
     if operator.ended.done() and not stop.is_set():
         raise OperatorEnded("the watch or the worker ended") from operator.ended.result()
@@ -260,7 +278,8 @@ def main() -> None:
     try:
         uvloop.run(run(settings))
     except OperatorEnded as error:
-        log.error("operator ends: its pod starts it again", extra={"error": repr(error.__cause__)})
+        cause = error.__cause__ or error
+        log.error("operator ends: its pod starts it again", extra={"error": repr(cause)})
         sys.exit(1)
 
 

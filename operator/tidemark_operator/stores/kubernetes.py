@@ -41,7 +41,8 @@ _NOT_HANDLED = frozenset({429, 503})
 
 
 class KubernetesStore:
-    """`namespaces`: where "all namespaces" means only these, for a Role in each; empty: all."""
+    """`namespaces`: where "all namespaces" means only these, for a Role in each; empty: all.
+    `left_out`: of them, where nothing is read or written (`closed_namespaces`)."""
 
     def __init__(
         self,
@@ -49,17 +50,28 @@ class KubernetesStore:
         *,
         timeout_ms: int = 5000,
         namespaces: tuple[str, ...] = (),
+        left_out: frozenset[str] = frozenset(),
     ) -> None:
         self._api = api_client
         self._timeout_ms = timeout_ms
         self._namespaces = namespaces
+        self._left_out = left_out
+
+    def without(self, left_out: frozenset[str]) -> "KubernetesStore":
+        """Over the same connections."""
+        return KubernetesStore(
+            self._api,
+            timeout_ms=self._timeout_ms,
+            namespaces=self._namespaces,
+            left_out=left_out,
+        )
 
     async def close(self) -> None:
         await self._api.close()
 
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
         try:
-            return await self._call("GET", _path(kind, namespace, name))
+            return await self._call("GET", self._path(kind, namespace, name))
         except KindIsUnknown:
             raise
         except NotFound:
@@ -69,20 +81,21 @@ class KubernetesStore:
         self, kind: ResourceKind, namespace: str | None, labels: Mapping[str, str] | None = None
     ) -> list[Object]:
         if namespace is None and self._namespaces:
-            parts = [await self._list_one(kind, each, labels) for each in self._namespaces]
+            open_ones = [each for each in self._namespaces if each not in self._left_out]
+            parts = [await self._list_one(kind, each, labels) for each in open_ones]
             return [item for part in parts for item in part]
         return await self._list_one(kind, namespace, labels)
 
     async def create(self, kind: ResourceKind, item: Object) -> Object:
-        return await self._call("POST", _path(kind, item["metadata"]["namespace"]), item)
+        return await self._call("POST", self._path(kind, item["metadata"]["namespace"]), item)
 
     async def replace(self, kind: ResourceKind, item: Object) -> Object:
         _require_version(kind, item)
-        return await self._call("PUT", _item_path(kind, item), item)
+        return await self._call("PUT", self._item_path(kind, item), item)
 
     async def replace_status(self, kind: ResourceKind, item: Object) -> Object:
         _require_version(kind, item)
-        return await self._call("PUT", _item_path(kind, item) + "/status", item)
+        return await self._call("PUT", self._item_path(kind, item) + "/status", item)
 
     async def delete(
         self,
@@ -100,7 +113,7 @@ class KubernetesStore:
         if preconditions:
             options["preconditions"] = preconditions
         try:
-            await self._call("DELETE", _path(kind, namespace, name), options)
+            await self._call("DELETE", self._path(kind, namespace, name), options)
         except NotFound:
             return
 
@@ -112,7 +125,7 @@ class KubernetesStore:
             query["labelSelector"] = ",".join(f"{name}={labels[name]}" for name in sorted(labels))
         items: Objects = []
         for _ in range(MAX_PAGES):
-            page = await self._call("GET", f"{_path(kind, namespace)}?{urlencode(query)}")
+            page = await self._call("GET", f"{self._path(kind, namespace)}?{urlencode(query)}")
             # Items of a list come without apiVersion and kind.
             items += (
                 {"apiVersion": kind.api_version, "kind": kind.kind, **item}
@@ -123,6 +136,14 @@ class KubernetesStore:
                 return sorted(items, key=_order)
             query["continue"] = following
         raise StoreError(f"list of {kind.plural}: more than {MAX_PAGES} pages of {PAGE_SIZE}")
+
+    def _path(self, kind: ResourceKind, namespace: str | None, name: str | None = None) -> str:
+        if namespace in self._left_out:
+            raise Forbidden(f"{kind.plural} in namespace {namespace}: left out, for want of rights")
+        return _path(kind, namespace, name)
+
+    def _item_path(self, kind: ResourceKind, item: Object) -> str:
+        return self._path(kind, item["metadata"]["namespace"], item["metadata"]["name"])
 
     async def _call(self, method: str, path: str, body: Object | None = None) -> Object:
         what = f"{method} {path}"
@@ -217,10 +238,6 @@ def _path(kind: ResourceKind, namespace: str | None, name: str | None = None) ->
     scope = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     item = f"/{quote(name, safe='')}" if name is not None else ""
     return f"{root}{scope}/{kind.plural}{item}"
-
-
-def _item_path(kind: ResourceKind, item: Object) -> str:
-    return _path(kind, item["metadata"]["namespace"], item["metadata"]["name"])
 
 
 def _require_version(kind: ResourceKind, item: Object) -> None:

@@ -1,0 +1,87 @@
+"""A watched namespace without rights, maybe gone: the others go on, none counts as empty."""
+
+import asyncio
+
+import pytest
+from aiohttp import web
+from tidemark_operator.closed_namespaces import NamespaceIsOpen, find_closed, wait_until_open
+from tidemark_operator.stores.kubernetes import KubernetesStore
+from tidemark_operator.stores.object_store import BROKER, BROKER_POOL, TOPIC, Forbidden
+
+from tests.unit.reconcile.test_kubernetes_store import ask
+
+BOTH = ("shop", "gone")
+
+
+class Rights:
+    """An API server that knows who may read what; `opens_after`: looks at the closed one."""
+
+    def __init__(self, opens_after: int = 1000) -> None:
+        self.opens_after = opens_after
+        self.looks = 0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        namespace = request.path.split("/namespaces/")[1].split("/")[0]
+        self.looks += namespace == "gone"
+        if namespace == "gone" and self.looks <= self.opens_after:
+            return web.json_response({"reason": "Forbidden", "message": "no"}, status=403)
+        item = {"metadata": {"name": "a", "namespace": namespace}}
+        return web.json_response({"items": [item], "metadata": {}})
+
+
+def test_the_others_are_read_and_it_is_refused_by_ourselves() -> None:
+    rights = Rights()
+
+    async def story(store: KubernetesStore) -> None:
+        with pytest.raises(Forbidden):
+            await store.list(BROKER, None)
+        closed = await find_closed(store, BOTH, pause_s=0)
+        assert closed == {"gone"}
+        without = store.without(closed)
+        rights.opens_after = 0  # half a process must not begin with what it has not read
+        found = await without.list(BROKER, None)
+        assert [item["metadata"]["namespace"] for item in found] == ["shop"]
+        item = {"metadata": {"name": "a", "namespace": "gone", "resourceVersion": "1"}}
+        for call in (
+            without.list(BROKER, "gone"),
+            without.get(TOPIC, "gone", "a"),
+            without.create(BROKER, item),
+            without.replace(BROKER, item),
+            without.replace_status(TOPIC, item),
+            without.delete(TOPIC, "gone", "a"),
+        ):
+            with pytest.raises(Forbidden, match="left out"):
+                await call
+
+    ask(rights.answer, story, namespaces=BOTH)
+
+
+def test_rights_that_only_came_late_close_nothing() -> None:
+    async def story(store: KubernetesStore) -> None:
+        assert await find_closed(store, BOTH, pause_s=0) == frozenset()
+
+    ask(Rights(opens_after=3).answer, story, namespaces=BOTH)
+
+
+def test_when_it_may_be_read_again_that_is_told() -> None:
+    rights = Rights(opens_after=2)
+
+    async def story(store: KubernetesStore) -> None:
+        waiting = wait_until_open(store, frozenset({"gone"}), pause_s=0)
+        assert isinstance(await asyncio.wait_for(waiting, 5), NamespaceIsOpen)
+
+    ask(rights.answer, story, namespaces=BOTH)
+    assert rights.looks == 3
+
+
+def test_who_does_not_answer_is_not_closed() -> None:
+    async def broken(_: web.Request) -> web.StreamResponse:
+        return web.json_response({}, status=500)
+
+    async def story(store: KubernetesStore) -> None:
+        assert await find_closed(store, BOTH, pause_s=0) == frozenset()
+        assert await find_closed(store, ()) == frozenset()
+        with pytest.raises(Exception, match="500"):
+            await store.list(BROKER_POOL, None)
+
+    ask(broken, story, namespaces=BOTH)
