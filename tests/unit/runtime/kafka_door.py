@@ -211,15 +211,17 @@ def fetch(
     *,
     offset: int = 0,
     max_bytes: int = 50 * 2**20,
+    partition_max_bytes: int | None = None,
     max_wait_ms: int = 0,
     min_bytes: int = 1,
     client_id: str = "test",
     times: int = 1,
 ) -> bytes:
-    """v4; `times`: asks for the partition so often."""
+    """v4; `times`: asks for the partition so often. `partition_max_bytes` None: as many."""
+    most = max_bytes if partition_max_bytes is None else partition_max_bytes
     body = INT32.pack(-1) + INT32.pack(max_wait_ms) + INT32.pack(min_bytes) + INT32.pack(max_bytes)
     body += b"\x00" + INT32.pack(1) + nullable_string(TOPIC) + INT32.pack(times)
-    body += (INT32.pack(0) + INT64.pack(offset) + INT32.pack(max_bytes)) * times
+    body += (INT32.pack(0) + INT64.pack(offset) + INT32.pack(most)) * times
     return request(FETCH, 4, body, client_id)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from tidemark_broker.groups.messages import GroupAnswer, OffsetCommit, OffsetToCommit
@@ -17,6 +18,7 @@ from tidemark_broker.runtime.consumers.group_consumer import (
 )
 from tidemark_broker.runtime.consumers.membership import Generation, Membership
 from tidemark_broker.runtime.consumers.peers import Peers
+from tidemark_broker.runtime.consumers.positions import Commit
 from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_broker.runtime.results import FetchResult
 from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -115,6 +117,123 @@ async def manual_consumer(door: Door) -> GroupConsumer:
     consumer.membership.assign((PLACE,))
     await consumer.seek({PLACE: 0})
     return consumer
+
+
+GENERATION = Generation(3, "m", (PLACE,))
+
+
+class Committing:
+    """A consumer that commits by itself, whose coordinator takes everything."""
+
+    def __init__(self, door: Door, monkeypatch: pytest.MonkeyPatch, reset: str = "latest") -> None:
+        settings = ConsumerSettings("readers", "me", reset=reset)
+        self.consumer = GroupConsumer(settings, door.services.groups, door.partitions.metadata)
+        self.positions = self.consumer._positions
+        self.membership = self.consumer.membership
+        self.commits: list[int] = []
+        self.committed = -1
+        self.membership.generation = GENERATION
+        monkeypatch.setattr(self.membership, "leave", AsyncMock())
+        monkeypatch.setattr(self.positions.coordination, "ask", self._ask)
+        self.positions.enter(GENERATION)
+
+    async def _ask(self, api: object, values: dict[str, Any], _timeout_ms: int) -> dict[str, Any]:
+        if "groups" in values:
+            entry = {"partition": 0, "offset": self.committed}
+            found = {"error": 0, "topics": ({"topic": TOPIC, "partitions": (entry,)},)}
+            return {"groups": (found,)}
+        (topic,) = values["topics"]
+        (entry,) = topic["partitions"]
+        self.commits.append(entry["offset"])
+        return {"topics": ({"topic": TOPIC, "partitions": ({"partition": 0, "error": 0},)},)}
+
+    def read_to(self, offset: int) -> None:
+        """A poll whose answer ends there."""
+        self.positions.confirm()
+        assert self.positions.hand_out(PLACE, self.positions.next_offsets[PLACE], offset)
+
+    async def revoke(self) -> list[int]:
+        await self.consumer._commit_confirmed(GENERATION)
+        return self.commits
+
+
+def test_a_rebalance_commits_what_its_client_has_come_back_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be working on the last answer, or have died with it (0028)."""
+
+    async def scenario(door: Door) -> None:
+        it = Committing(door, monkeypatch)
+        it.committed = 0
+        await it.positions.look_up((PLACE,))
+        it.read_to(10)
+        assert await it.revoke() == []
+        it.read_to(20)
+        assert await it.revoke() == [10]
+        assert await it.revoke() == [10]
+        assert await it.consumer.commit() == {PLACE: ErrorCode.NONE}  # its client says so
+        assert await it.revoke() == [10, 20]
+        it.read_to(30)
+        it.read_to(40)
+        assert await it.consumer.commit({PLACE: Commit(35)}) == {PLACE: ErrorCode.NONE}
+        assert await it.revoke() == [10, 20, 35]  # not back to 30
+
+    with_door(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_only_who_asks_for_its_end_is_done_with_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_asked: bool
+) -> None:
+    async def scenario(door: Door) -> None:
+        it = Committing(door, monkeypatch)
+        it.committed = 0
+        await it.positions.look_up((PLACE,))
+        it.read_to(10)
+        it.read_to(20)
+        await it.consumer.close(is_asked=is_asked)
+        assert it.commits == [20 if is_asked else 10]
+
+    with_door(tmp_path, scenario)
+
+
+def test_after_a_seek_it_is_committed_where_its_client_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(door: Door) -> None:
+        it = Committing(door, monkeypatch)
+        it.committed = 0
+        await it.positions.look_up((PLACE,))
+        it.read_to(100)
+        await it.consumer.seek({PLACE: 50})
+        assert await it.revoke() == [50]
+        await it.consumer.seek({PLACE: 30})
+        assert await it.consumer.commit() == {PLACE: ErrorCode.NONE}
+        assert it.commits == [50, 30]
+
+    with_door(tmp_path, scenario)
+
+
+def test_where_a_reset_began_is_committed_before_anything_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked up anew by the next generation, what came meanwhile would be read by nobody."""
+
+    async def scenario(door: Door) -> None:
+        it = Committing(door, monkeypatch)
+
+        async def end_of(partition: object, end: int) -> int:
+            return 500
+
+        monkeypatch.setattr(it.positions, "end_of", end_of)
+        await it.positions.look_up((PLACE,))
+        assert await it.revoke() == [500]
+        it.committed = 500
+        it.positions.enter(Generation(4, "m", (PLACE,)))
+        await it.positions.look_up((PLACE,))
+        assert it.positions.handed_out == {}
+
+    with_door(tmp_path, scenario)
 
 
 def test_a_seek_while_a_poll_is_rendered_is_not_overwritten_by_it(tmp_path: Path) -> None:

@@ -282,3 +282,20 @@ def test_deeply_nested_structs_are_only_as_deep_as_their_table(tmp_path: Path) -
         assert answer[4 + 2 + len(TOPIC) + 4 + 4 :][:2] == INT16.pack(0)
 
     with_door(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("limits", [{"max_bytes": 0}, {"partition_max_bytes": -1}])
+def test_who_asks_for_no_bytes_is_given_a_batch_at_a_time(
+    tmp_path: Path, limits: dict[str, int]
+) -> None:
+    """As by Kafka (minOneMessage). Read for the wait, not for the answer, it was an endless pass."""
+
+    async def scenario(door: Door) -> None:
+        client = await Client.connect(door)
+        batch = a_batch("a" * 100)
+        for _ in range(2):
+            await client.ask(produce(batch))
+        answer = await asyncio.wait_for(client.ask(fetch(max_wait_ms=60_000, **limits)), 5)
+        assert len(batch) < len(answer) < 2 * len(batch)
+
+    with_door(tmp_path, scenario)

@@ -91,9 +91,9 @@ class Instances:
         return instance
 
     async def delete(self, instance: Instance) -> None:
-        """It leaves its group, and commits what it handed out if it commits by itself."""
+        """It leaves its group, and commits all it handed out if it commits by itself."""
         self._known.pop(instance.key, None)
-        await _end(instance, commits=True)
+        await _end(instance, is_asked=True)
 
     async def close(self) -> None:
         """The broker ends: their groups need not wait for their sessions."""
@@ -102,8 +102,7 @@ class Instances:
         instances = tuple(self._known.values())
         self._known.clear()
         ends = [
-            asyncio.create_task(_end(instance, commits=True), name="end of a consumer")
-            for instance in instances
+            asyncio.create_task(_end(instance), name="end of a consumer") for instance in instances
         ]
         ends += self._ending
         if ends:
@@ -125,10 +124,10 @@ class Instances:
             self._sweep_timer = loop.call_later(SWEEP_SECONDS, self._sweep)
 
 
-async def _end(instance: Instance, *, commits: bool) -> None:
+async def _end(instance: Instance, *, is_asked: bool = False, commits: bool = True) -> None:
     instance.membership.cancel()
     await asyncio.wait([instance.membership])
-    await instance.consumer.close(commits=commits)
+    await instance.consumer.close(is_asked=is_asked, commits=commits)
 
 
 def _tell_failure(consumer: GroupConsumer, task: asyncio.Task[None]) -> None:

@@ -94,7 +94,7 @@ class GroupConsumer:
         self.membership = Membership(
             Coordination(groups, self._coordinating, settings.group_id),
             metadata,
-            before_revoke=self._commit_quietly,
+            before_revoke=self._commit_confirmed,
         )
         self._positions = Positions(
             metadata,
@@ -109,10 +109,13 @@ class GroupConsumer:
     def generation(self) -> Generation:
         return self.membership.generation
 
-    async def close(self, *, commits: bool) -> None:
-        """Leaves the group. `commits`: what was handed out counts as read, if it does so itself."""
+    async def close(self, *, is_asked: bool = False, commits: bool = True) -> None:
+        """Leaves the group, and commits if it does so itself: all that was handed out if its client
+        asked for the end, else what that is done with."""
+        if commits and is_asked:
+            self._positions.confirm()
         if commits:
-            await self._commit_quietly(self.generation)
+            await self._commit_confirmed(self.generation)
         await self.membership.leave()
         self._coordinating.close()
         self._reading.close()
@@ -128,8 +131,9 @@ class GroupConsumer:
         is no memory for so many bytes now."""
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + wait_ms / 1000
+        self._positions.confirm()
         if self.settings.commits_itself and loop.time() >= self._next_commit_s:
-            await self._commit_quietly(self.generation)
+            await self._commit_confirmed(self.generation)
         waits = False
         while await self.membership.wait_until_joined(max(0.0, ends_s - loop.time())):
             generation = self.generation
@@ -287,13 +291,14 @@ class GroupConsumer:
             errors |= await self._positions.commit(generation, ours)
         return errors
 
-    async def _commit_quietly(self, generation: Generation) -> None:
-        """What was handed out in this generation, if it is still known."""
+    async def _commit_confirmed(self, generation: Generation) -> None:
+        """What its client is done with of this generation, if it is still known."""
         self._next_commit_s = asyncio.get_running_loop().time() + AUTO_COMMIT_SECONDS
         is_known = generation.generation_id == self._positions.generation_id
         if not self.settings.commits_itself or not generation.has_joined or not is_known:
             return
         try:
-            await self._commit(generation)
+            confirmed = self._positions.confirmed.items()
+            await self._commit(generation, {place: Commit(offset) for place, offset in confirmed})
         except PeerUnavailable as error:
             _log.info("offsets of a consumer were not committed", extra={"reason": str(error)})

@@ -1,7 +1,9 @@
 """Where a consumer goes on reading: its group's committed offsets, or where it is told to begin.
 
 Positions belong to one generation: in the next one they are looked up anew, as others may have read
-on. What has been handed out is what may be committed.
+on. What has been handed out is what its client may commit. Nobody else may, until it polls again:
+it may be working on it, or have died. A position that its client asked for, or that a reset gave,
+needs no such word, and has to be committed too: looked up anew it would be another one.
 """
 
 from collections.abc import Iterable
@@ -48,6 +50,7 @@ class Positions:
     generation_id: int = -1
     next_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     handed_out: dict[TopicPartition, int] = field(default_factory=dict)  # and not committed yet
+    confirmed: dict[TopicPartition, int] = field(default_factory=dict)  # of that: worked on, too
     put_last: dict[TopicPartition, int] = field(default_factory=dict)  # at these offsets
 
     def enter(self, generation: Generation) -> None:
@@ -56,10 +59,16 @@ class Positions:
             self.generation_id = generation.generation_id
             self.next_offsets.clear()
             self.handed_out.clear()
+            self.confirmed.clear()
             self.put_last.clear()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self.next_offsets[partition] = offset
+        self.handed_out[partition] = self.confirmed[partition] = offset
+
+    def confirm(self) -> None:
+        """The client has come back: it is done with what it was given."""
+        self.confirmed = dict(self.handed_out)
 
     def hand_out(self, partition: TopicPartition, offset: int, next_offset: int) -> bool:
         """False, and nothing is noted: what was read from `offset` on is not what comes next any
@@ -88,14 +97,19 @@ class Positions:
         generation_id = self.generation_id
         committed = await self._committed(missing)
         found = {place: offset for place, offset in committed.items() if offset >= 0}
+        ends: dict[TopicPartition, int] = {}
         for place in missing:
             if place in found:
                 continue
             if self.reset not in RESETS:
                 raise NoOffset(place)
-            found[place] = await self.end_of(place, RESETS[self.reset])
-        if generation_id == self.generation_id:
-            self.next_offsets = found | self.next_offsets
+            ends[place] = await self.end_of(place, RESETS[self.reset])
+        if generation_id != self.generation_id:
+            return
+        for place, offset in ends.items():
+            if place not in self.next_offsets:  # its client may have gone elsewhere meanwhile
+                self.seek(place, offset)
+        self.next_offsets = found | self.next_offsets
 
     async def _committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         asked = {"group_id": self.coordination.group_id, "topics": _by_topic(partitions)}
@@ -154,7 +168,10 @@ class Positions:
         }
         for place, error in errors.items():
             is_newest = self.handed_out.get(place) == commits[place].offset
-            if error is ErrorCode.NONE and is_newest:
+            if error is not ErrorCode.NONE:
+                continue
+            self.confirmed.pop(place, None)  # what came before: it is not gone back to
+            if is_newest:
                 del self.handed_out[place]
         return errors
 

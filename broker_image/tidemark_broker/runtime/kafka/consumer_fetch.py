@@ -84,9 +84,10 @@ class ConsumerFetch:
         total = 0
         # Who asks for no partition waits for nothing, as Kafka: clients end their sessions so.
         is_final = not self._asked or self._clock() >= self._deadline_ms
-        max_bytes = min(self._asked_bytes, self._share_bytes())
+        # Who asks for no byte at all is given one batch a time, as by Kafka.
+        max_bytes = max(1, min(self._asked_bytes, self._share_bytes()))
         for key, asked in self._asked.items():
-            read_bytes[key] = min(asked.max_bytes, max_bytes - total)
+            read_bytes[key] = min(max(1, asked.max_bytes), max_bytes - total)
             answer = self._read(key, asked, read_bytes[key])
             found[key] = answer
             total += len(answer.records)
