@@ -288,7 +288,7 @@ def test_deeply_nested_structs_are_only_as_deep_as_their_table(tmp_path: Path) -
 def test_who_asks_for_no_bytes_is_given_a_batch_at_a_time(
     tmp_path: Path, limits: dict[str, int]
 ) -> None:
-    """As by Kafka (minOneMessage). Read for the wait, not for the answer, it was an endless pass."""
+    """As by Kafka (minOneMessage). Read for the wait, not for the answer: an endless pass."""
 
     async def scenario(door: Door) -> None:
         client = await Client.connect(door)
