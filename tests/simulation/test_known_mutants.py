@@ -17,7 +17,7 @@ QUICK = "racks are not looked at"  # noticed with a seed's first topic
 # One for each judge that has most to say; the others with `-m long`.
 ALWAYS = (
     "joins below the watermark",
-    "no truncation before the first fetch",
+    "truncation to the high watermark",
     "acks=all admitted and acknowledged below min ISR",
     "every start counts as clean",
     "any sequence is the next one",
