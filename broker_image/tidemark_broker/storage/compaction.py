@@ -22,6 +22,7 @@ from pathlib import Path
 
 from tidemark_protocol.ids import FORGED_PRODUCER_IDS_FROM, NO_EPOCH, LeaderEpoch, Offset
 
+from tidemark_broker.storage.bad_sectors import unreadable_is_damaged
 from tidemark_broker.storage.batch_rewriting import (
     MAX_OFFSET_DELTA,
     batch_of_rest,
@@ -31,7 +32,11 @@ from tidemark_broker.storage.batch_rewriting import (
     is_empty_run,
 )
 from tidemark_broker.storage.disk import Disk
-from tidemark_broker.storage.errors import CannotCompact, CorruptBatch, UnsupportedCompression
+from tidemark_broker.storage.errors import (
+    CannotCompact,
+    CorruptBatch,
+    UnsupportedCompression,
+)
 from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
 from tidemark_broker.storage.record_batch import (
@@ -300,7 +305,7 @@ class Compaction:
         records = _records(segment, position, header)
         if records is None:
             self._has_closed_batch = True
-            writer.keep(header, segment.file.read_at(position, header.size_bytes))
+            writer.keep(header, _read(segment, position, header))
             return
         # A horizon may be of our leader's log or a producer's doing: here it says nothing yet.
         is_noted = header.next_offset <= self.cleaned_to
@@ -309,7 +314,7 @@ class Compaction:
         self.removed_records += len(records) - len(rest)
         horizon_ms = self._new_horizon_ms(header, rest)
         if rest and len(rest) == len(records) and horizon_ms is None:
-            writer.keep(header, segment.file.read_at(position, header.size_bytes))
+            writer.keep(header, _read(segment, position, header))
         elif rest:
             writer.change(batch_of_rest(header, rest, horizon_ms=horizon_ms))
         elif not (self._is_last_of_producer(header) and self._must_be_known(header.producer_id)):
@@ -317,7 +322,7 @@ class Compaction:
         elif records:
             writer.change(batch_without_records(header))
         else:
-            writer.keep(header, segment.file.read_at(position, header.size_bytes))
+            writer.keep(header, _read(segment, position, header))
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Its sequences must be found again after a restart (I8)."""
@@ -406,13 +411,14 @@ class CleanedSegment:
 
 
 def _batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
-    return scan_batches(
-        segment.file,
-        start=0,
-        end=segment.size_bytes,
-        expected_offset=segment.base_offset,
-        verify_crc=False,
-    )
+    with unreadable_is_damaged():
+        yield from scan_batches(
+            segment.file,
+            start=0,
+            end=segment.size_bytes,
+            expected_offset=segment.base_offset,
+            verify_crc=False,
+        )
 
 
 def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record] | None:
@@ -427,6 +433,11 @@ def _records(segment: Segment, position: int, header: BatchHeader) -> list[Recor
 
 def _checked(segment: Segment, position: int, header: BatchHeader) -> memoryview:
     """Never a damaged batch (I10): raises CorruptBatch."""
-    data = memoryview(segment.file.read_at(position, header.size_bytes))
+    data = memoryview(_read(segment, position, header))
     check_crc(header, data, position)
     return data
+
+
+def _read(segment: Segment, position: int, header: BatchHeader) -> bytes:
+    with unreadable_is_damaged():
+        return segment.file.read_at(position, header.size_bytes)

@@ -119,7 +119,14 @@ class OsFile:
         return os.pwritev(self._descriptor, buffers, position)
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
-        return os.pread(self._descriptor, size_bytes, position)
+        data = os.pread(self._descriptor, size_bytes, position)
+        # A kernel stops short before a sector that it cannot read, as it does at the file's end:
+        # which of them it is, the next call says.
+        while len(data) < size_bytes and (
+            more := os.pread(self._descriptor, size_bytes - len(data), position + len(data))
+        ):
+            data += more
+        return data
 
     def size_bytes(self) -> int:
         return os.fstat(self._descriptor).st_size

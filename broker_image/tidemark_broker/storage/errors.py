@@ -34,6 +34,15 @@ class CutBatch(CorruptBatch):
     """The bytes end before the batch does, as a write that was cut short leaves them."""
 
 
+class UnreadableBatch(CorruptBatch):
+    """The disk cannot read it any more: as lost as one that fails its CRC, and as little a reason
+    to end all writing (0089). Whatever the drive said of a sector, a kernel answers EIO."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(0, "what was written", str(error))
+        self.args = (f"unreadable record batch: {error}",)
+
+
 class InvalidBatch(CorruptBatch):
     """An intact batch that a producer may not send (control batch, count against offsets)."""
 
@@ -85,7 +94,8 @@ class DiskFull(StorageError):
 
 
 class OwnLogDamaged(CorruptBatch):
-    """Met where this log was to be changed, not read: nothing was changed."""
+    """Met where this log was to be changed, or looked through: nothing was changed. `offset`: of
+    the batch, or of one behind it."""
 
     def __init__(self, offset: int, met: CorruptBatch) -> None:
         super().__init__(met.position, met.expected, met.found)

@@ -309,7 +309,7 @@ class PartitionLog:
         """(offset, timestamp) of the first record not earlier; None if all are.
 
         In batches that cannot be opened here, the first offset of the batch: never too late a one.
-        Raises CorruptBatch, StorageFailed.
+        Raises OwnLogDamaged, StorageFailed.
         """
         with self._failing.breaking("look up a timestamp"):
             return first_record_from(

@@ -9,6 +9,7 @@ against the neighbours and the epoch cache. A batch that fails is never served
 
 from tidemark_protocol.ids import Offset
 
+from tidemark_broker.storage.bad_sectors import read_ahead, unreadable_is_damaged
 from tidemark_broker.storage.errors import CorruptBatch
 from tidemark_broker.storage.leader_epochs import LeaderEpochs
 from tidemark_broker.storage.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
@@ -34,8 +35,9 @@ class LogReader:
     ) -> bytes:
         """As `PartitionLog.read`, from the segment that holds `offset`. Raises CorruptBatch,
         OSError."""
-        position, first_offset = self._locate(segment, offset)
-        data = _read_at_least_one_batch(segment, position, max_bytes)
+        with unreadable_is_damaged():
+            position, first_offset = self._locate(segment, offset)
+            data = _read_at_least_one_batch(segment, position, max_bytes)
         size_bytes, next_offset = servable_bytes(
             data,
             position=position,
@@ -63,7 +65,7 @@ class LogReader:
 
 def _read_at_least_one_batch(segment: Segment, position: int, max_bytes: int) -> bytes:
     available = segment.size_bytes - position
-    data = segment.file.read_at(position, min(max(max_bytes, HEADER_BYTES), available))
+    data = read_ahead(segment.file, position, min(max(max_bytes, HEADER_BYTES), available))
     try:
         size_bytes = read_header(data).size_bytes
     except CorruptBatch as error:

@@ -5,6 +5,7 @@ magic, lengths, and that offsets continue without holes; the CRC only where aske
 read of everything. Indexes are hints: a batch found through one is compared with its entry.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
+from tidemark_broker.storage.bad_sectors import read_ahead, unreadable_is_damaged
 from tidemark_broker.storage.disk import MAX_BUFFERS_PER_WRITE, Buffer, Disk, DiskFile
 from tidemark_broker.storage.errors import CorruptBatch, CutBatch
 from tidemark_broker.storage.indexes import MalformedIndex, OffsetIndex, TimeIndex
@@ -56,7 +58,10 @@ def scan_batches(
     chunk, chunk_start = b"", start
     while position < end:
         if position + HEADER_BYTES > chunk_start + len(chunk):
-            chunk, chunk_start = file.read_at(position, min(chunk_bytes, end - position)), position
+            chunk, chunk_start = (
+                read_ahead(file, position, min(chunk_bytes, end - position)),
+                position,
+            )
         try:
             header = read_header(chunk, position - chunk_start)
         except CorruptBatch as error:
@@ -355,7 +360,7 @@ class Segment:
         """(position, offset after) of the last batch before `offset` of which all before it, and
         itself, pass their CRC. Reads all of that; indexes are not asked."""
         position, next_offset = 0, self.base_offset
-        try:
+        with contextlib.suppress(CorruptBatch), unreadable_is_damaged():
             for placed in scan_batches(
                 self.file,
                 start=0,
@@ -367,9 +372,7 @@ class Segment:
                     break
                 position = placed.position + placed.header.size_bytes
                 next_offset = placed.header.next_offset
-        except CorruptBatch:
-            pass  # what comes from there on is not sound
-        return position, next_offset
+        return position, next_offset  # what comes from there on is not sound, or not asked for
 
     def _rebuild_offset_index(self) -> None:
         """Changes nothing if the segment itself is corrupt: raises CorruptBatch then."""

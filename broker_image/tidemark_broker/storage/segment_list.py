@@ -11,6 +11,7 @@ from typing import overload
 
 from tidemark_protocol.ids import Offset
 
+from tidemark_broker.storage.bad_sectors import unreadable_is_damaged
 from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.segment import Segment
 
@@ -54,9 +55,10 @@ class SegmentList(Sequence[Segment]):
         segment = self.holding(offset)
         if offset >= segment.next_offset:
             return segment, segment.size_bytes, segment.next_offset
-        found = segment.find(offset)
-        segment.check(found)  # a length that flipped may make an earlier one hold it
-        segment.check_cut(found)  # or the log end where it does not
+        with unreadable_is_damaged():
+            found = segment.find(offset)
+            segment.check(found)  # a length that flipped may make an earlier one hold it
+            segment.check_cut(found)  # or the log end where it does not
         return segment, found.position, found.header.base_offset
 
     def count_below(self, offset: Offset) -> int:

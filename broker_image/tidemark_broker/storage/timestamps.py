@@ -4,7 +4,12 @@ from collections.abc import Iterable
 
 from tidemark_protocol.ids import Offset
 
-from tidemark_broker.storage.errors import CorruptBatch, UnsupportedCompression
+from tidemark_broker.storage.bad_sectors import unreadable_is_damaged
+from tidemark_broker.storage.errors import (
+    CorruptBatch,
+    OwnLogDamaged,
+    UnsupportedCompression,
+)
 from tidemark_broker.storage.opening import OpeningBudget
 from tidemark_broker.storage.record_batch import check_crc
 from tidemark_broker.storage.segment import PlacedBatch, Segment
@@ -15,7 +20,7 @@ MOST_BATCHES = 8  # opened in one look-up, which is one piece of work for the br
 def first_record_from(
     segments: Iterable[Segment], timestamp_ms: int, *, log_start_offset: Offset
 ) -> tuple[Offset, int] | None:
-    """(offset, timestamp), or None. Raises CorruptBatch, OSError.
+    """(offset, timestamp), or None. Raises OwnLogDamaged, OSError.
 
     In batches whose records cannot be read here, the first offset of the batch: never too late a
     one. So too once a look-up has opened much, which only headers that say more than their records
@@ -25,10 +30,23 @@ def first_record_from(
     for segment in segments:
         if segment.next_offset <= log_start_offset:
             continue
-        for placed in segment.batches_reaching(timestamp_ms):
-            found = _record_from(segment, placed, timestamp_ms, log_start_offset, budget)
-            if found is not None:
-                return found
+        try:
+            with unreadable_is_damaged():
+                found = _record_in(segment, timestamp_ms, log_start_offset, budget)
+        except CorruptBatch as error:
+            raise OwnLogDamaged(segment.next_offset - 1, error) from error
+        if found is not None:
+            return found
+    return None
+
+
+def _record_in(
+    segment: Segment, timestamp_ms: int, log_start_offset: Offset, budget: OpeningBudget
+) -> tuple[Offset, int] | None:
+    for placed in segment.batches_reaching(timestamp_ms):
+        found = _record_from(segment, placed, timestamp_ms, log_start_offset, budget)
+        if found is not None:
+            return found
     return None
 
 

@@ -204,3 +204,21 @@ def test_who_does_not_lead_says_nothing_of_offsets(tmp_path: Path, api: Api) -> 
         assert found["leader_epoch"] == -1
 
     run(tmp_path, scenario)
+
+
+def test_a_look_up_that_meets_damage_marks_it(tmp_path: Path) -> None:  # 0089
+    async def scenario(link: Link) -> None:
+        link.push()
+        await committed(link, "a", "b")
+        log = leading(link).log
+        path = log.segments[0].path
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2 - 1] ^= 1
+        path.write_bytes(data)
+        found = await answered(link, LIST_OFFSETS_API, timestamp=0)
+        assert found["error"] == ErrorCode.KAFKA_STORAGE_ERROR
+        damage = log.damage_mark.damage
+        assert damage is not None
+        assert damage.offset == 1
+
+    run(tmp_path, scenario)

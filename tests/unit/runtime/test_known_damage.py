@@ -143,6 +143,46 @@ def test_one_that_was_alone_is_not_registered_failed_but_still_knows(pool: InPro
     assert is_registered_failed(again)
 
 
+def spoil_a_sector(pool: InProcessPool, offset: int) -> tuple[InProcessBroker, FaultyDisk]:
+    """The leader's disk cannot read the batch at `offset` any more."""
+    pool.kill(1)
+    disk = FaultyDisk()
+    broker = pool.start(1, disk)
+    pool.lead(1, in_sync=[1, 2, 3])
+    pool.replicate(2, 3, rounds=2)
+    disk.bad_sectors[broker.replica().log.segments[offset].path] = range(100, 101)
+    return broker, disk
+
+
+@pytest.mark.parametrize("by", ["consumer", "follower"])
+def test_a_sector_that_cannot_be_read_is_damage_that_a_restart_knows_of(
+    pool: InProcessPool, by: str
+) -> None:  # 0089
+    """It ended the process, and the next one took the log for whole, and led without the batch."""
+    broker, _ = spoil_a_sector(pool, 2)
+    if by == "consumer":
+        assert broker.read(2)[0].error is ErrorCode.CORRUPT_MESSAGE
+    else:
+        pool.lead(1, in_sync=[1, 3])
+        pool.brokers[2].replica().log.truncate_to(Offset(2))
+        pool.replicate(2, rounds=2)
+    assert (broker.storage_errors, is_marked(broker)) == ([], True)
+    assert KEY in broker.partitions.failed_replicas
+    again = restart(pool, 1, in_order=True)
+    assert again.replica().log.log_end_offset == 5
+    assert is_registered_failed(again)
+    pool.lead(3, in_sync=[3])
+    pool.hear_failures(1)
+    assert again.replica().log.log_end_offset == 2
+
+
+def test_a_disk_that_can_neither_read_nor_write_ends_serving(pool: InProcessPool) -> None:
+    broker, disk = spoil_a_sector(pool, 2)
+    disk.failing["write"] = errno.EIO
+    broker.read(2)
+    assert len(broker.storage_errors) == 1
+
+
 def test_a_replica_made_anew_is_not_damaged(pool: InProcessPool) -> None:
     leader = pool.brokers[1]
     flip_a_bit(leader, 2)

@@ -13,6 +13,7 @@ class FaultyDisk(OsDisk):
         super().__init__()
         self.space_bytes: int | None = None  # None: no limit; counts file contents written
         self.failing: dict[str, int] = {}  # operation -> errno
+        self.bad_sectors: dict[Path, range] = {}  # bytes that cannot be read any more
         self.network: str | None = None
         self.done: list[tuple[str, str]] = []  # (operation, name) of syncs, renames, removals
 
@@ -78,6 +79,9 @@ class FaultyFile:
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         self._disk.check("read_at", self._path)
+        bad = self._disk.bad_sectors.get(self._path, range(0))
+        if position < bad.stop and bad.start < position + size_bytes:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         return self._file.read_at(position, size_bytes)
 
     def size_bytes(self) -> int:

@@ -142,17 +142,6 @@ def test_an_io_error_while_reopening_says_where(tmp_path, disk, operation):
         open_log(log.directory, disk)
 
 
-def test_a_read_error_is_told_and_stops_writing(tmp_path, disk):
-    log = open_log(tmp_path / "log", disk)
-    append(log, b"a")
-    disk.failing["read_at"] = errno.EIO
-    with pytest.raises(StorageFailed, match="cannot read"):
-        log.read(0, max_bytes=10, end_offset=ALL)
-    disk.failing.clear()
-    with pytest.raises(StorageFailed):
-        append(log, b"b")
-
-
 def test_a_second_flush_waits_for_what_the_first_one_syncs(tmp_path):  # S11
     """Its own files are synced sooner; but the segment's directory entry is not there yet."""
     entered, may_go_on = threading.Event(), threading.Event()

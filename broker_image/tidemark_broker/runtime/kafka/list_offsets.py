@@ -15,7 +15,7 @@ from tidemark_broker.runtime.consumer_reads import epoch_refusal
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
-from tidemark_broker.storage.errors import StorageError, is_storage_failure
+from tidemark_broker.storage.errors import OwnLogDamaged, StorageError, is_storage_failure
 from tidemark_broker.wire.list_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -59,6 +59,9 @@ def list_offsets_handler(services: KafkaServices) -> ApiHandler:
             return found | {"error": refused}
         try:
             return found | look_up(replica, asked["timestamp"], version)
+        except OwnLogDamaged as error:
+            partitions.damaged.note(replica, Offset(error.offset), error, "fetch")
+            return found | {"error": ErrorCode.KAFKA_STORAGE_ERROR}  # asked again
         except (StorageError, OSError) as error:
             _log.error("an offset could not be looked up", extra={"error": str(error)})
             if is_storage_failure(error):
