@@ -284,9 +284,24 @@ class CoordinatedGroups:
         def settle(error: ErrorCode, _now: Moment) -> None:
             self._outbox.answer(request_id, DeleteGroupAnswer(group_error(error)))
 
-        self._append_tombstones(
-            delete.group_id, coordinated.offsets.partitions(), settle, with_group=True
-        )
+        offsets = self._offsets_to_be(delete.group_id, self._commits_under_way())
+        self._append_tombstones(delete.group_id, offsets, settle, with_group=True)
+
+    def _commits_under_way(self) -> dict[str, list[TopicPartition]]:
+        """Of each group. A tombstone that is appended now comes after them."""
+        coming: dict[str, list[TopicPartition]] = {}
+        for encoded in self._outbox.keys_under_way():
+            key = decode_key(encoded)
+            if isinstance(key, OffsetKey):
+                coming.setdefault(key.group_id, []).append((key.topic, key.partition))
+        return coming
+
+    def _offsets_to_be(
+        self, group_id: str, coming: dict[str, list[TopicPartition]]
+    ) -> tuple[TopicPartition, ...]:
+        coordinated = self._groups.get(group_id)
+        committed = () if coordinated is None else coordinated.offsets.partitions()
+        return tuple(dict.fromkeys((*committed, *coming.get(group_id, ()))))
 
     def _append_tombstones(
         self,
@@ -331,8 +346,10 @@ class CoordinatedGroups:
     def on_topics_deleted(self, topics: frozenset[str]) -> None:
         if not topics:
             return
-        for group_id, coordinated in self._groups.items():
-            removed = tuple(key for key in coordinated.offsets.partitions() if key[0] in topics)
+        coming = self._commits_under_way()
+        for group_id in dict.fromkeys((*self._groups, *coming)):
+            offsets = self._offsets_to_be(group_id, coming)
+            removed = tuple(key for key in offsets if key[0] in topics)
             if removed:
                 self._append_tombstones(group_id, removed, lambda _error, _now: None)
 

@@ -410,3 +410,33 @@ def test_a_topic_that_is_deleted_while_its_offsets_are_loaded_is_not_forgotten()
     rig.perform(rig.coordinator.on_topics_deleted(frozenset({"t"})))
     rig.perform(rig.coordinator.on_loaded(epoch, rig.now))
     assert rig.fetched() == {}
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first of its group", "later one"])
+def test_a_commit_under_way_when_its_topic_is_deleted_goes_with_it(is_first: bool) -> None:
+    rig = a_rig()
+    if not is_first:
+        rig.send_commit(7, topic="other")
+    rig.commits_at_once = False
+    rig.send_commit(5)
+    rig.perform(rig.coordinator.on_topics_deleted(frozenset({"t"})))
+    rig.commit()
+    rig.commit()
+    left = {} if is_first else {"other": 7}
+    assert rig.fetched() == left
+    rig.lead(9)
+    assert rig.fetched() == left
+
+
+def test_a_commit_under_way_when_its_group_is_deleted_goes_with_it() -> None:
+    rig = a_rig()
+    rig.commit_offset(5)
+    rig.commits_at_once = False
+    rig.send_commit(7, topic="other")
+    deleted = rig.send(DeleteGroup("g"))
+    rig.commit()
+    rig.commit()
+    assert rig.answers[deleted] == DeleteGroupAnswer(ErrorCode.NONE)
+    assert rig.coordinator.describe_group("g").state == "Dead"
+    rig.lead(9)
+    assert rig.coordinator.list_groups() == (ErrorCode.NONE, ())
