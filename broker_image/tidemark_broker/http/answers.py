@@ -11,6 +11,7 @@ Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 JSON_TYPE = b"application/json"
+TRANSPORT_BUFFER_BYTES = 64 * 1024  # asyncio's: from there on a sender has to wait
 
 
 class ClientGone(Exception):
@@ -52,4 +53,9 @@ class Answer:
                 "headers": [*(about_body if self.status != 204 else ()), *self.headers],
             }
         )
-        await send({"type": "http.response.body", "body": self.body})
+        # Sending waits for what was sent before it, never for itself: the empty end lasts until the
+        # client has taken the body, which counts as held by us so long.
+        is_large = len(self.body) > TRANSPORT_BUFFER_BYTES
+        await send({"type": "http.response.body", "body": self.body, "more_body": is_large})
+        if is_large:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})

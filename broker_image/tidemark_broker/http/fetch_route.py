@@ -73,7 +73,8 @@ class FetchRoute:
         if read_format.is_stream:
             return self._streams.open(reading, read_format.embedded, offset, result)
         if read_format is ReadFormat.RECORD_BATCHES:
-            next_offset = await next_offset_of(result.data, offset)
+            with self._admission.bytes_reserved(len(result.data)):
+                next_offset = await next_offset_of(result.data, offset)
             headers = positions(result, next_offset)
             self.quota_wait_seconds(request, len(result.data))
             return Answer(200, result.data, RECORD_BATCH_TYPE, headers)

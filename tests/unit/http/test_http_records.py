@@ -278,3 +278,15 @@ def test_what_batches_inflate_to_counts_as_bytes_in_flight(
     fetched(monkeypatch, broker, packed_batch(1, [bytes(9 * MEBIBYTE)]))
     response = get(broker, RECORDS)
     assert (response.status, response.json()["error"]) == (503, "THROTTLING_QUOTA_EXCEEDED")
+
+
+def test_record_batches_count_as_bytes_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = fake_broker(limits=HttpLimits(bytes_in_flight=8 * MEBIBYTE))
+    fetched(monkeypatch, broker, packed_batch(0, [bytes(3 * MEBIBYTE)]))
+    broker.app._admission.bytes_in_flight = 4 * MEBIBYTE  # of others
+    response = get(broker, RECORDS, accept="application/vnd.kafka.recordbatch")
+    assert response.status == 200
+    broker.app._admission.bytes_in_flight = 6 * MEBIBYTE
+    response = get(broker, RECORDS, accept="application/vnd.kafka.recordbatch")
+    assert (response.status, response.json()["error"]) == (503, "THROTTLING_QUOTA_EXCEEDED")
+    assert broker.app._admission.bytes_in_flight == 6 * MEBIBYTE
