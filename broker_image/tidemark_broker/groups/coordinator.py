@@ -166,13 +166,16 @@ class GroupCoordinator:
         """Adds its groups; none before they are loaded."""
         self._groups.count(census)
 
-    def report(self) -> tuple[GroupReport, ...]:
-        """All groups; none before they are loaded."""
-        groups = self._groups
-        return tuple(
-            GroupReport(describe(group), groups.offsets_of(group.group_id))
-            for group in groups.all()
-        )
+    def group_ids(self) -> tuple[str, ...]:
+        """Of all groups; none before they are loaded."""
+        return tuple(group.group_id for group in self._groups.all())
+
+    def report(self, group_id: str) -> GroupReport | None:
+        """None: there is no such group here (any more)."""
+        group = self._groups.find(group_id)
+        if group is None:
+            return None
+        return GroupReport(describe(group), self._groups.offsets_of(group_id))
 
     # The log
 

@@ -4,6 +4,7 @@ Inputs carry a `request_id` that the shell chooses; the answer, now or later, co
 `Answer(request_id, ...)`, exactly one for each request.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidemark_protocol.error_codes import ErrorCode
@@ -236,10 +237,11 @@ class GroupReport:
 
 @dataclass(frozen=True, slots=True)
 class GroupsReport:
-    """`is_loading`: of some groups it cannot be said yet that they are here."""
+    """`is_loading`: of some groups it cannot be said yet that they are here. `groups`: sorted by
+    name, each looked at when it is its turn; those that ended meanwhile are left out."""
 
     is_loading: bool = False
-    groups: tuple[GroupReport, ...] = ()
+    groups: Iterable[GroupReport] = ()
 
 
 GroupRequest = (

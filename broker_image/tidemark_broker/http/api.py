@@ -19,7 +19,7 @@ from tidemark_broker.http import documents
 from tidemark_broker.http.admin_routes import AdminRoutes, Topic
 from tidemark_broker.http.consumers import documents as consumers
 from tidemark_broker.http.formats import LINES_TYPE, RECORD_BATCH_TYPE, EmbeddedFormat
-from tidemark_broker.http.group_routes import GroupRoutes
+from tidemark_broker.http.group_routes import GroupRoutes, GroupsDocument
 from tidemark_broker.http.problems import PROBLEM_TYPE, HttpProblem
 from tidemark_broker.http.produce_results import PRODUCE_ANSWER_TYPE
 
@@ -162,11 +162,17 @@ def create_api(admin: AdminRoutes, groups: GroupRoutes) -> FastAPI:
         (f"{partition_path}/offsets", admin.offsets, (307, 404, 503)),
         (f"{partition_path}/replica", admin.replica, (404, 503)),
         ("/brokers", admin.brokers, ()),
-        ("/groups", groups.groups, ()),
         ("/healthz", healthz, ()),
         ("/readyz", readyz, ()),
     ):
         api.add_api_route(path, read, methods=["GET"], responses=_responses(None, *statuses))
+    api.add_api_route(
+        "/groups",
+        groups.groups,
+        methods=["GET"],
+        response_model=GroupsDocument,
+        responses=_responses(None),
+    )
     api.add_api_route(
         "/metrics",
         admin.metrics,

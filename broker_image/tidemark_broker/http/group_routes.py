@@ -4,6 +4,10 @@ For people and `tidemark groups`: who wants all groups asks all brokers. What a 
 is read where it can be (Kafka's consumers); of others (Connect) it is nothing.
 """
 
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from tidemark_broker.groups.consumer_protocol import MalformedAssignment, decode_assignment
@@ -52,14 +56,24 @@ class GroupRoutes:
     def __init__(self, view: BrokerView) -> None:
         self._view = view
 
-    async def groups(self) -> GroupsDocument:
+    async def groups(self) -> StreamingResponse:
         """Groups that this broker coordinates; each group has one coordinator."""
         found = self._view.groups()
-        return GroupsDocument(
-            broker_id=self._view.broker_id,
-            is_loading=found.is_loading,
-            groups=sorted(map(_document, found.groups), key=lambda group: group.group),
+        begun = GroupsDocument(
+            broker_id=self._view.broker_id, is_loading=found.is_loading, groups=[]
         )
+        pieces = _in_pieces(begun.model_dump_json().removesuffix("]}"), found.groups)
+        return StreamingResponse(pieces, media_type="application/json")
+
+
+async def _in_pieces(begun: str, groups: Iterable[GroupReport]) -> AsyncIterator[str]:
+    """The document, a group at a time: there may be many, and a million offsets in them."""
+    before = begun
+    for report in groups:
+        yield before + _document(report).model_dump_json()
+        before = ","
+        await asyncio.sleep(0)  # the loop's turn: a client that keeps up never makes us wait
+    yield begun + "]}" if before == begun else "]}"
 
 
 def _document(report: GroupReport) -> GroupDocument:

@@ -166,9 +166,13 @@ class GroupCoordinators:
     def report(self) -> GroupsReport:
         """All groups that this broker coordinates, for people."""
         cores = [coordinated.core for coordinated in self._coordinated.values()]
+        found = sorted(
+            (group_id, at) for at, core in enumerate(cores) for group_id in core.group_ids()
+        )
+        reports = (cores[at].report(group_id) for group_id, at in found)
         return GroupsReport(
             any(core.state is CoordinatorState.LOADING for core in cores),
-            tuple(report for core in cores for report in core.report()),
+            (report for report in reports if report is not None),
         )
 
     def census(self) -> GroupCensus:

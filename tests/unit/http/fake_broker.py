@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from tidemark_broker.groups.messages import GroupsReport
 from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.limits import HttpLimits
@@ -322,6 +323,7 @@ def fake_broker(
     quotas: tuple[ClientQuota, ...] = (),
     new_consumer: Callable[[ConsumerSettings], GroupConsumer] = no_consumer,
     addresses: tuple[ListenerAddress, ...] = (),
+    groups: Callable[[], GroupsReport] = GroupsReport,
 ) -> FakeBroker:
     """`leaders`: the leader of each partition of the topic `orders` (-1: none); states of others,
     up to `partition_count`, are hidden."""
@@ -338,6 +340,7 @@ def fake_broker(
         rack="rack-0",
         metrics_profile=metrics_profile,
         fsyncs=lambda: 17,
+        groups=groups,
     )
     app = create_app(view, limits=limits or HttpLimits(), clock_ms=lambda: NOW_MS)
     return FakeBroker(partitions, app, Client(app))

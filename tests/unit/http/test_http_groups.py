@@ -1,0 +1,59 @@
+"""GET /groups: sent group by group, as a broker may coordinate many."""
+
+import asyncio
+from collections.abc import Iterator
+
+from tidemark_broker.groups.messages import DescribedGroup, FetchedOffset, GroupReport, GroupsReport
+from tidemark_broker.groups.offsets_topic import CommittedOffset
+from tidemark_protocol.error_codes import ErrorCode
+
+from tests.unit.http.fake_broker import fake_broker
+
+
+def a_group(name: str, *offsets: int) -> GroupReport:
+    committed = tuple(
+        FetchedOffset("orders", number, CommittedOffset(offset, -1, "", 1_000, -1))
+        for number, offset in enumerate(offsets)
+    )
+    return GroupReport(DescribedGroup(ErrorCode.NONE, name, "Empty"), committed)
+
+
+def test_groups_with_their_offsets() -> None:
+    report = GroupsReport(is_loading=True, groups=(a_group("a", 5, 6), a_group("b")))
+    broker = fake_broker(groups=lambda: report)
+    body = asyncio.run(broker.client.get("/groups")).json()
+    assert (body["broker_id"], body["is_loading"]) == (0, True)
+    assert [group["group"] for group in body["groups"]] == ["a", "b"]
+    assert [found["offset"] for found in body["groups"][0]["offsets"]] == [5, 6]
+
+
+def test_no_groups_are_a_document_too() -> None:
+    body = asyncio.run(fake_broker().client.get("/groups")).json()
+    assert body == {"broker_id": 0, "is_loading": False, "groups": []}
+
+
+def test_many_groups_are_not_one_piece_of_work() -> None:
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    seen_at: list[int] = []
+
+    def groups() -> Iterator[GroupReport]:
+        for number in range(20):
+            seen_at.append(turns)
+            yield a_group(f"{number}", 1)
+
+    async def scenario() -> None:
+        broker = fake_broker(groups=lambda: GroupsReport(groups=groups()))
+        counting = asyncio.create_task(count_turns())
+        response = await broker.client.get("/groups")
+        counting.cancel()
+        assert len(response.json()["groups"]) == 20
+
+    asyncio.run(scenario())
+    assert len(set(seen_at)) == 20, "others had their turn before each"
