@@ -1,5 +1,6 @@
 """What no linter checks: sizes, names, paths of machines, dependencies with reasons."""
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -67,3 +68,18 @@ def test_every_runtime_dependency_has_a_reason() -> None:
     entries = project["dependencies"] + project["optional-dependencies"]["audit"]
     names = [re.split(r"[<>=\[]", entry)[0] for entry in entries]
     assert [name for name in names if f"| {name} |" not in reasons] == []
+
+
+def test_no_test_forgets_to_run_what_it_defines() -> None:
+    """One did: a scenario without `run(scenario)` proved nothing for weeks."""
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    forgotten = [
+        f"{path.relative_to(ROOT)}: {test.name}: {inner.name}"
+        for path in tracked("tests/*.py")
+        for test in ast.walk(ast.parse(path.read_text()))
+        if isinstance(test, functions) and test.name.startswith("test_")
+        for inner in test.body
+        if isinstance(inner, functions)
+        if not any(isinstance(node, ast.Name) and node.id == inner.name for node in ast.walk(test))
+    ]
+    assert forgotten == []

@@ -40,6 +40,7 @@ from tidemark_operator.stores.object_store import (
     NamespaceIsGoing,
     Object,
     ObjectStore,
+    Refused,
     StoreError,
 )
 
@@ -114,7 +115,8 @@ class SliceStore:
         raise PutOff(f"slice {value.name}: not settled in {self._settings.write_attempts} attempts")
 
     async def create(self, value: PartitionSlice) -> PartitionSlice:
-        """Raises AlreadyExists when the name is taken by another topic, PutOff."""
+        """Raises AlreadyExists when the name is taken by another topic, Refused (a quota, a policy:
+        trying again helps nobody before the user did something), PutOff."""
         stamped = _stamped(value, self._controller_epoch)
         for attempt in range(self._settings.write_attempts):
             try:
@@ -129,6 +131,8 @@ class SliceStore:
                 stored = await self._read(value)
                 if stored is not None:
                     return self._accepted_as_ours(stored, value)
+            except Refused:
+                raise
             except StoreError as error:
                 logger.warning("slice not created yet", extra=_fields(value, error))
         raise PutOff(f"slice {value.name}: not created in {self._settings.write_attempts} attempts")

@@ -23,6 +23,7 @@ from tidemark_operator.stores.object_store import (
     NotFound,
     Object,
     OutcomeUnknown,
+    Refused,
     ResourceKind,
     StoreError,
 )
@@ -64,8 +65,8 @@ class FakeClock:
 
 class FakeStore:
     """Compare-and-set in memory. `faults`: what the next writes of a kind meet, in order: "lost"
-    loses the answer and the write, "landed" only the answer, "conflict" and "namespace gone"
-    refuse."""
+    loses the answer and the write, "landed" only the answer, "conflict", "refused" and
+    "namespace gone" refuse."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Object] = {}
@@ -129,6 +130,8 @@ class FakeStore:
             raise OutcomeUnknown("the answer was lost")
         if met == "namespace gone":
             raise NamespaceIsGoing("there is no such namespace")
+        if met == "refused":
+            raise Refused("exceeded quota: count/partitionslices.tidemark.dev")
         if met == "conflict":
             raise Conflict("somebody was faster")
         self.version += 1

@@ -469,6 +469,8 @@ def test_brokers_whose_namespace_is_gone_are_forgotten_not_written_for_ever() ->
         assert rig.store.faults[BROKER.kind] == []
         assert rig.service.brokers(POOL) == ()
 
+    run(scenario)
+
 
 def test_a_topic_of_that_name_adopts_retained_data_whatever_its_object_is_called() -> None:
     async def scenario() -> None:

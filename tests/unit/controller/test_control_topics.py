@@ -1,8 +1,11 @@
-"""What a Topic that is applied again changes of its slices, and what it never does."""
+"""What a Topic that is applied again changes of its slices, what it never does, and who refuses
+it."""
 
 from dataclasses import replace
 
+import pytest
 from tidemark_operator.controller.placement import place
+from tidemark_operator.stores.object_store import Refused
 from tidemark_protocol.partition_state import TopicState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, Rig
@@ -61,5 +64,18 @@ def test_partitions_that_adopted_slices_grow_by_are_promised_the_same_as_the_oth
         promises = [(s["commitRule"], s["flush"]) for s in map(rig.stored_slice, range(2))]
         assert promises == [("MinInsync", "Os")] * 2
         assert rig.partition(128).has_leader
+
+    run(scenario)
+
+
+def test_a_quota_that_refuses_a_slice_is_told_at_once() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        rig.store.faults["PartitionSlice"] = ["refused"]
+        with pytest.raises(Refused, match="exceeded quota"):
+            await rig.create()
+        assert rig.service.topics(POOL) == ()
+        await rig.create()  # once the user has done something about it
+        assert rig.service.topic(POOL, ORDERS) is not None
 
     run(scenario)
