@@ -41,7 +41,11 @@ def check_last_reads(history: Iterable[Operation], logs: Mapping[str, CommittedL
     for poll in history:
         if poll.is_final:
             shown.setdefault(poll.partition, set()).update(poll.offsets)
-            bounds[poll.partition] = poll.log_start_offset, poll.high_watermark
+            # The largest log start that it was told: who was sent on to one reads on from there,
+            # also at a replica that has not heard of that start yet.
+            log_start, _ = bounds.get(poll.partition, (0, 0))
+            log_start = max(log_start, poll.log_start_offset)
+            bounds[poll.partition] = log_start, poll.high_watermark
     for name, offsets in shown.items():
         log = logs.get(name)
         if isinstance(log, CompactedLog):

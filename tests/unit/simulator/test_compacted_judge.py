@@ -1,6 +1,7 @@
 """A compacted topic is judged by record: what may be gone from a log or a reader, and what not."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -276,6 +277,16 @@ def test_whoever_reads_it_all_is_shown_the_last_record_of_each_key() -> None:
     assert violation(lambda: check_last_reads(lost, {name: log})) == COMPACTION
     assert with_compacted({}, {name: log}) == {name: Suspension(is_compacted=True)}
     assert with_compacted({}, {name: CommittedLog("orders-0")}) == {}
+
+
+def test_a_last_reader_that_was_sent_on_to_a_log_start_need_not_see_what_lies_before_it() -> None:
+    """The next leader had not heard of that start."""
+    log = log_of(FIRST, SECOND)
+    name = history_name("topic", 0)
+    sent_on = replace(poll((2,), name), log_start_offset=2)
+    later = replace(poll((), name), log_start_offset=0)
+    check_last_reads([sent_on, later], {name: log})
+    assert violation(lambda: check_last_reads([poll((2,), name), later], {name: log})) == COMPACTION
 
 
 def test_a_tombstone_says_its_number_and_a_reader_goes_on_behind_batches_without_records() -> None:

@@ -259,6 +259,15 @@ def test_what_a_gap_lacked_and_somebody_has_whole_is_known_in_the_next_history()
     assert violation(lambda: take(log, batch(b"y", 3, epoch=1, sequence=1))) == "I8"
 
 
+def test_what_a_gap_lacked_may_be_shown_by_whoever_has_it() -> None:
+    log = CommittedLog("orders-0")
+    take(log, batch(b"x", 0))
+    take(log, batch(b"z", 2))
+    shown, past = batch(b"y", 1), batch(b"y", 3)
+    log.check_shown(read_header(shown), shown, "b")
+    assert violation(lambda: log.check_shown(read_header(past), past, "b")) == "I7"
+
+
 def committed_and_acknowledged(offsets: int) -> CommittedLog:
     log = CommittedLog("orders-0")
     for offset in range(offsets):
