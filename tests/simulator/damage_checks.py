@@ -5,10 +5,13 @@ whatever became of its process meanwhile.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.replica_damage import Damage
+from tidemark_broker.runtime.results import FetchResult
 from tidemark_broker.storage.partition_log import PartitionLog
+from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
@@ -61,6 +64,18 @@ class DamageJudge:
         self._rebuilt[replica] = damage
         if self._is_counted_on(key, broker_id, states[key], flushes[key]):
             raise Violation("I6", f"{audit.who} is rebuilt while others count on it: {states[key]}")
+
+    def note_error(
+        self, broker: Any, replica: HostedReplica, offset: int, result: FetchResult
+    ) -> bool:
+        """Whether a reader was told of one. Whoever could not read a sector has met the damage, by
+        whatever name it calls that (0089)."""
+        if result.error is ErrorCode.NONE:
+            return False
+        if self._world.is_unreadable(replica.log, offset):
+            key = (replica.topic_id, replica.partition), broker.settings.broker_id
+            self._known.setdefault(key, {})[offset] = None
+        return True
 
     def _forget_mended(self, key: TopicPartition, broker_id: BrokerId, audit: ReplicaAudit) -> None:
         """Its leader sent it anew, and what a later flip does to it nobody has met yet."""

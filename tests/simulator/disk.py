@@ -119,6 +119,10 @@ class Volume:
         for node in [node for node, held_by in self.holders.items() if held_by is holder]:
             del self.holders[node]
 
+    def mend_sectors(self) -> None:
+        for _, node in self._files():
+            node.bad_positions.clear()
+
     def flip_bit(self, wanted: Callable[[str], bool]) -> str:
         """In a file whose path is wanted; "" if there is none with data."""
         files = [(path, node) for path, node in self._files() if node.data and wanted(path)]
@@ -203,6 +207,8 @@ class SimulatedFile:
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         self._volume.enter("read", self._mounter)
+        if self.node.bad_positions and self.node.is_bad(position, size_bytes):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         return bytes(self.node.data[position : position + size_bytes])
 
     def size_bytes(self) -> int:

@@ -149,7 +149,8 @@ def _offsets(image: DiskImage, name: str) -> dict[tuple[str, int], Offset]:
         return {}
 
 
-def _flip(world: World, node: FileNode, position: int, part: str) -> None:
+def _flip(world: World, node: FileNode, position: int, part: str) -> int:
+    """Where."""
     if part == "length":
         at = position + HIGH_LENGTH_BYTE
     else:
@@ -158,12 +159,24 @@ def _flip(world: World, node: FileNode, position: int, part: str) -> None:
     node.data[at] ^= 1 << world.random.randrange(8)
     node.flipped_positions.add(at)
     world.note("fault", f"bit flipped at {at} of {len(node.data)}")
+    return at
 
 
 @fault
 def flip_and_read(world: World, number: int, end: str) -> None:
     """A bit flips in a committed batch under a running broker, and a reader asks it for that very
     batch. `end`: "" or what becomes of the process soon after: `kill`, `stop`."""
+    _damage_and_read(world, number, end, is_readable=True)
+
+
+@fault
+def spoil_and_read(world: World, number: int, end: str) -> None:
+    """The same of a sector: until all is well again its drive cannot read it, and then reads
+    something else."""
+    _damage_and_read(world, number, end, is_readable=False)
+
+
+def _damage_and_read(world: World, number: int, end: str, *, is_readable: bool) -> None:
     slot = broker_of(world, number)
     if slot.partitions is None:
         return
@@ -176,8 +189,12 @@ def flip_and_read(world: World, number: int, end: str) -> None:
     if not committed:
         return
     replica, node, position = world.random.choice(committed)
-    _flip(world, node, position, "body")
-    world.coverage["flipped where a reader looks"] += 1
+    at = _flip(world, node, position, "body")
+    if is_readable:
+        world.coverage["flipped where a reader looks"] += 1
+    else:
+        world.coverage["unreadable where a reader looks"] += 1
+        node.bad_positions.add(at)
     offset = read_header(node.data, position).base_offset
 
     def make(around: Surroundings, chance: Random) -> PassingReader:
@@ -308,6 +325,7 @@ DISK_AMBUSHES: dict[str, Arguments] = {
     ),
     "flip_in_tail_and_kill": lambda d: (d.broker,),
     "flip_and_read": lambda d: (d.broker, d.chance.choice(("", "kill", "stop"))),
+    "spoil_and_read": lambda d: (d.broker, d.chance.choice(("", "kill", "stop"))),
     "fail_sync_stop_and_strike": lambda d: (d.broker, d.us(200, 1_500)),
     "strike_who_wrote_down": lambda d: (8_000_000,),
     "strike_who_trusts_a_sync": lambda d: (8_000_000,),
@@ -319,6 +337,7 @@ DISK_WEATHERS: dict[str, dict[str, int]] = {
     "starts are cut short": {"flip_in_tail_and_kill": 3},
     "synced starts are cut short": {"flip_in_tail_and_kill": 3},
     "damage is met": {"flip_and_read": 4},
+    "sectors fail": {"spoil_and_read": 4},
     "syncs lie before a stop": {"fail_sync_stop_and_strike": 3},
     "cuts come back": {"strike_who_wrote_down": 2, "kill_leader": 5, "slow_followers": 5},
     "cuts are trusted": {"strike_who_trusts_a_sync": 2, "kill_leader": 6, "slow_followers": 6},
@@ -334,6 +353,8 @@ DISK_SHAPES: dict[str, dict[str, Any]] = {
     "syncs lie before a stop": ALL_IN_SYNC,
     "cuts come back": {"flush": "Os"},
     "cuts are trusted": {"flush": "Always"},
+    # What no start reads: a sector of the last segment keeps its broker from starting.
+    "sectors fail": {"record_bytes": 400, "config": (("segment.bytes", "16384"),)},
     "segments roll": {
         "flush": "Always",
         "record_bytes": 400,

@@ -34,9 +34,17 @@ class FileNode:
     changes: list[DataChange] = field(default_factory=list)
     changed_at_us: int = 0
     flipped_positions: set[int] = field(default_factory=set)  # of bytes, for judges
+    bad_positions: set[int] = field(default_factory=set)  # of bytes that cannot be read: EIO
     has_untold_error: bool = False  # of the kernel's own write-back; the next sync hears of it
 
+    def is_bad(self, position: int, size_bytes: int) -> bool:
+        return any(position <= bad < position + size_bytes for bad in self.bad_positions)
+
     def write(self, position: int, data: bytes) -> None:
+        # What is written anew a drive puts elsewhere.
+        self.bad_positions -= {
+            bad for bad in self.bad_positions if position <= bad < position + len(data)
+        }
         replaced = bytes(self.data[position : position + len(data)])
         self.changes.append(DataChange(position, data, replaced, len(self.data)))
         self._put(position, data)
@@ -44,6 +52,7 @@ class FileNode:
     def truncate(self, size_bytes: int) -> None:
         old_size = len(self.data)
         if size_bytes < old_size:
+            self.bad_positions = {bad for bad in self.bad_positions if bad < size_bytes}
             replaced = bytes(self.data[size_bytes:])
             self.changes.append(DataChange(size_bytes, None, replaced, old_size))
             del self.data[size_bytes:]

@@ -438,6 +438,7 @@ def _heal_machine(machine: Machine) -> None:
     volume.slow_until_us = volume.slow_call_us = volume.hangs_until_us = 0
     volume.space_bytes = None
     volume.failing.clear()
+    volume.mend_sectors()
     volume.lose_write_backs(0)
     volume.forget_crash()
     if not machine.is_up:

@@ -15,7 +15,6 @@ from tidemark_broker.runtime.partitions import FetchResult
 from tidemark_broker.storage.record_batch import BatchHeader, read_header
 from tidemark_cli.history import Suspension
 from tidemark_operator.controller.slices import PartitionSlice
-from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 
@@ -130,7 +129,7 @@ class Invariants:
 
     def on_shown(self, broker: Any, request: Fetch, result: FetchResult) -> None:
         replica = _replica_of(broker, request.topic, request.partition)
-        if result.error is not ErrorCode.NONE or replica is None:
+        if replica is None or self._damages.note_error(broker, replica, request.offset, result):
             return
         try:
             check_in_touch(self._world, broker.settings.broker_id, replica)

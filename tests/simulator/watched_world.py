@@ -22,7 +22,7 @@ from tidemark_operator.controller.tombstones import is_tombstone, read_tombstone
 from tidemark_operator.controller.views import TopicView
 from tidemark_operator.lease import CONTROLLER_EPOCH_ANNOTATION, LeaseSettings
 from tidemark_operator.stores.object_store import BROKER, LEASE, PARTITION_SLICE
-from tidemark_protocol.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicId
+from tidemark_protocol.ids import NO_EPOCH, BrokerId, ControllerEpoch, Offset, TopicId
 from tidemark_protocol.partition_state import Member, PartitionState
 
 from tests.simulator.disk import SimulatedFile
@@ -421,6 +421,11 @@ class WatchedWorld:
     def flipped_positions(segment: Segment) -> set[int]:
         """Of bytes in which a fault flipped a bit, whatever was written there since."""
         return _file_of(segment).flipped_positions
+
+    @staticmethod
+    def is_unreadable(log: PartitionLog, offset: int) -> bool:
+        """Of the segment that holds it, a byte cannot be read."""
+        return bool(_file_of(log._segments.holding(Offset(offset))).bad_positions)
 
 
 def _flipped_epochs(segment: Segment) -> Iterator[int]:

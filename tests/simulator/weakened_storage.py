@@ -1,5 +1,6 @@
 """Mutants of the storage and of what a broker does at its start and when a disk fails."""
 
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -306,6 +307,12 @@ MUTANTS = (
            "tests/scenarios/test_s9_lost_partition.py::"
            "test_a_corrupt_batch_that_a_leader_met_is_not_forgotten_by_its_restart[killed]",
            "damage is met"),
+    Mutant("a sector that cannot be read ends the process", "S9, I10",
+           (patch("storage.reading:unreadable_is_damaged", always(nullcontext())),),
+           "tests/unit/runtime/test_known_damage.py::"
+           "test_a_sector_that_cannot_be_read_is_damage_that_a_restart_knows_of[consumer]",
+           why_no_seed="the next start reads all that lies past the recovery point and does not"
+           " begin: in the seconds of a run that is where the sector is"),
     Mutant("a replica that others count on is rebuilt, heard of or not (a pair)", "I6, B9",
            (
                patch("runtime.hosted_replica:proves_nothing", always(True)),
