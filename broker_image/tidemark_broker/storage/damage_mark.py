@@ -27,26 +27,26 @@ class DamageMark:
     """Raises OSError as it comes."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
-        self._disk = disk
+        self.disk = disk  # to write it on: it is small, and needed on a full volume too
         self._path = directory / DAMAGE_MARK
         self.damage = self._read()
 
     def _read(self) -> KnownDamage | None:
         try:
-            return decode_damage(self._disk.read(self._path))
+            return decode_damage(self.disk.read(self._path))
         except FileNotFoundError:
             return None
 
     def set(self, damage: KnownDamage) -> None:
         """Durable before it returns."""
         if damage != self.damage:
-            self._disk.write_atomically(self._path, encode_damage(damage), durable=True)
+            self.disk.write_atomically(self._path, encode_damage(damage), durable=True)
             self.damage = damage
 
     def take_off(self) -> None:
         if self.damage is not None:
-            self._disk.remove(self._path)
-            self._disk.sync_directory(self._path.parent)
+            self.disk.remove(self._path)
+            self.disk.sync_directory(self._path.parent)
             self.damage = None
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tidemark_broker.storage import space_reserve
+from tidemark_broker.storage.damage_mark import KnownDamage
 from tidemark_broker.storage.disk import DiskSpace
 from tidemark_broker.storage.errors import DiskFull
 from tidemark_broker.storage.log_directory import LogDirectory
@@ -101,6 +102,18 @@ def test_records_never_get_it(volume: SmallVolume) -> None:
         directory.create_log("orders", TOPIC_ID, 1)
     assert volume.free_bytes == free_bytes
     assert values_of(log) == [(0, b"kept")]
+
+
+def test_what_is_known_of_damage_gets_it(volume: SmallVolume) -> None:
+    """Or a kill would forget it, and the replica count again with what it cannot read (0066)."""
+    directory = opened(volume)
+    keep(directory, volume)
+    log = directory.create_log("orders", TOPIC_ID, 0)
+    fill(volume)
+    log.damage_mark.set(KnownDamage(Offset(3), "a reason", is_reported=True))
+    directory.close()
+    (again,) = opened(volume).logs.values()
+    assert again.damage_mark.damage == KnownDamage(Offset(3), "a reason", is_reported=True)
 
 
 def test_it_is_filled_again_once_there_is_room_for_more_than_it(volume: SmallVolume) -> None:
