@@ -3,7 +3,8 @@
 G1: an offset whose commit was acknowledged is there for whoever asks later, or a later one: of a
     later generation, or further on in the same one. A member of a former generation may hear from
     its former coordinator, which was frozen and does not know of the later one, what was committed
-    there: it reads again, and commits nothing (G3).
+    there: it reads again, and commits nothing (G3). So may a member of the same one that went back
+    to a former coordinator, cut off from all but it.
 G2: a partition has one owner in a generation.
 G3: a member of a former generation commits nothing any more, once a later one has committed.
 G4: after the last fault the group finds together and commits again (a promise, within a bound).
@@ -38,6 +39,7 @@ class GroupChecks:
     partitions: tuple[int, ...]
     is_excused: Callable[[], bool]
     may_forget: Callable[[], bool]
+    coordinates: Callable[[int], bool]  # that broker, as is stored
     coverage: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -73,11 +75,15 @@ class GroupChecks:
     def on_left(self, member: str) -> None:
         self._held.pop(member, None)
 
-    def on_fetched(self, partition: int, before: Mark, found: Mark, generation_id: int) -> None:
+    def on_fetched(
+        self, partition: int, before: Mark, found: Mark, generation_id: int, *, by: int
+    ) -> None:
+        """`by`: the broker that answered."""
         self.coverage["group: fetched"] += 1
         if found >= before:
             return
-        if generation_id < before[0]:
+        is_former = generation_id == before[0] and not self.coordinates(by)
+        if generation_id < before[0] or is_former:
             self.coverage["group: fetched by a member of a former generation"] += 1
         elif not self.may_forget():
             self._violate(

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
-from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC
+from tidemark_broker.groups.offsets_topic import OFFSETS_TOPIC, partition_of_group
 from tidemark_broker.runtime.consumers.peers import PeerLink, PeerUnavailable
 from tidemark_broker.wire.find_coordinator import FIND_COORDINATOR_API
 from tidemark_broker.wire.heartbeat import HEARTBEAT_API
@@ -32,6 +32,7 @@ from tests.simulator.topic_wishes import TopicWish
 from tests.simulator.world import World
 
 RETRY_SECONDS = 0.1
+OFFSETS_PARTITIONS = 2
 ANSWER_MS = 2_500  # as long as a group write may wait; then the coordinator is looked for anew
 
 _LOST_ID = frozenset(
@@ -74,6 +75,7 @@ class GroupMember:
 
     def __post_init__(self) -> None:
         self._link: PeerLink | None = None
+        self._coordinator_id = -1
         self._member_id = ""
         self._generation_id = -1
         self._positions: dict[int, int] = {}
@@ -117,6 +119,7 @@ class GroupMember:
         (coordinator,) = found["coordinators"]
         _check(coordinator)
         self._link = await PeerLink.open(plan.name, coordinator["host"], coordinator["port"])
+        self._coordinator_id = coordinator["broker_id"]
         return self._link
 
     async def _ask(self, api: Api, values: Values, timeout_ms: int = ANSWER_MS) -> Values:
@@ -196,7 +199,9 @@ class GroupMember:
         for entry in found["topics"][0]["partitions"]:
             mark = mark_of(entry["offset"], entry["metadata"])
             known = before[entry["partition"]]
-            self.checks.on_fetched(entry["partition"], known, mark, self._generation_id)
+            self.checks.on_fetched(
+                entry["partition"], known, mark, self._generation_id, by=self._coordinator_id
+            )
             self._positions[entry["partition"]] = max(0, entry["offset"])
 
     async def _commit(self) -> None:
@@ -255,13 +260,17 @@ class SimulatedGroup:
         self._offsets: TopicWish | None = None
         self.reader: SessionConsumer | None = None
         self.checks = GroupChecks(
-            "readers", (0, 1), self._is_excused, may_forget=lambda: bool(invariants.deleted)
+            "readers",
+            (0, 1),
+            self._is_excused,
+            may_forget=lambda: bool(invariants.deleted),
+            coordinates=self._coordinates,
         )
 
     def create_topic(self, world: World) -> None:
         self._offsets = world.create_topic(
             OFFSETS_TOPIC,
-            partitions=2,
+            partitions=OFFSETS_PARTITIONS,
             replication_factor=3,
             config={"cleanup.policy": "compact", "min.insync.replicas": "2"},
         )
@@ -271,6 +280,12 @@ class SimulatedGroup:
         assert self._offsets is not None
         mine = self._offsets.topic_id[:8] + "/"
         return any(name.startswith(mine) for name in self._invariants.suspensions())
+
+    def _coordinates(self, broker_id: int) -> bool:
+        assert self._offsets is not None
+        partition = partition_of_group(self.checks.group_id, OFFSETS_PARTITIONS)
+        state = self._invariants.states.get((self._offsets.topic_id, partition))
+        return state is not None and state.leader == broker_id
 
     def missing(self) -> str:
         return "" if self._is_excused() else self.checks.missing()

@@ -71,7 +71,7 @@ class Invariants:
         self._judge = SliceJudge(world)
         self._controllers = ControllerJudge(world)
         self._slices: dict[str, PartitionSlice] = {}
-        self._states: dict[TopicPartition, PartitionState] = {}
+        self.states: dict[TopicPartition, PartitionState] = {}
         self._flushes: dict[TopicPartition, str] = {}
         self._names: dict[TopicPartition, str] = {}
         self._events = 0
@@ -207,7 +207,7 @@ class Invariants:
         check_led_at_rest(self._world)
 
     def _check_conditions(self) -> None:
-        if all(state.has_leader for state in self._states.values()):
+        if all(state.has_leader for state in self.states.values()):
             return
         for view in self._world.topic_views():
             if text := unnamed_leaderless(view):
@@ -271,7 +271,7 @@ class Invariants:
             self._slices[name] = after
             for state in after.partitions:
                 key = (after.topic.topic_id, state.partition)
-                self._states[key] = state
+                self.states[key] = state
                 self._flushes[key] = after.topic.flush
                 self._names[key] = f"{after.topic.topic}-{state.partition}"
                 self._check_placed(key, state)
@@ -285,7 +285,7 @@ class Invariants:
         (I6), and brokers may hold newer states than it (I14, I15)."""
         for state in value.partitions:
             key = (value.topic.topic_id, state.partition)
-            if self._states.get(key) != state:
+            if self.states.get(key) != state:
                 self._judge.restored[key] = None
 
     def _check_placed(self, key: TopicPartition, state: PartitionState) -> None:
@@ -302,7 +302,7 @@ class Invariants:
     def _forget_topic(self, value: PartitionSlice) -> None:
         del self._slices[value.name]
         for state in value.partitions:
-            self._states.pop((value.topic.topic_id, state.partition), None)
+            self.states.pop((value.topic.topic_id, state.partition), None)
             self.deleted[history_name(value.topic.topic_id, state.partition)] = None
 
     def _on_slice_event(self, value: PartitionSlice, event: SliceEvent) -> None:
@@ -327,7 +327,7 @@ class Invariants:
         self._erasures.look(broker)
         for replica in broker.partitions.replicas:
             audit = self._audits.get(replica) or self._audit_of(broker.broker, replica)
-            self._damages.look(broker.broker_id, audit, self._states, self._flushes)
+            self._damages.look(broker.broker_id, audit, self.states, self._flushes)
             if audit.has_news():
                 self._count(audit)
                 self._check_is_stored(broker, replica)
@@ -356,7 +356,7 @@ class Invariants:
     def _check_is_stored(self, broker: LiveBroker, replica: HostedReplica) -> None:
         """I14, S3: nobody acts on a state that is not durable."""
         key = (replica.topic_id, replica.partition)
-        stored, applied = self._states.get(key), replica.state
+        stored, applied = self.states.get(key), replica.state
         if stored is None or applied is None or key in self._judge.restored:
             return
         is_unknown = applied.partition_epoch > stored.partition_epoch
@@ -429,7 +429,7 @@ class Invariants:
         self, broker: LiveBroker, key: TopicPartition, leader: PartitionLeader
     ) -> None:
         """I15."""
-        state = self._states.get(key)
+        state = self.states.get(key)
         if state is None or state.leader_epoch != leader.leader_epoch:
             return
         if key in self._judge.restored:
@@ -456,7 +456,7 @@ class Invariants:
         """Every valid ISR or eligible entry whose broker lives has all that was acknowledged."""
         records = self._world.broker_records()
         by_id = {broker.broker_id: broker for broker in live}
-        for key, state in self._states.items():
+        for key, state in self.states.items():
             if not self._committed_of(key).acknowledged_end() or key in self._judge.restored:
                 continue
             for member in state.in_sync_replicas + state.eligible_leaders:

@@ -2,9 +2,13 @@
 
 from tests.simulator.group_checks import NOTHING, GroupChecks, mark_of, metadata_of
 
+COORDINATOR, FORMER = 1, 2
+
 
 def checks(*, is_excused: bool = False, may_forget: bool = False) -> GroupChecks:
-    return GroupChecks("g", (0, 1), lambda: is_excused, lambda: may_forget)
+    return GroupChecks(
+        "g", (0, 1), lambda: is_excused, lambda: may_forget, lambda broker: broker == COORDINATOR
+    )
 
 
 def violation(found: GroupChecks) -> str:
@@ -19,9 +23,9 @@ def test_a_mark_comes_back_from_what_was_committed() -> None:
 def test_an_acknowledged_commit_that_is_gone_is_a_violation() -> None:
     found = checks()
     found.on_committed(0, NOTHING, (1, 5))
-    found.on_fetched(0, found.acknowledged(0), (1, 5), 1)
+    found.on_fetched(0, found.acknowledged(0), (1, 5), 1, by=COORDINATOR)
     assert violation(found) == ""
-    found.on_fetched(0, found.acknowledged(0), (1, 4), 1)
+    found.on_fetched(0, found.acknowledged(0), (1, 4), 1, by=COORDINATOR)
     assert violation(found) == "G1"
 
 
@@ -29,9 +33,18 @@ def test_a_member_of_a_former_generation_may_hear_what_its_coordinator_last_knew
     found = checks()
     found.on_committed(0, NOTHING, (1, 5))
     found.on_committed(0, found.acknowledged(0), (2, 7))
-    found.on_fetched(0, found.acknowledged(0), (1, 5), 1)
+    found.on_fetched(0, found.acknowledged(0), (1, 5), 1, by=COORDINATOR)
     assert violation(found) == ""
-    found.on_fetched(0, found.acknowledged(0), (1, 5), 2)
+    found.on_fetched(0, found.acknowledged(0), (1, 5), 2, by=COORDINATOR)
+    assert violation(found) == "G1"
+
+
+def test_so_may_one_of_the_same_generation_that_went_back_to_a_former_coordinator() -> None:
+    found = checks()
+    found.on_committed(0, NOTHING, (1, 5))
+    found.on_fetched(0, found.acknowledged(0), (1, 4), 1, by=FORMER)
+    assert violation(found) == ""
+    found.on_fetched(0, found.acknowledged(0), (0, 4), 2, by=FORMER)
     assert violation(found) == "G1"
 
 
@@ -39,14 +52,14 @@ def test_what_was_acknowledged_while_it_was_asked_need_not_be_seen() -> None:
     found = checks()
     before = found.acknowledged(0)
     found.on_committed(0, NOTHING, (1, 5))
-    found.on_fetched(0, before, NOTHING, 1)
+    found.on_fetched(0, before, NOTHING, 1, by=COORDINATOR)
     assert violation(found) == ""
 
 
 def test_a_deleted_topic_takes_its_offsets_with_it() -> None:
     found = checks(may_forget=True)
     found.on_committed(0, NOTHING, (1, 5))
-    found.on_fetched(0, found.acknowledged(0), NOTHING, 1)
+    found.on_fetched(0, found.acknowledged(0), NOTHING, 1, by=COORDINATOR)
     assert violation(found) == ""
 
 
@@ -70,7 +83,7 @@ def test_a_commit_of_a_former_generation_after_a_later_one_is_a_violation() -> N
 def test_a_log_that_lost_something_itself_excuses_its_groups() -> None:
     found = checks(is_excused=True)
     found.on_committed(0, NOTHING, (2, 5))
-    found.on_fetched(0, found.acknowledged(0), NOTHING, 1)
+    found.on_fetched(0, found.acknowledged(0), NOTHING, 1, by=COORDINATOR)
     assert violation(found) == ""
 
 
