@@ -144,8 +144,7 @@ class ControllerLease:
         try:
             if self._held is None:
                 return await self._try_to_acquire()
-            async with self._in_time():
-                return await self._renew(self._held)
+            return await self._renew(self._held)
         except (StoreError, TimeoutError) as error:
             logger.warning("lease not reached", extra={"error": str(error)})
         if self._held is not None and self._has_run_out():
@@ -233,18 +232,27 @@ class ControllerLease:
             await self._give_way(held, reason)
             return self._settings.retry_interval_ms
         sent_at_ms = self._clock.now_ms()
-        wanted = self._lease(held, held["spec"], self._identity)
-        try:
-            self._held = await self._store.replace(LEASE, wanted)
-        except StoreError:
-            stored = await self._store.get(LEASE, self._settings.namespace, self._settings.name)
-            if not self._is_ours(stored):
-                await self._lose("somebody else holds the lease")
-                return self._settings.retry_interval_ms
-            self._held = stored  # the write may have happened: go on from what is stored
+        # No longer: a successor counts from the last renewal that it saw, whatever we wait for.
+        async with asyncio.timeout(self._remaining_ms() / 1000):
+            stored, is_renewed = await self._renewed(held)
+        if not self._is_ours(stored):
+            await self._lose("somebody else holds the lease")
+            return self._settings.retry_interval_ms
+        self._held = stored
+        if not is_renewed:
             return self._settings.retry_interval_ms
         self._renewed_at_ms = sent_at_ms
-        return self._settings.renew_interval_ms
+        return min(self._settings.renew_interval_ms, self._remaining_ms())
+
+    async def _renewed(self, held: Object) -> tuple[Object | None, bool]:
+        """What is stored then, and whether it is surely a renewal: a write may have happened though
+        nobody says so."""
+        try:
+            renewal = self._lease(held, held["spec"], self._identity)
+            return await self._store.replace(LEASE, renewal), True
+        except StoreError:
+            settings = self._settings
+            return await self._store.get(LEASE, settings.namespace, settings.name), False
 
     async def _give_way(self, held: Object, reason: str) -> None:
         """S18. Should the write fail, a standby waits for a whole duration."""
@@ -254,8 +262,9 @@ class ControllerLease:
         wanted = self._lease(held, held["spec"], holder="")
         wanted["metadata"]["annotations"][GIVEN_WAY_ANNOTATION] = str(epoch)
         try:
-            await self._store.replace(LEASE, wanted)
-        except StoreError as error:
+            async with self._in_time():
+                await self._store.replace(LEASE, wanted)
+        except (StoreError, TimeoutError) as error:
             logger.warning("lease not given away", extra={"error": str(error)})
 
     def _sits_out(self, stored: Object, now_ms: int) -> bool:
@@ -339,7 +348,11 @@ class ControllerLease:
         )
 
     def _has_run_out(self) -> bool:
-        return self._clock.now_ms() - self._renewed_at_ms >= self._settings.give_up_after_ms
+        return self._remaining_ms() == 0
+
+    def _remaining_ms(self) -> int:
+        runs_out_at_ms = self._renewed_at_ms + self._settings.give_up_after_ms
+        return max(0, runs_out_at_ms - self._clock.now_ms())
 
     async def _lose(self, reason: str) -> None:
         logger.warning("leadership lost", extra={"reason": reason})

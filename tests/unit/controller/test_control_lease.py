@@ -2,13 +2,14 @@
 
 import asyncio
 
+import pytest
 from tidemark_operator.lease import (
     CONTROLLER_ADDRESS_ANNOTATION,
     CONTROLLER_EPOCH_ANNOTATION,
     ControllerLease,
     LeaseSettings,
 )
-from tidemark_operator.stores.object_store import BROKER, LEASE, Object, StoreError
+from tidemark_operator.stores.object_store import BROKER, LEASE, Object, ResourceKind, StoreError
 from tidemark_protocol.ids import ControllerEpoch
 
 from tests.unit.controller.control_rig import FakeStore, settle
@@ -163,6 +164,43 @@ def test_a_holder_that_cannot_renew_stops_before_any_standby_can_start() -> None
         await pair.step(1, ms=100)
         assert pair.leaders[1].epochs == [2]
 
+    run(scenario)
+
+
+def test_a_holder_does_not_wait_for_a_renewal_until_its_successor_leads() -> None:
+    """It waited for as long as if it had been renewed just before."""
+
+    async def never(kind: ResourceKind, item: Object) -> Object:
+        pair.clock.ms += 100
+        return await asyncio.Event().wait() and item
+
+    async def scenario() -> None:
+        await pair.step(0, 1)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(pair.store, "replace", never)
+            async with asyncio.timeout(2):
+                await pair.step(0, ms=2900)
+        assert not pair.leaders[0].is_leading
+
+    pair = Pair()
+    run(scenario)
+
+
+def test_a_renewal_that_is_answered_late_counts_from_when_it_was_sent() -> None:
+    async def late(kind: ResourceKind, item: Object) -> Object:
+        pair.clock.ms += 2990
+        return await replace(kind, item)
+
+    async def scenario() -> None:
+        await pair.step(0)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(pair.store, "replace", late)
+            assert await pair.leases[0].step() == 10
+        await pair.step(0, ms=10)
+        assert not pair.leaders[0].is_leading
+
+    pair = Pair()
+    replace = pair.store.replace
     run(scenario)
 
 
