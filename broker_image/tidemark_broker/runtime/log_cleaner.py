@@ -98,6 +98,7 @@ class LogCleaner:
                         if log.failure or not log.swaps.is_valid(begun):
                             return  # cut or removed while the commit was on its way here
                         log.take_in(step)
+                        step.segment.write_indexes()  # else a start reads all of it
                 if log.failure or not log.swaps.is_valid(begun):
                     return  # a cut left other segments than the plan's; the next pass sees them
         except CorruptBatch as error:

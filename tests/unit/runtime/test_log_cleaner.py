@@ -12,6 +12,7 @@ from tidemark_broker.storage import checkpoints, compaction
 from tidemark_broker.storage.codecs import packed
 from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.record_batch import HEADER_BYTES
+from tidemark_broker.storage.segment import Segment
 from tidemark_broker.storage.space_reserve import RESERVE
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -76,6 +77,22 @@ def test_leader_and_follower_compact_each_for_itself(pool: InProcessPool) -> Non
     pool.replicate(2, rounds=2)
     assert pairs_of(pool.brokers[2].replica().log)[-1] == (12, "key-0", "next")
     assert clean(pool, 1) == 0
+
+
+def test_a_start_finds_the_indexes_of_what_was_compacted(pool: InProcessPool) -> None:
+    fill(pool)
+    clean(pool, 1)
+    paths = [segment.path for segment in pool.brokers[1].replica().log.segments[:-1]]
+    assert all(path.with_suffix(".index").exists() for path in paths)
+    pool.kill(1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Segment, "rebuild_indexes", _never)
+        again = pool.start(1)
+    assert [segment.path for segment in again.replica().log.segments[:-1]] == paths
+
+
+def _never(segment: Segment) -> None:
+    raise AssertionError(f"{segment.path} is read from end to end")
 
 
 def test_how_far_it_came_is_known_after_a_restart(pool: InProcessPool) -> None:
