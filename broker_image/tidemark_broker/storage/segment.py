@@ -54,14 +54,14 @@ def scan_batches(
     Raises CorruptBatch with the file position at the first batch that is cut, does not continue the
     offsets (I4), or, if `verify_crc`, has another CRC than its header says.
     """
-    position = start
+    position = careful_to = start
     chunk, chunk_start = b"", start
     while position < end:
         if position + HEADER_BYTES > chunk_start + len(chunk):
-            chunk, chunk_start = (
-                read_ahead(file, position, min(chunk_bytes, end - position)),
-                position,
-            )
+            wanted = min(HEADER_BYTES if position < careful_to else chunk_bytes, end - position)
+            chunk, chunk_start = read_ahead(file, position, wanted), position
+            if len(chunk) < wanted:  # a bad sector in there: a drive takes seconds to say so
+                careful_to = position + wanted
         try:
             header = read_header(chunk, position - chunk_start)
         except CorruptBatch as error:

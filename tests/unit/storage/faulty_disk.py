@@ -14,6 +14,7 @@ class FaultyDisk(OsDisk):
         self.space_bytes: int | None = None  # None: no limit; counts file contents written
         self.failing: dict[str, int] = {}  # operation -> errno
         self.bad_sectors: dict[Path, range] = {}  # bytes that cannot be read any more
+        self.unreadable_reads = 0
         self.network: str | None = None
         self.done: list[tuple[str, str]] = []  # (operation, name) of syncs, renames, removals
 
@@ -81,6 +82,7 @@ class FaultyFile:
         self._disk.check("read_at", self._path)
         bad = self._disk.bad_sectors.get(self._path, range(0))
         if position < bad.stop and bad.start < position + size_bytes:
+            self._disk.unreadable_reads += 1
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return self._file.read_at(position, size_bytes)
 

@@ -94,6 +94,14 @@ def test_the_log_is_cut_before_it(log: PartitionLog, disk: FaultyDisk) -> None:
     assert values_of(log) == [(0, b"a"), (1, b"b"), (2, b"C")]
 
 
+def test_a_scan_asks_a_failing_drive_no_more_often_than_it_must(
+    log: PartitionLog, disk: FaultyDisk
+) -> None:
+    """Each time it may take seconds, on the broker's loop."""
+    log.truncate_before_damage(4)
+    assert disk.unreadable_reads <= 2, "for what lies ahead, and for the batch itself"
+
+
 def test_a_cut_that_meets_it_changes_nothing(log: PartitionLog) -> None:
     with pytest.raises(CorruptBatch):
         log.truncate_to(2)
