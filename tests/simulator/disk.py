@@ -89,12 +89,12 @@ class Volume:
         """So many of the next syncs fail (`of`: of files that are there now, by path), and what
         they should have written counts as clean."""
         self._loses_write_back = count
-        self._losing = None if of is None else {node for path, node in self._files() if of(path)}
+        self._losing = None if of is None else {node for path, node in self.files() if of(path)}
 
     def lose_pages(self, wanted: Callable[[str], bool]) -> int:
         """The kernel's own write-back of those files fails, and memory pressure takes the pages:
         how many files lost something. The next sync of each hears of it."""
-        return sum(self._lose_pages_of(node) for path, node in self._files() if wanted(path))
+        return sum(self._lose_pages_of(node) for path, node in self.files() if wanted(path))
 
     @staticmethod
     def _lose_pages_of(node: FileNode) -> bool:
@@ -104,9 +104,9 @@ class Volume:
 
     def drop_lost_pages(self) -> int:
         """What failed syncs left in memory only goes: in how many files."""
-        return sum(node.drop_lost_pages() for _, node in self._files())
+        return sum(node.drop_lost_pages() for _, node in self.files())
 
-    def _files(self) -> list[tuple[str, FileNode]]:
+    def files(self) -> list[tuple[str, FileNode]]:
         return [(path, node) for path, node in self.image.nodes() if isinstance(node, FileNode)]
 
     def lose_power(self) -> dict[str, str]:
@@ -120,12 +120,12 @@ class Volume:
             del self.holders[node]
 
     def mend_sectors(self) -> None:
-        for _, node in self._files():
+        for _, node in self.files():
             node.bad_positions.clear()
 
     def flip_bit(self, wanted: Callable[[str], bool]) -> str:
         """In a file whose path is wanted; "" if there is none with data."""
-        files = [(path, node) for path, node in self._files() if node.data and wanted(path)]
+        files = [(path, node) for path, node in self.files() if node.data and wanted(path)]
         if not files:
             return ""
         path, node = self._chance.choice(files)

@@ -92,7 +92,7 @@ class NotStored(Protocol):
     def last_known_broker(self, broker_id: BrokerId, to: ControllerEpoch) -> BrokerRecord | None:
         """As that controller saw it last, should it be no more."""
 
-    def has_flipped_epoch(self, topic_id: TopicId, partition: int, epoch: int) -> bool:
+    def has_flipped_epoch(self, topic: str, partition: int, epoch: int) -> bool:
         """Of some batch in a living broker's log, by a bit that flipped (0061)."""
 
     def is_chosen(self, topic_id: TopicId, before: PartitionState, leader: BrokerId) -> bool:
@@ -203,7 +203,8 @@ class SliceJudge:
             raise Violation("I14", f"{where}: leader epoch")
         if rise > 1:
             # A log that reports it looks like one that knows more than the slice (S17).
-            if self._world.has_flipped_epoch(*key, new.leader_epoch - 1):
+            flipped = value.topic.topic, new.partition, new.leader_epoch - 1
+            if self._world.has_flipped_epoch(*flipped):
                 raise BeyondPromises(FLIPPED_EPOCH)
             raise Violation("I14", f"{where}: leader epoch rose by {rise}")
         if early := left_too_early(old, new):

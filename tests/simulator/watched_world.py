@@ -280,15 +280,16 @@ class WatchedWorld:
             and broker.partitions.hosted(topic_id, partition) is None
         )
 
-    def has_flipped_epoch(self, topic_id: TopicId, partition: int, epoch: int) -> bool:
-        """Some batch in a living broker's log says that leader epoch, by a bit that flipped."""
-        directories = (broker.broker.directory for broker in self.live_brokers())
-        logs = (each.logs.get((topic_id, partition)) for each in directories if each is not None)
+    def has_flipped_epoch(self, topic: str, partition: int, epoch: int) -> bool:
+        """Some batch on a broker's volume says that leader epoch, by a bit that flipped. Whoever
+        registered with it may be dead by now."""
+        directory = f"/{topic}-{partition}/"
+        volumes = (slot.machine.volume for slot in self.world.brokers.values())
         return any(
-            epoch in _flipped_epochs(segment)
-            for log in logs
-            if log is not None
-            for segment in log.segments
+            epoch in _flipped_epochs(file)
+            for volume in volumes
+            for path, file in volume.files()
+            if directory in path and path.endswith(".log")
         )
 
     def remember_lost(self) -> None:
@@ -428,10 +429,9 @@ class WatchedWorld:
         return bool(_file_of(log._segments.holding(Offset(offset))).bad_positions)
 
 
-def _flipped_epochs(segment: Segment) -> Iterator[int]:
-    file = _file_of(segment)
+def _flipped_epochs(file: FileNode) -> Iterator[int]:
     position = 0
-    while position < segment.size_bytes:
+    while file.flipped_positions and position < len(file.data):
         try:
             header = read_header(file.data, position)
         except CorruptBatch:

@@ -131,7 +131,7 @@ def test_a_leader_epoch_leaps_by_nothing_but_a_bit_that_only_a_lost_file_could_t
     leapt = a_slice(partition("", leader_epoch=4102, partition_epoch=10))
     with pytest.raises(Violation, match=r"I14.*rose by 4097"):
         a_judge().on_slice(old, leapt, {})
-    judge = a_judge(has_flipped_epoch=lambda _topic_id, _partition, epoch: epoch == 4101)
+    judge = a_judge(has_flipped_epoch=lambda _topic, _partition, epoch: epoch == 4101)
     with pytest.raises(BeyondPromises):
         judge.on_slice(old, leapt, {})
 
