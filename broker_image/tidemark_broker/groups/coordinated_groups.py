@@ -259,10 +259,11 @@ class CoordinatedGroups:
             )
             self._outbox.answer(request_id, OffsetDeleteAnswer(ErrorCode.NONE, answered))
 
+        known = frozenset(self._offsets_to_be(delete.group_id, self._under_way(delete.group_id)))
         removed = tuple(
             key
             for key, own in zip(delete.partitions, errors, strict=True)
-            if own is ErrorCode.NONE and key in coordinated.offsets
+            if own is ErrorCode.NONE and key in known
         )
         if removed:
             self._append_tombstones(delete.group_id, removed, settle)
@@ -284,14 +285,15 @@ class CoordinatedGroups:
         def settle(error: ErrorCode, _now: Moment) -> None:
             self._outbox.answer(request_id, DeleteGroupAnswer(group_error(error)))
 
-        offsets = self._offsets_to_be(delete.group_id, self._commits_under_way())
+        offsets = self._offsets_to_be(delete.group_id, self._under_way(delete.group_id))
         self._append_tombstones(delete.group_id, offsets, settle, with_group=True)
 
-    def _commits_under_way(self) -> dict[str, list[TopicPartition]]:
-        """Of each group. A tombstone that is appended now comes after them."""
+    def _under_way(self, only_of: str = "") -> dict[str, list[TopicPartition]]:
+        """Commits, of each group. A tombstone that is appended now comes after them."""
         coming: dict[str, list[TopicPartition]] = {}
+        name = only_of.encode()  # looked for in the bytes: there may be many of other groups
         for encoded in self._outbox.keys_under_way():
-            key = decode_key(encoded)
+            key = decode_key(encoded) if name in encoded else None
             if isinstance(key, OffsetKey):
                 coming.setdefault(key.group_id, []).append((key.topic, key.partition))
         return coming
@@ -346,7 +348,7 @@ class CoordinatedGroups:
     def on_topics_deleted(self, topics: frozenset[str]) -> None:
         if not topics:
             return
-        coming = self._commits_under_way()
+        coming = self._under_way()
         for group_id in dict.fromkeys((*self._groups, *coming)):
             offsets = self._offsets_to_be(group_id, coming)
             removed = tuple(key for key in offsets if key[0] in topics)

@@ -238,7 +238,8 @@ class GroupReport:
 @dataclass(frozen=True, slots=True)
 class GroupsReport:
     """`is_loading`: of some groups it cannot be said yet that they are here. `groups`: sorted by
-    name, each looked at when it is its turn; those that ended meanwhile are left out."""
+    name, each looked at when it is its turn; those that ended meanwhile, or have another
+    coordinator by now, are left out."""
 
     is_loading: bool = False
     groups: Iterable[GroupReport] = ()

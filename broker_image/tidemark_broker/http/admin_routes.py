@@ -26,6 +26,7 @@ from tidemark_broker.http.requests import Request as HotRequest
 from tidemark_broker.runtime.exposition import Exposition
 from tidemark_broker.runtime.group_metrics import render_groups
 from tidemark_broker.runtime.metrics import CONTENT_TYPE, BrokerFacts
+from tidemark_broker.storage.errors import CorruptBatch
 
 Topic = Annotated[str, Path(min_length=1, max_length=249)]
 PartitionText = Annotated[
@@ -160,6 +161,10 @@ class AdminRoutes:
                 return await self._partitions.replica_digest(topic, partition, to_offset)
         except KeyError:
             raise _no_replica(self._view, topic, partition) from None
+        except CorruptBatch as error:
+            raise HttpProblem(
+                ErrorCode.CORRUPT_MESSAGE, f"digest of {topic}-{partition}: {error}"
+            ) from error
         except TimeoutError:
             raise HttpProblem(
                 ErrorCode.REQUEST_TIMED_OUT,

@@ -6,8 +6,6 @@ into roles and serves readers below the high watermark; produces go through `pro
 in sync or committed the cores decide (`replication`).
 """
 
-import asyncio
-import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -34,6 +32,7 @@ from tidemark_broker.runtime.produce_path import ProducePath
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
 from tidemark_broker.runtime.producer_ids import ProducerIdResult, ProducerIds
 from tidemark_broker.runtime.replica_damage import Damage
+from tidemark_broker.runtime.replica_sha256 import sha256_of
 from tidemark_broker.runtime.results import (
     LEADER_ONLY,
     Consumer,
@@ -47,7 +46,6 @@ from tidemark_broker.runtime.topic_changes import TopicChanges
 from tidemark_broker.runtime.untaken_roles import UntakenRoles
 from tidemark_broker.storage.errors import DiskFull, StorageError
 from tidemark_broker.storage.log_directory import LogDirectory
-from tidemark_broker.storage.record_batch import read_header
 
 __all__ = [
     "FetchResult",
@@ -58,7 +56,6 @@ __all__ = [
     "ReplicaView",
 ]
 
-DIGEST_STEP_BYTES = 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -240,24 +237,8 @@ class Partitions:
         )
 
     async def replica_digest(self, topic: str, partition: int, to_offset: int) -> str:
-        """SHA-256 (hex) of the batches from log start that end below `to_offset`. KeyError if
-        there is no such replica here."""
-        log = self._hosted.by_name[topic, partition].log
-        digest = hashlib.sha256()
-        offset = log.log_start_offset
-        end = Offset(min(to_offset, log.log_end_offset))
-        while offset < end:
-            data = log.read(offset, max_bytes=DIGEST_STEP_BYTES, end_offset=end)
-            if not data:
-                break
-            digest.update(data)
-            position = 0
-            while position < len(data):
-                header = read_header(data, position)
-                offset = header.next_offset
-                position += header.size_bytes
-            await asyncio.sleep(0)  # let others run between steps
-        return digest.hexdigest()
+        """As `sha256_of`. KeyError if there is no such replica here."""
+        return await sha256_of(self._hosted.by_name[topic, partition], to_offset, self.damaged)
 
     def snapshots(self) -> Iterator[PartitionSnapshot]:
         """One consistent cut after the other; the caller may let others run in between."""

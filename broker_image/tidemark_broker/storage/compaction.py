@@ -203,6 +203,7 @@ class Compaction:
         self.cleaned_to = cleaned_to
 
     def _batches(self, segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
+        self.reached_offset = segment.base_offset
         for position, header in _batches(segment):
             self.reached_offset = header.base_offset
             yield position, header

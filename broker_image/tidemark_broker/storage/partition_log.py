@@ -387,7 +387,7 @@ class PartitionLog:
         self._failing.ensure_writable()
         old_end_offset = self.log_end_offset
         with self._failing.breaking("truncate"):
-            segment = self._segments.holding(offset)
+            segment = self._segments.holding(max(offset, self._segments[0].base_offset))
             position, sound_end = segment.sound_part(offset)
             if sound_end < self.log_start_offset:
                 return self.truncate_fully_and_start_at(self.log_start_offset)

@@ -10,6 +10,7 @@ same epoch at the same offset means the same log below.
 
 import re
 from collections.abc import Iterable, Sequence
+from errno import EIO
 from pathlib import Path
 from struct import Struct
 from struct import error as StructError
@@ -193,7 +194,7 @@ class ProducerSnapshots:
         offsets = [known for known in self._offsets() if known >= first_offset]
         for offset in reversed(offsets):
             try:
-                data = self._disk.read(self._path(offset, SIDE_SUFFIX))
+                data = self._read(self._path(offset, SIDE_SUFFIX))
                 states, epoch_before = decode_side_snapshot(data)
             except (FileNotFoundError, MalformedFile):
                 continue
@@ -202,11 +203,20 @@ class ProducerSnapshots:
             self._remove((offset,))
         for offset in reversed(offsets):  # of a log that Kafka wrote
             try:
-                data = self._disk.read(self._path(offset, KAFKA_SUFFIX))
+                data = self._read(self._path(offset, KAFKA_SUFFIX))
                 return decode_kafka_snapshot(data), offset
             except (FileNotFoundError, MalformedFile):
                 continue
         return ProducerStates(), first_offset
+
+    def _read(self, path: Path) -> bytes:
+        """Raises MalformedFile for a bad sector too: the log tells the same. OSError."""
+        try:
+            return self._disk.read(path)
+        except OSError as error:
+            if error.errno != EIO:
+                raise
+            raise MalformedFile(f"{path}: {error}") from error
 
     def _path(self, offset: Offset, suffix: str) -> Path:
         return self._directory / f"{offset:020d}{suffix}"

@@ -16,13 +16,17 @@ from tidemark_broker.storage.record_batch import HEADER_BYTES, BatchHeader, chec
 from tidemark_broker.storage.segment import Segment
 
 _MAX_HINTS = 64
+_REFUSALS_BEFORE_A_TRY = 64  # of a batch that could not be read: it may have passed
 
 
 class LogReader:
-    """Remembers where the last reads ended, as readers go on there."""
+    """Remembers where the last reads ended, as readers go on there, and where the disk failed: a
+    drive may take seconds to say so, and this is the broker's loop."""
 
     def __init__(self) -> None:
         self._hints: dict[Offset, tuple[Segment, int]] = {}
+        self._careful: tuple[Segment, int] | None = None  # up to where batches are read one by one
+        self._unreadable: dict[tuple[Segment, int], int] = {}  # how often it may be refused yet
 
     def read(
         self,
@@ -37,7 +41,7 @@ class LogReader:
         OSError."""
         with unreadable_is_damaged():
             position, first_offset = self._locate(segment, offset)
-            data = _read_at_least_one_batch(segment, position, max_bytes)
+            data = self._read_at_least_one_batch(segment, position, max_bytes)
         size_bytes, next_offset = servable_bytes(
             data,
             position=position,
@@ -55,26 +59,56 @@ class LogReader:
         hint = self._hints.get(offset)
         if hint is not None and hint[0] is segment:
             return hint[1], offset
-        placed = segment.find(offset)
-        return placed.position, placed.header.base_offset
+        position, header = segment.find(offset)
+        self._hints[header.base_offset] = (segment, position)
+        return position, header.base_offset
 
     def forget_places(self) -> None:
         """The log was cut or a segment replaced: positions are other ones now."""
         self._hints.clear()
+        self._careful = None
+        self._unreadable.clear()
+
+    def _read_at_least_one_batch(self, segment: Segment, position: int, max_bytes: int) -> bytes:
+        if (segment, position) not in self._unreadable:
+            return self._read_batches(segment, position, max_bytes)
+        self._unreadable[segment, position] -= 1
+        if self._unreadable[segment, position] > 0:
+            raise CorruptBatch(position, "readable bytes", "a sector that could not be read before")
+        del self._unreadable[segment, position]
+        return self._read_batches(segment, position, max_bytes)
+
+    def _read_batches(self, segment: Segment, position: int, max_bytes: int) -> bytes:
+        available = segment.size_bytes - position
+        wanted = HEADER_BYTES if self._is_careful(segment, position) else max_bytes
+        wanted = min(max(wanted, HEADER_BYTES), available)
+        try:
+            data = read_ahead(segment.file, position, wanted)
+            if len(data) < wanted:
+                self._careful = segment, position + wanted
+            size_bytes = _size_of_first(data, position, available)
+            if size_bytes > len(data):
+                data = segment.file.read_at(position, size_bytes)
+        except OSError:
+            self._unreadable[segment, position] = _REFUSALS_BEFORE_A_TRY
+            raise
+        return data
+
+    def _is_careful(self, segment: Segment, position: int) -> bool:
+        if self._careful is None:
+            return False
+        careful_segment, end = self._careful
+        return segment is careful_segment and position < end
 
 
-def _read_at_least_one_batch(segment: Segment, position: int, max_bytes: int) -> bytes:
-    available = segment.size_bytes - position
-    data = read_ahead(segment.file, position, min(max(max_bytes, HEADER_BYTES), available))
+def _size_of_first(data: bytes, position: int, available: int) -> int:
     try:
         size_bytes = read_header(data).size_bytes
     except CorruptBatch as error:
         raise error.moved_to(position) from error
     if size_bytes > available:
         raise CorruptBatch(position, f"at most {available} bytes", f"{size_bytes} bytes")
-    if size_bytes > len(data):
-        data = segment.file.read_at(position, size_bytes)
-    return data
+    return size_bytes
 
 
 def servable_bytes(

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from tidemark_operator.controller.placement import place
-from tidemark_operator.stores.object_store import Refused
+from tidemark_operator.stores.object_store import Object, Refused, ResourceKind
 from tidemark_protocol.partition_state import TopicState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, Rig
@@ -76,6 +76,25 @@ def test_a_quota_that_refuses_a_slice_is_told_at_once() -> None:
             await rig.create()
         assert rig.service.topics(POOL) == ()
         await rig.create()  # once the user has done something about it
+        assert rig.service.topic(POOL, ORDERS) is not None
+
+    run(scenario)
+
+
+def test_a_slice_that_landed_late_and_took_the_quota_is_found() -> None:
+    """Of a write whose answer was lost: the next one is refused for it."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        create = rig.store.create
+
+        async def landed_and_refused(kind: ResourceKind, item: Object) -> Object:
+            await create(kind, item)
+            raise Refused("exceeded quota")
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(rig.store, "create", landed_and_refused)
+            await rig.create()
         assert rig.service.topic(POOL, ORDERS) is not None
 
     run(scenario)

@@ -440,3 +440,17 @@ def test_a_commit_under_way_when_its_group_is_deleted_goes_with_it() -> None:
     assert rig.coordinator.describe_group("g").state == "Dead"
     rig.lead(9)
     assert rig.coordinator.list_groups() == (ErrorCode.NONE, ())
+
+
+def test_a_commit_under_way_when_its_offset_is_deleted_goes_with_it() -> None:
+    rig = a_rig()
+    rig.send_commit(7, topic="other")
+    rig.commits_at_once = False
+    rig.send_commit(5)
+    deleted = rig.send(OffsetDelete("g", (("t", 0),)))
+    rig.commit()
+    rig.commit()
+    answer = rig.answers[deleted]
+    assert isinstance(answer, OffsetDeleteAnswer)
+    assert [entry.error.name for entry in answer.partitions] == ["NONE"]
+    assert rig.fetched() == {"other": 7}

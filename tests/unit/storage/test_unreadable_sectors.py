@@ -1,5 +1,6 @@
 """EIO of a read: a batch is damaged, as by a flipped bit, and the log goes on (0089)."""
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -13,12 +14,13 @@ from tidemark_broker.storage.errors import (
     StorageFailed,
     UnreadableBatch,
 )
-from tidemark_broker.storage.partition_log import PartitionLog
+from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.record_batch import read_records, split_batches
+from tidemark_protocol.ids import LeaderEpoch, Offset
 
 from tests.unit.storage.compacted_logs import COMPACTED, put, seal
 from tests.unit.storage.faulty_disk import FaultyDisk
-from tests.unit.storage.small_logs import ALL, append, batch_of, open_log, values_of
+from tests.unit.storage.small_logs import ALL, append, batch_of, open_log, produced_batch, values_of
 
 BATCH_BYTES = len(batch_of(b"a").data)
 
@@ -54,7 +56,7 @@ def values_in(data: bytes) -> list[bytes | None]:
 
 def test_those_before_it_are_served_though_a_reader_takes_many(log: PartitionLog) -> None:
     assert values_in(log.read(0, max_bytes=10**6, end_offset=ALL)) == [b"a"]
-    assert values_in(log.read(3, max_bytes=10**6, end_offset=ALL)) == [b"d", b"e"]
+    assert values_in(log.read(3, max_bytes=10**6, end_offset=ALL)) == [b"d"]
 
 
 def test_a_kernel_that_stops_short_before_it_is_asked_again(
@@ -102,6 +104,54 @@ def test_a_scan_asks_a_failing_drive_no_more_often_than_it_must(
     assert disk.unreadable_reads <= 2, "for what lies ahead, and for the batch itself"
 
 
+def test_readers_ask_a_failing_drive_no_more_often_than_they_must(
+    log: PartitionLog, disk: FaultyDisk
+) -> None:
+    for _ in range(30):
+        for offset in (0, 1):
+            assert log.read(offset, max_bytes=10**6, end_offset=ALL)
+        with pytest.raises(CorruptBatch):
+            log.read(2, max_bytes=10**6, end_offset=ALL)
+    assert disk.unreadable_reads <= 4
+    disk.bad_sectors.clear()  # it passed
+    for _ in range(64):
+        with contextlib.suppress(CorruptBatch):
+            log.read(2, max_bytes=10**6, end_offset=ALL)
+    assert values_of(log)[2] == (2, b"c")
+
+
+def test_damage_in_what_retention_deleted_since_is_looked_for_in_all_that_is_left(
+    tmp_path: Path,
+) -> None:
+    log = open_log(tmp_path / "log", settings=LogSettings(segment_bytes=BATCH_BYTES))
+    for value in (b"a", b"b", b"c"):
+        append(log, value)
+    log.raise_log_start(Offset(1))
+    log.delete_segments_below(Offset(1))
+    assert log.truncate_before_damage(Offset(0)) == 2
+    assert (log.log_start_offset, log.log_end_offset) == (1, 1)
+
+
+def test_a_snapshot_of_producers_that_cannot_be_read_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log tells the same."""
+    log = open_log(tmp_path / "log")
+    for sequence in range(3):
+        log.append_as_leader([produced_batch(sequence)], leader_epoch=LeaderEpoch(0))
+    log.close()
+    whole_read = OsDisk.read
+
+    def read(disk: OsDisk, path: Path) -> bytes:
+        if path.name.startswith("0") and path.suffix not in (".index", ".timeindex"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return whole_read(disk, path)
+
+    monkeypatch.setattr(OsDisk, "read", read)
+    again = open_log(log.directory, recovery_point=None)
+    assert again.producers.ids == {7}
+
+
 def test_a_cut_that_meets_it_changes_nothing(log: PartitionLog) -> None:
     with pytest.raises(CorruptBatch):
         log.truncate_to(2)
@@ -132,6 +182,25 @@ def test_compaction_says_where(tmp_path: Path, disk: FaultyDisk) -> None:
         list(compaction.steps())
     assert compaction.reached_offset <= 3
     assert log.failure == ""
+
+
+def test_compaction_says_where_also_when_it_reads_again(tmp_path: Path, disk: FaultyDisk) -> None:
+    """It said the end of all that it had read the first time."""
+    log = open_log(tmp_path / "log", disk, settings=COMPACTED)
+    for number in range(8):
+        put(log, (f"key-{number % 2}", f"{number}"))
+        if number % 4 == 3:
+            seal(log)
+    plan = plan_compaction(
+        log.segments, COMPACTED, first_dirty_offset=0, high_watermark=ALL, now_ms=10**9
+    )
+    assert plan is not None
+    compaction = Compaction(OsDisk(), log.directory, plan, COMPACTED, now_ms=10**9, producer_ids=())
+    list(compaction._note_keys())
+    disk.bad_sectors[log.segments[0].path] = range(1)
+    with pytest.raises(UnreadableBatch):
+        list(compaction._rewrite())
+    assert compaction.reached_offset == 0
 
 
 def test_a_start_that_meets_it_does_not_take_it_for_the_end_of_the_log(
