@@ -353,8 +353,6 @@ DISK_SHAPES: dict[str, dict[str, Any]] = {
     "syncs lie before a stop": ALL_IN_SYNC,
     "cuts come back": {"flush": "Os"},
     "cuts are trusted": {"flush": "Always"},
-    # What no start reads: a sector of the last segment keeps its broker from starting.
-    "sectors fail": {"record_bytes": 400, "config": (("segment.bytes", "16384"),)},
     "segments roll": {
         "flush": "Always",
         "record_bytes": 400,

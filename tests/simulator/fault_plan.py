@@ -94,7 +94,7 @@ KINDS: dict[str, Arguments] = {
     "flip_bit": lambda d: (d.broker,),
     "slow_disk": lambda d: (d.broker, d.us(1, 500), d.us(200, 5_000)),
     "full_disk": lambda d: (d.broker, d.chance.randint(0, 20_000), d.us(200, 4_000)),
-    "fail_disk": lambda d: (d.broker, *d.chance.choice((("read", 3), ("write", 1), ("sync", 1)))),
+    "fail_disk": lambda d: (d.broker, d.chance.choice(("read", "write", "sync")), 1),
     "lose_write_back": lambda d: (d.broker,),
     "block_link": lambda d: (d.machine_name, d.machine_name, d.us(50, 8_000)),
     "isolate": lambda d: (
