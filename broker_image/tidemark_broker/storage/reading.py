@@ -16,6 +16,7 @@ from tidemark_broker.storage.record_batch import HEADER_BYTES, BatchHeader, chec
 from tidemark_broker.storage.segment import Segment
 
 _MAX_HINTS = 64
+_CAREFUL_READS = 16
 _REFUSALS_BEFORE_A_TRY = 64  # of a batch that could not be read: it may have passed
 
 
@@ -25,7 +26,7 @@ class LogReader:
 
     def __init__(self) -> None:
         self._hints: dict[Offset, tuple[Segment, int]] = {}
-        self._careful: tuple[Segment, int] | None = None  # up to where batches are read one by one
+        self._careful_reads = 0  # to come: of one batch, as more could not be read at once
         self._unreadable: dict[tuple[Segment, int], int] = {}  # how often it may be refused yet
 
     def read(
@@ -66,7 +67,7 @@ class LogReader:
     def forget_places(self) -> None:
         """The log was cut or a segment replaced: positions are other ones now."""
         self._hints.clear()
-        self._careful = None
+        self._careful_reads = 0
         self._unreadable.clear()
 
     def _read_at_least_one_batch(self, segment: Segment, position: int, max_bytes: int) -> bytes:
@@ -80,12 +81,12 @@ class LogReader:
 
     def _read_batches(self, segment: Segment, position: int, max_bytes: int) -> bytes:
         available = segment.size_bytes - position
-        wanted = HEADER_BYTES if self._is_careful(segment, position) else max_bytes
-        wanted = min(max(wanted, HEADER_BYTES), available)
+        wanted = min(max(0 if self._careful_reads else max_bytes, HEADER_BYTES), available)
+        self._careful_reads = max(0, self._careful_reads - 1)
         try:
             data = read_ahead(segment.file, position, wanted)
             if len(data) < wanted:
-                self._careful = segment, position + wanted
+                self._careful_reads = _CAREFUL_READS
             size_bytes = _size_of_first(data, position, available)
             if size_bytes > len(data):
                 data = segment.file.read_at(position, size_bytes)
@@ -93,12 +94,6 @@ class LogReader:
             self._unreadable[segment, position] = _REFUSALS_BEFORE_A_TRY
             raise
         return data
-
-    def _is_careful(self, segment: Segment, position: int) -> bool:
-        if self._careful is None:
-            return False
-        careful_segment, end = self._careful
-        return segment is careful_segment and position < end
 
 
 def _size_of_first(data: bytes, position: int, available: int) -> int:
