@@ -91,8 +91,9 @@ class DamagedReplicas:
                 self._failed_replicas[key] = damage.reason
 
     def _mark(self, replica: HostedReplica, damage: KnownDamage) -> None:
-        """One of a log that takes no more writes, or is gone, is nobody's to keep."""
-        if replica.log.failure:
+        """Also of a log that takes no more writes: the process ends for that, and the next one must
+        know. One of a log that is gone is nobody's to keep."""
+        if replica.log.is_removed:
             return
         try:
             replica.log.damage_mark.set(damage)

@@ -71,7 +71,7 @@ class PartitionLog:
         self.settings = settings
         self._disk = disk
         self._failing = LogFailure(directory)
-        self._is_removed = False
+        self.is_removed = False
         self._reader = LogReader()
         self.swaps = Swaps(disk, directory)
         self.appended_bytes = 0  # since it was opened
@@ -454,7 +454,7 @@ class PartitionLog:
                 self._durability.note_files_created()
             self._durability.sync(self._to_be_synced)
         except (OSError, StorageFailed) as error:
-            if self._is_removed:
+            if self.is_removed:
                 return  # also while this ran: renamed away under us
             if isinstance(error, OSError):
                 raise self._failing.broken_by(error, "flush") from error
@@ -496,5 +496,5 @@ class PartitionLog:
     def note_removed(self) -> None:
         """Its directory is being renamed away: no more writes, and a flush may find nothing."""
         self._synced_parts.void()
-        self._is_removed = True
+        self.is_removed = True
         self._failing.note("it was removed")

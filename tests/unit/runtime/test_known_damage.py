@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tidemark_broker.runtime.registration import replica_reports
 from tidemark_broker.storage.damage_mark import KnownDamage, decode_damage, encode_damage
+from tidemark_broker.storage.errors import StorageFailed
 from tidemark_protocol.controller_messages import TopicPush
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
@@ -181,6 +182,24 @@ def test_a_disk_that_can_neither_read_nor_write_ends_serving(pool: InProcessPool
     disk.failing["write"] = errno.EIO
     broker.read(2)
     assert len(broker.storage_errors) == 1
+
+
+def test_damage_that_is_met_while_the_disk_fails_is_known_to_the_next_process(
+    pool: InProcessPool,
+) -> None:
+    """Seed 46009284: a flush had failed in its worker, and the process was about to end for it."""
+    pool.kill(1)
+    disk = FaultyDisk()
+    broker = pool.start(1, disk)
+    pool.lead(1, in_sync=[1, 2, 3])
+    pool.replicate(2, 3, rounds=2)
+    flip_a_bit(broker, 2)
+    disk.failing["sync"] = errno.EIO
+    with pytest.raises(StorageFailed):
+        broker.replica().log.flush()
+    disk.failing.clear()
+    broker.read(2)
+    assert is_registered_failed(restart(pool, 1))
 
 
 def test_a_replica_made_anew_is_not_damaged(pool: InProcessPool) -> None:
