@@ -13,8 +13,10 @@ from tests.simulator.watched_world import WatchedWorld
 
 
 def new_committed_log(name: str, world: WatchedWorld, topic_id: TopicId) -> CommittedLog:
-    is_compacted = world.is_compacted(topic_id)
-    log = CompactedLog(name, world.latest_wall_ms) if is_compacted else CommittedLog(name)
+    log = CommittedLog(name)
+    if world.is_compacted(topic_id):
+        log = CompactedLog(name, world.latest_wall_ms)
+        log.sees_all = lambda: not world.has_flipped_bits
     log.expiry = ProducerExpiry(world.producers_expire_ms(topic_id), lambda: world.now_us)
     return log
 

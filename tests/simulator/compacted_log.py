@@ -38,6 +38,7 @@ class CompactedLog(CommittedLog):
         self._horizons_ms: dict[int, int] = {}  # of tombstones, as some log had it
         self._emptied: list[tuple[range, int]] = []  # gaps, and the leader epoch of their batch
         self._agreeing: set[bytes] = set()  # batches that were judged: what may be gone, stays so
+        self.sees_all: Callable[[], bool] = lambda: True  # of every log, past damage too
 
     def take(self, header: BatchHeader, batch: bytes, who: str) -> None:
         end_offset = self.end_offset
@@ -150,7 +151,7 @@ class CompactedLog(CommittedLog):
         if self._is_of_former_history(offset):
             return  # what outdates it may be what was lost, or what only a former history had
         horizon_ms = self._horizons_ms.get(offset)
-        if record.value is None and horizon_ms is not None and horizon_ms < self._latest_wall_ms():
+        if record.value is None and self._may_have_passed(horizon_ms):
             self._tombstones_gone.add(offset)
             return
         raise Violation(
@@ -158,6 +159,12 @@ class CompactedLog(CommittedLog):
             f"{self.name}: {who} has nothing at offset {offset}, committed there is the last record"
             f" of its key: {record}, delete horizon {horizon_ms}",
         )
+
+    def _may_have_passed(self, horizon_ms: int | None) -> bool:
+        """Where a bit flipped, some log may have had a horizon behind it that nobody looked at."""
+        if horizon_ms is None:
+            return not self.sees_all()
+        return horizon_ms < self._latest_wall_ms()
 
     def _is_of_former_history(self, offset: int) -> bool:
         """What is written in a history is outdated by what is written in it, or in a later one."""

@@ -121,6 +121,14 @@ def test_a_tombstone_may_go_once_some_clock_has_passed_its_horizon() -> None:
     assert log.coverage()["tombstones gone"] == 1
 
 
+def test_a_horizon_that_lay_behind_a_flipped_bit_may_have_passed() -> None:
+    """Seed 46009480: its leader had removed the tombstone, and nobody could look that far."""
+    log = log_of(FIRST, SECOND, TOMBSTONE)
+    log.sees_all = lambda: False
+    compare(log, empty_run(3, 3, 0))
+    assert violation(lambda: compare(log, empty_run(2, 2, 0))) == COMPACTION
+
+
 def test_nothing_is_compacted_that_no_leader_found_committed() -> None:
     log = log_of(FIRST, SECOND)
     log.check_is_whole(read_header(rest(FIRST, [1])), "b")
