@@ -36,6 +36,7 @@ class CommittedLog:
         self.led_by_any = 0  # of any history
         self.led: dict[int, tuple[int, HostedReplica]] = {}  # of each leader epoch, and who led
         self.begun_anew: dict[HostedReplica, int] = {}  # where a log that was dropped began last
+        self.aged_to: dict[HostedReplica, int] = {}  # where retention by time let it start last
         self._forgotten_to = 0  # below it somebody who began anew may know no producers
         self.history_epoch = -1  # the leader epoch that began the present history; -1: the first
         # Where each history parted from those before it, by the leader epoch that began it.

@@ -81,13 +81,14 @@ class LossJudge:
     ) -> int:
         """What leaders since the election before had committed past where this one's began, who
         lived on: they cut it, and told so. Who dropped its log to begin where its leader's starts
-        (S32) tells of no more than what lay past that: where it parts its leader has forgotten."""
+        (S32) tells of no more than what lay past that: where it parts its leader has forgotten. Nor
+        does anybody tell of what was too old before it was cut."""
         began = self._began.get((key, recovery.leader_epoch))
         if began is None:
             return 0
         before = [epoch for epoch in self._elected[key] if epoch < recovery.leader_epoch]
         known = (
-            high_watermark - max(began, log.begun_anew.get(replica, 0))
+            high_watermark - max(began, log.begun_anew.get(replica, 0), log.aged_to.get(replica, 0))
             for epoch, (high_watermark, replica) in log.led.items()
             if max(before, default=0) <= epoch < recovery.leader_epoch and replica in living
         )

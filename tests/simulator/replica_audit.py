@@ -215,6 +215,7 @@ class ReplicaAudit:
         if oldest_kept_ms is None or self._may_begin_anew():
             return
         self.aged_records += log_start_offset - self._log_start_offset
+        self.committed.aged_to[self.replica] = log_start_offset
         for batch in self._batches:
             offset, newest_ms = batch.header.base_offset, batch.header.max_timestamp_ms
             is_gone = self._log_start_offset <= offset < log_start_offset

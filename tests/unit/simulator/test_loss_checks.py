@@ -26,7 +26,9 @@ def a_slice(recovery: Recovery) -> Any:
     )
 
 
-def conclude(recovery: Recovery, *, begun_anew_at: int | None = None) -> None:
+def conclude(
+    recovery: Recovery, *, begun_anew_at: int | None = None, aged_to: int | None = None
+) -> None:
     """Who led in epoch 4 had committed all below 35, and lived on; nobody else had more than 15."""
     state: Any = SimpleNamespace(partition=0, leader_epoch=LeaderEpoch(5), leader=BrokerId(2))
     judge, former = LossJudge(Counter()), object()
@@ -38,6 +40,8 @@ def conclude(recovery: Recovery, *, begun_anew_at: int | None = None) -> None:
     log.begin_history(5, 15)
     if begun_anew_at is not None:
         log.begun_anew[former] = begun_anew_at
+    if aged_to is not None:
+        log.aged_to[former] = aged_to
     judge.conclude(a_slice(recovery), {(TOPIC_ID, 0): log}, [former])
 
 
@@ -66,3 +70,11 @@ def test_who_begins_anew_where_its_leaders_log_starts_tells_of_no_more_than_past
     if leader_start < 35:
         with pytest.raises(Violation, match="5 to 20"):
             conclude(ELECTED, begun_anew_at=leader_start)
+
+
+def test_nobody_tells_of_what_was_too_old_before_it_was_cut() -> None:
+    """Seed 46009566: retention of half a second took all that the unclean election would have."""
+    conclude(ELECTED, aged_to=35)
+    conclude(cut_at(30), aged_to=30)
+    with pytest.raises(Violation, match="5 to 20"):
+        conclude(ELECTED, aged_to=30)
