@@ -36,6 +36,7 @@ class DamagedReplicas:
         self._failed_replicas = failed_replicas
         self._recreate = recreate
         self._fail_storage = fail_storage
+        self._has_disk_failed = False  # a failing one may take seconds for each try
 
     def note(self, replica: HostedReplica, offset: Offset, error: CorruptBatch, where: str) -> None:
         """A read met a corrupt batch; `where`: as `CrcFailures` counts."""
@@ -93,12 +94,13 @@ class DamagedReplicas:
     def _mark(self, replica: HostedReplica, damage: KnownDamage) -> None:
         """Also of a log that takes no more writes: the process ends for that, and the next one must
         know. One of a log that is gone is nobody's to keep."""
-        if replica.log.is_removed:
+        if replica.log.is_removed or self._has_disk_failed:
             return
         try:
             replica.log.damage_mark.set(damage)
         except OSError as error:
             if error.errno not in NO_ROOM_ERRORS:  # else tried again, with every tick
+                self._has_disk_failed = True
                 self._fail_storage(error)
 
     def _take_off_mark(self, replica: HostedReplica) -> None:
