@@ -4,7 +4,7 @@ Inputs carry a `request_id` that the shell chooses; the answer, now or later, co
 `Answer(request_id, ...)`, exactly one for each request.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tidemark_protocol.error_codes import ErrorCode
@@ -237,12 +237,12 @@ class GroupReport:
 
 @dataclass(frozen=True, slots=True)
 class GroupsReport:
-    """`is_loading`: of some groups it cannot be said yet that they are here. `groups`: sorted by
-    name, each looked at when it is its turn; those that ended meanwhile, or have another
-    coordinator by now, are left out."""
+    """`groups`: sorted by name, each looked at when it is its turn; those that ended meanwhile, or
+    have another coordinator by now, are left out. `is_partial`, asked after the last of them: of
+    some groups it could not be said whether they are here, or it is another answer by now."""
 
-    is_loading: bool = False
     groups: Iterable[GroupReport] = ()
+    is_partial: Callable[[], bool] = lambda: False
 
 
 GroupRequest = (

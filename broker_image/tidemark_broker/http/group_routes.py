@@ -5,14 +5,15 @@ is read where it can be (Kafka's consumers); of others (Connect) it is nothing.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import json
+from collections.abc import AsyncIterator
 
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from tidemark_broker.groups.consumer_protocol import MalformedAssignment, decode_assignment
 from tidemark_broker.groups.members import CONSUMER_PROTOCOL_TYPE
-from tidemark_broker.groups.messages import DescribedMember, GroupReport
+from tidemark_broker.groups.messages import DescribedMember, GroupReport, GroupsReport
 from tidemark_broker.http.broker_view import BrokerView
 
 
@@ -48,8 +49,8 @@ class GroupDocument(BaseModel):
 
 class GroupsDocument(BaseModel):
     broker_id: int
-    is_loading: bool = Field(description="there may be more groups here: ask again")
     groups: list[GroupDocument]
+    is_loading: bool = Field(description="there may be more groups here: ask again")
 
 
 class GroupRoutes:
@@ -58,22 +59,19 @@ class GroupRoutes:
 
     async def groups(self) -> StreamingResponse:
         """Groups that this broker coordinates; each group has one coordinator."""
-        found = self._view.groups()
-        begun = GroupsDocument(
-            broker_id=self._view.broker_id, is_loading=found.is_loading, groups=[]
-        )
-        pieces = _in_pieces(begun.model_dump_json().removesuffix("]}"), found.groups)
+        pieces = _in_pieces(self._view.broker_id, self._view.groups())
         return StreamingResponse(pieces, media_type="application/json")
 
 
-async def _in_pieces(begun: str, groups: Iterable[GroupReport]) -> AsyncIterator[str]:
-    """The document, a group at a time: there may be many, and a million offsets in them."""
-    before = begun
-    for report in groups:
+async def _in_pieces(broker_id: int, found: GroupsReport) -> AsyncIterator[str]:
+    """A GroupsDocument, a group at a time: there may be many, and a million offsets in them."""
+    yield f'{{"broker_id":{broker_id},"groups":['
+    before = ""
+    for report in found.groups:
         yield before + _document(report).model_dump_json()
         before = ","
         await asyncio.sleep(0)  # the loop's turn: a client that keeps up never makes us wait
-    yield begun + "]}" if before == begun else "]}"
+    yield f'],"is_loading":{json.dumps(found.is_partial())}}}'
 
 
 def _document(report: GroupReport) -> GroupDocument:

@@ -165,14 +165,16 @@ class GroupCoordinators:
 
     def report(self) -> GroupsReport:
         """All groups that this broker coordinates, for people."""
-        cores = [coordinated.core for coordinated in self._coordinated.values()]
+        begun = tuple(self._coordinated.values())
+        cores = [coordinated.core for coordinated in begun]
+        is_loading = any(core.state is CoordinatorState.LOADING for core in cores)
         found = sorted(
             (group_id, at) for at, core in enumerate(cores) for group_id in core.group_ids()
         )
         reports = (cores[at].report(group_id) for group_id, at in found)
         return GroupsReport(
-            any(core.state is CoordinatorState.LOADING for core in cores),
             (report for report in reports if report is not None),
+            lambda: is_loading or tuple(self._coordinated.values()) != begun,
         )
 
     def census(self) -> GroupCensus:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from tidemark_broker.groups.messages import DescribedGroup, FetchedOffset, GroupReport, GroupsReport
 from tidemark_broker.groups.offsets_topic import CommittedOffset
+from tidemark_broker.http.group_routes import GroupsDocument
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.http.fake_broker import fake_broker
@@ -19,7 +20,7 @@ def a_group(name: str, *offsets: int) -> GroupReport:
 
 
 def test_groups_with_their_offsets() -> None:
-    report = GroupsReport(is_loading=True, groups=(a_group("a", 5, 6), a_group("b")))
+    report = GroupsReport((a_group("a", 5, 6), a_group("b")), is_partial=lambda: True)
     broker = fake_broker(groups=lambda: report)
     body = asyncio.run(broker.client.get("/groups")).json()
     assert (body["broker_id"], body["is_loading"]) == (0, True)
@@ -29,7 +30,21 @@ def test_groups_with_their_offsets() -> None:
 
 def test_no_groups_are_a_document_too() -> None:
     body = asyncio.run(fake_broker().client.get("/groups")).json()
-    assert body == {"broker_id": 0, "is_loading": False, "groups": []}
+    assert body == {"broker_id": 0, "groups": [], "is_loading": False}
+
+
+def test_what_became_partial_while_it_was_sent_says_so() -> None:
+    has_another_coordinator = False
+
+    def groups() -> Iterator[GroupReport]:
+        nonlocal has_another_coordinator
+        yield a_group("a")
+        has_another_coordinator = True  # and its other groups are left out
+
+    report = GroupsReport(groups(), is_partial=lambda: has_another_coordinator)
+    body = asyncio.run(fake_broker(groups=lambda: report).client.get("/groups")).json()
+    assert (len(body["groups"]), body["is_loading"]) == (1, True)
+    GroupsDocument.model_validate(body)
 
 
 def test_many_groups_are_not_one_piece_of_work() -> None:

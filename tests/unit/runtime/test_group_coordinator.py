@@ -191,6 +191,21 @@ def test_nothing_is_written_while_too_few_replicas_are_in_sync(rig: Rig) -> None
     assert rig.pool.brokers[1].replica().log.log_end_offset == end_offset
 
 
+def test_a_report_says_when_leadership_moved_before_its_end(rig: Rig) -> None:
+    rig.commit(7)
+    rig.settle()
+    assert not rig.groups[1].report().is_partial()
+    begun = rig.groups[1].report()
+    rig.pool.lead(2)
+    assert list(begun.groups) == []
+    assert begun.is_partial()
+    assert rig.groups[2].report().is_partial()
+    rig.settle()
+    whole = rig.groups[2].report()
+    assert [report.described.group_id for report in whole.groups] == ["g"]
+    assert not whole.is_partial()
+
+
 def test_who_waits_is_told_when_leadership_moves(rig: Rig) -> None:
     answers = rig.commit(7)
     rig.pool.lead(2)
