@@ -123,7 +123,10 @@ def _log_level(text: str) -> str:
 class Operator:
     """All parts of one process, connected."""
 
-    def __init__(self, settings: OperatorSettings, store: KubernetesStore) -> None:
+    def __init__(
+        self, settings: OperatorSettings, store: KubernetesStore, lease_store: KubernetesStore
+    ) -> None:
+        """`lease_store` has connections of its own: a renewal waits behind no other call."""
         controller_settings = ControllerSettings(advertised_address=settings.address)
         self.controller = ControllerService(
             store,
@@ -154,14 +157,14 @@ class Operator:
             on_crash=self.end,
         )
         self.lease = ControllerLease(
-            store,
+            lease_store,
             settings.identity,
             settings.address,
             leader=self.leading,
             clock=LeaseSystemClock(),
             settings=LeaseSettings(namespace=settings.namespace),
             is_holder_terminated=lambda identity: is_pod_terminated(
-                store, settings.namespace, identity
+                lease_store, settings.namespace, identity
             ),
         )
 
@@ -185,7 +188,8 @@ async def run(settings: OperatorSettings) -> None:
     store = whole_store.without(closed)
     watched = tuple(each for each in settings.watch_namespaces if each not in closed)
     settings = replace(settings, watch_namespaces=watched)
-    operator = Operator(settings, store)
+    lease_store = await kubernetes.connect(kubeconfig=settings.kubeconfig)
+    operator = Operator(settings, store, lease_store)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -205,6 +209,7 @@ async def run(settings: OperatorSettings) -> None:
         await asyncio.to_thread(watch.stop)
         await health.cleanup()
         await api.cleanup()
+        await lease_store.close()
         await store.close()
 
 

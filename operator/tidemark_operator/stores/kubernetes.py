@@ -3,7 +3,8 @@
 What an answer means: 409 of a create is AlreadyExists (or Conflict), 409 else Conflict, 404 of a
 write NotFound, 403 Forbidden and 400/401/405/413/415/422 Refused with the server's sentence. A
 write whose answer was lost, timed out or was a server's error may have happened: OutcomeUnknown
-(S3). Nothing is retried here.
+(S3). Nothing is retried here; below, aiohttp sends a PUT or DELETE once more where a connection
+that it used again had broken, so a Conflict may be with one's own write.
 Reads carry no resourceVersion, so they are quorum reads.
 """
 
