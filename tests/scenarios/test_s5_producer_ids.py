@@ -194,6 +194,37 @@ def test_a_broker_object_deleted_by_hand_does_not_restart_its_blocks() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("found", ["nothing", "a backup"])
+@pytest.mark.parametrize("volume", ["kept", "empty"])
+def test_who_asks_before_the_witness_registers_is_given_nothing_twice(
+    found: str, volume: str
+) -> None:
+    """Broker 0 gave ids whose batches lie on broker 1 only, and its record of that is lost."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(2)
+        await rig.create(replicas=2)
+        old = copy.deepcopy(rig.store.objects[(BROKER.kind, "shop", "default-0")])
+        again = await rig.new_broker(0, life="b")
+        used = [await given(again) for _ in range(3)]
+        if found == "nothing":
+            for number in range(2):
+                del rig.store.objects[(BROKER.kind, "shop", f"default-{number}")]
+        else:
+            rig.store.objects[(BROKER.kind, "shop", "default-0")] = old
+        if volume == "empty" and found == "nothing":
+            del rig.highest_epochs[BrokerId(0)]
+        await successor(rig, 2)
+        first = FakeBroker(rig, BrokerId(0), "0-c")
+        await first.register()
+        used.append(await given(first))
+        witness = FakeBroker(rig, BrokerId(1), "1-c")
+        await witness.register(highest_producer_id=used[2][17])
+        assert all_distinct(*used, await given(first), await given(witness))
+
+    run(scenario)
+
+
 def test_an_unreadable_broker_object_still_says_which_rounds_are_used() -> None:
     async def scenario() -> None:
         rig = await Rig().start(1)

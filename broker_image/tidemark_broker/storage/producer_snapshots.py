@@ -201,10 +201,12 @@ class ProducerSnapshots:
             if _is_of_this_log(offset, epoch_before, epochs, log_start_offset):
                 return states, offset
             self._remove((offset,))
-        for offset in reversed(offsets):  # of a log that Kafka wrote
+        for offset in reversed(offsets):
+            if self._disk.exists(self._path(offset, SIDE_SUFFIX)):
+                continue  # damaged: nothing else says of which history its companion is
             try:
                 data = self._read(self._path(offset, KAFKA_SUFFIX))
-                return decode_kafka_snapshot(data), offset
+                return decode_kafka_snapshot(data), offset  # of a log that Kafka wrote
             except (FileNotFoundError, MalformedFile):
                 continue
         return ProducerStates(), first_offset
@@ -227,8 +229,9 @@ class ProducerSnapshots:
         return sorted({Offset(int(match[1])) for match in matches if match})
 
     def _remove(self, offsets: Iterable[Offset]) -> None:
+        """A power cut in between leaves the one that says of which history it is."""
         for offset in offsets:
-            for suffix in (SIDE_SUFFIX, KAFKA_SUFFIX):
+            for suffix in (KAFKA_SUFFIX, SIDE_SUFFIX):
                 self._disk.remove(self._path(offset, suffix))
 
 

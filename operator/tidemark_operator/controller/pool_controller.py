@@ -19,12 +19,12 @@ from tidemark_protocol.controller_messages import (
     RegisterResponse,
 )
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, TopicId
 
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.image import MetadataImage
 from tidemark_operator.controller.pool_state import BrokerNotes, PoolState
-from tidemark_operator.controller.producer_id_rounds import round_of
+from tidemark_operator.controller.producer_id_rounds import NO_ROUND, round_of
 from tidemark_operator.controller.registration import (
     Accepted,
     RegistrationRefused,
@@ -80,7 +80,21 @@ class PoolController:
 
     # Decisions.
 
-    async def register(self, request: RegisterRequest) -> RegisterResponse:
+    def _lost_round(self, request: RegisterRequest, wall_clock_ms: int) -> int:
+        """Where the object of a broker that is not new is missing, or of before its last life. What
+        blocks it gave out the others' disks know, but not all others may have registered yet; they
+        were fewer than one a second."""
+        stored = self.state.brokers.get(request.broker_id)
+        if stored is not None:
+            is_lost = request.highest_broker_epoch > stored.broker_epoch
+        else:
+            partitions = (p for value in self.state.slices.values() for p in value.partitions)
+            is_lost = request.highest_broker_epoch != NO_EPOCH or any(
+                request.broker_id in partition.replicas for partition in partitions
+            )
+        return wall_clock_ms // 1000 if is_lost else NO_ROUND
+
+    async def register(self, request: RegisterRequest, wall_clock_ms: int) -> RegisterResponse:
         async with self.lock:
             stored = self.state.brokers.get(request.broker_id)
             outcome = decided(
@@ -90,6 +104,7 @@ class PoolController:
                 cluster_id=self.state.cluster_id() or request.cluster_id or str(self._new_uuid()),
                 controller_epoch=self.state.controller_epoch,
                 replaced=self.state.replaced.get(request.broker_id, ()),
+                lost_round=self._lost_round(request, wall_clock_ms),
             )
             self.state.note_producer_id_round(round_of(request.highest_producer_id))
             if isinstance(outcome, RegistrationRefused):

@@ -140,7 +140,7 @@ class PoolHeartbeats:
         if stored is not None and is_of_before(request, stored) and self._polls(stored):
             text = f"broker {stored.broker_id}: epoch {stored.broker_epoch} lives: register again"
             return RegisterResponse(ErrorCode.REQUEST_TIMED_OUT, text)
-        return await self.decisions.register(request)
+        return await self.decisions.register(request, self._wall_clock_ms())
 
     def _polls(self, record: BrokerRecord) -> bool:
         return record.is_live and not self.polls.is_closed(record.broker_id, self._now_ms())

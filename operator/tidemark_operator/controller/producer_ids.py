@@ -4,7 +4,8 @@ The id space is cut into rounds, and each round gives every broker of the pool o
 first id = (round * 1000 + broker id) * 1000. So a broker's blocks are its own by arithmetic, and
 which were used is one number on its own Broker object, raised by compare-and-set before the answer.
 Two controllers at once meet in that compare-and-set; Broker objects are ownerless and stay as long
-as claims do. A new round is above that of every broker and above every id found on a disk: an
+as claims do. A new round is above that of every broker and above every id found on a disk; where an
+object is missing, above the seconds since 1970, as not all disks may have been heard of yet: an
 object deleted by hand, or a backup that lowered one, costs ids, never uniqueness.
 Why so: docs/decisions/0007-producer-ids-by-round-and-broker.md.
 """

@@ -45,9 +45,11 @@ def decided(
     cluster_id: str,
     controller_epoch: ControllerEpoch,
     replaced: Collection[str] = (),
+    lost_round: int = NO_ROUND,
 ) -> Accepted | RegistrationRefused:
     """`highest_epoch`: of all Broker objects of the pool. `cluster_id`: the pool's. `replaced`:
-    incarnations of this broker that another one followed, as far as they are known."""
+    incarnations of this broker that another one followed, as far as they are known. `lost_round`:
+    not below any round of a record that is lost (S5)."""
     if request.cluster_id and request.cluster_id != cluster_id:
         return RegistrationRefused(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -85,6 +87,7 @@ def decided(
         producer_id_round=max(
             NO_ROUND if stored is None else stored.producer_id_round,
             round_of(request.highest_producer_id),  # S5
+            lost_round,
         ),
     )
     return Accepted(record, is_clean=is_clean, is_same_life=False)

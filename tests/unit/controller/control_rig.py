@@ -113,6 +113,9 @@ class FakeStore:
         resource_version: str | None = None,
     ) -> None:
         self._check_up()
+        stored = self.objects.get((kind.kind, namespace, name))
+        if stored is not None and uid not in (None, stored["metadata"]["uid"]):
+            raise Conflict(f"found {stored['metadata']['uid']}")
         self.objects.pop((kind.kind, namespace, name), None)
 
     def touch(self, kind: ResourceKind, name: str, **fields: Any) -> None:
@@ -191,7 +194,7 @@ class FakeBroker:
             StorageIdentity(f"directory-{self.broker_id}"),
             BrokerEpoch(-1),
             ControllerEpoch(-1),
-            self.rig.highest_epoch,
+            self.rig.highest_epochs.get(self.broker_id, BrokerEpoch(-1)),
             -1,
             self.replicas,
             applied_controller_epoch=self.controller_epoch,
@@ -200,7 +203,7 @@ class FakeBroker:
         response = await self.rig.service.register(replace(request, **changes))
         if response.broker_epoch != -1:
             self.epoch = response.broker_epoch
-            self.rig.highest_epoch = max(self.rig.highest_epoch, self.epoch)  # on its volume
+            self.rig.highest_epochs[self.broker_id] = self.epoch
         return response
 
     def heartbeat(self, **changes: Any) -> "asyncio.Task[HeartbeatResponse]":
@@ -256,7 +259,7 @@ class Rig:
         self.settings = ControllerSettings(settle_retry_ms=0, **settings)
         self.service = self.another_controller()
         self.brokers: list[FakeBroker] = []
-        self.highest_epoch = BrokerEpoch(-1)
+        self.highest_epochs: dict[BrokerId, BrokerEpoch] = {}  # on their volumes
 
     def another_controller(self, **changes: Any) -> ControllerService:
         return ControllerService(

@@ -181,7 +181,10 @@ def test_whoever_begins_anew_knows_nobody_whatever_a_power_cut_leaves(tmp_path: 
     assert 0 < changes < 99
 
 
-def test_a_snapshot_of_a_history_that_was_cut_off_is_not_believed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_a_snapshot_of_a_history_that_was_cut_off_is_not_believed(
+    tmp_path: Path, is_torn: bool
+) -> None:
     """A power cut may bring back a file whose removal was not synced."""
     log = open_log(tmp_path / "log", settings=THREE_A_SEGMENT)
     for sequence in range(4):
@@ -193,10 +196,24 @@ def test_a_snapshot_of_a_history_that_was_cut_off_is_not_believed(tmp_path: Path
     for sequence in range(4):
         produce(log, sequence, producer_id=2, leader_epoch=5)
     before = known(log)
-    side.write_bytes(kept[0])
+    for path in (tmp_path / "log").glob("*.producers"):
+        path.unlink()
+    side.write_bytes(kept[0][:20] if is_torn else kept[0])
     kafkas.write_bytes(kept[1])
     reopened = open_log(tmp_path / "log", settings=THREE_A_SEGMENT)
     assert known(reopened) == before == {1: [(0, 0, 0)], 2: [(0, n, n + 1) for n in range(4)]}
+
+
+def test_what_is_removed_goes_before_what_says_of_which_history_it_is(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    log = open_log(tmp_path / "log", settings=THREE_A_SEGMENT, disk=disk)
+    for sequence in range(4):
+        produce(log, sequence)
+    disk.done.clear()
+    log.truncate_to(Offset(1))
+    removed = [name for done, name in disk.done if done == "remove" and name.startswith("0")]
+    stem = f"{3:020d}"
+    assert removed.index(f"{stem}.snapshot") < removed.index(f"{stem}.producers")
 
 
 def test_a_snapshot_above_the_recovered_end_is_removed(tmp_path: Path) -> None:
