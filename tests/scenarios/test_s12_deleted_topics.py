@@ -3,15 +3,21 @@ whoever is the controller then; and nothing else is ever taken for one."""
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tidemark_operator.controller.placement import place
-from tidemark_operator.stores.object_store import PARTITION_SLICE, StoreError
+from tidemark_operator.stores.object_store import (
+    PARTITION_SLICE,
+    OutcomeUnknown,
+    ResourceKind,
+    StoreError,
+)
 from tidemark_protocol.controller_messages import ReplicaReport, TopicPush
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId
 from tidemark_protocol.partition_state import TopicState
 
-from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig
+from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, FakeStore, Rig
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, InProcessPool
 from tests.waiting import run
 
@@ -122,6 +128,36 @@ def test_a_topic_made_anew_under_its_name_is_not_held_up_by_a_broker_that_is_dow
         assert view is not None
         assert view.partitions[0].has_leader
         assert slices(rig) == [TOMBSTONE, "orders-0"]
+
+    run(scenario)
+
+
+class LosesAnswers(FakeStore):
+    """To the first deletion of a slice, which happens."""
+
+    is_lost = False
+
+    async def delete(self, kind: ResourceKind, namespace: str, name: str, **given: Any) -> None:
+        await super().delete(kind, namespace, name, **given)
+        if not self.is_lost:
+            self.is_lost = True
+            raise OutcomeUnknown("no answer")
+
+
+def test_a_deletion_whose_answer_was_lost_does_not_touch_who_has_the_name_by_now() -> None:
+    """It was asked for again at every tick, and the other's slice read again for it each time."""
+
+    async def scenario() -> None:
+        rig = await Rig(store=LosesAnswers()).start(2)
+        await rig.create(replicas=2)
+        await rig.service.delete_topic(POOL, ORDERS, retain=False)
+        again = TopicState("orders", AGAIN, 1, 2)
+        await rig.service.create_topic(POOL, again, place(1, 2, [BrokerId(0), BrokerId(1)]))
+        await rig.advance(500, *rig.brokers)
+        assert slices(rig) == ["orders-0"]
+        view = rig.service.topic(POOL, AGAIN)
+        assert view is not None
+        assert view.partitions[0].has_leader
 
     run(scenario)
 

@@ -4,6 +4,7 @@ live read does not find it either. Reconciler and controller over one store."""
 from collections.abc import Mapping
 
 import pytest
+from tidemark_operator.controller.placement import place
 from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.stores.object_store import (
@@ -13,6 +14,8 @@ from tidemark_operator.stores.object_store import (
     ResourceKind,
     StoreError,
 )
+from tidemark_protocol.ids import ControllerEpoch, TopicId
+from tidemark_protocol.partition_state import TopicState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeStore, Rig
 from tests.unit.reconcile.reconcile_world import KeepingRuntime
@@ -20,6 +23,7 @@ from tests.waiting import run
 
 NAMESPACE = "shop"
 KEY = WorkKey(TOPIC.kind, NAMESPACE, "orders")
+AGAIN = TopicId("7f1c0000-0000-0000-0000-000000000009")
 SLICE = (PARTITION_SLICE.kind, NAMESPACE, "orders-0")
 
 
@@ -116,6 +120,26 @@ def test_nothing_is_decided_any_more_by_a_slice_that_a_sweep_found_missing() -> 
         assert SLICE not in shop.store.objects
         others = [broker for broker in rig.brokers if broker is not leader]
         assert {broker.told[0].leader for broker in others} == {leader.broker_id}
+
+    run(scenario)
+
+
+def test_once_its_name_is_anothers_nobody_is_told_of_it_any_more() -> None:
+    """A broker that starts would make room for it in the place of the other one's log."""
+
+    async def scenario() -> None:
+        shop = await Shop().open()
+        rig = shop.rig
+        shop.delete_slice()
+        await shop.sweep()
+        again = TopicState("orders", AGAIN, 1, 3)
+        await rig.service.create_topic(POOL, again, place(1, 3, [b.broker_id for b in rig.brokers]))
+        broker = rig.brokers[0]
+        broker.controller_epoch, broker.version = ControllerEpoch(-1), -1
+        push = (await broker.poll_to_the_end()).push
+        assert push is not None
+        told = {entry.topic.topic_id: len(entry.partitions) for entry in push.topics}
+        assert told == {ORDERS: 0, AGAIN: 1}
 
     run(scenario)
 

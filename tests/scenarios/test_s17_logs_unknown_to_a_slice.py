@@ -81,3 +81,17 @@ def test_a_recreated_topics_requests_do_not_reach_the_old_one_where_only_that_is
     refused = [result.error for result in (*waiting, *leader.produce("late"))]
     assert refused == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
     assert leader.replica().log.log_end_offset == 2  # nothing of it is lost
+
+
+def test_who_is_told_of_a_former_topic_of_a_name_makes_no_room_for_it(pool: InProcessPool) -> None:
+    """Its slice went by hand, so nobody was told that it is over. A process that starts holds the
+    later topic's log only, and put that aside for an empty one of the former."""
+    former = TopicState(TOPIC, TopicId("00000000-0000-0000-0000-000000000002"), 1, 3)
+    restarted(pool, 1)
+    pool.image_version += 1
+    image = pool.image()
+    told = TopicPush(former, image.topics[0].partitions)
+    pool.brokers[1].partitions.apply_push(replace(image, topics=(told, *image.topics)))
+    broker = pool.brokers[1]
+    assert broker.replica().log.log_end_offset == 1
+    assert not list(broker.directory.path.glob("*-stray"))

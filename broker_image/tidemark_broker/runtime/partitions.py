@@ -372,10 +372,13 @@ class Partitions:
 
     def note_failures_heard(self, failed: Iterable[TopicPartition]) -> None:
         """The controller counts on none of these any more, and what it said since is applied."""
+        is_news = False
         for key in failed:
             replica = self.hosted(*key)
             if replica is not None:
-                self.damaged.note_heard(replica)
+                is_news |= self.damaged.note_heard(replica)
+        if is_news:
+            self.listeners.metadata_applied()  # there is something to fetch
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
         return {key: replica.high_watermark for key, replica in self._hosted.by_id.items()}
@@ -416,6 +419,12 @@ class Partitions:
                 self._hosted.by_id[key].become_idle("an older state does not name it")
             else:
                 self._remove(key, "moved to other brokers")  # an explicit entry says so (S12)
+            return
+        named = self.metadata.topics.get(topic.topic, topic)
+        if key not in self._hosted.by_id and named.topic_id != key[0]:
+            # Its name, and with it the place of its log, is another topic's by now: an empty log
+            # of this one would put that one's aside.
+            self.untaken.forget(key)
             return
         try:
             replica = self._hosted.by_id.get(key) or self._create(key, topic.topic)

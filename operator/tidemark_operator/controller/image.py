@@ -52,6 +52,7 @@ class MetadataImage:
         topic = self._topics.get(state.topic_id)
         version = self.version + 1
         if topic is None:
+            self._hide_former(state.topic)
             topic = self._topics[state.topic_id] = _Topic(state, is_retained, version)
             self.version = version
         if topic.state != state or topic.is_retained != is_retained:
@@ -64,6 +65,13 @@ class MetadataImage:
                 topic.partitions[number] = partition
                 topic.versions[number] = version
                 self.version = version
+
+    def _hide_former(self, name: str) -> None:
+        """Of a topic whose slices are gone by hand brokers keep what they have (S12), until its
+        name is another's: who was told of both would make room for logs of the former."""
+        for topic in self._topics.values():
+            if topic.state.topic == name:
+                topic.hidden.update(topic.partitions)
 
     def hide(self, topic_id: TopicId, partitions: tuple[int, ...]) -> None:
         """Their last write has an unknown outcome: nobody is told anything of them (S3)."""

@@ -37,6 +37,7 @@ from tidemark_operator.stores.object_store import (
     BROKER,
     PARTITION_SLICE,
     AlreadyExists,
+    Conflict,
     NamespaceIsGoing,
     Object,
     ObjectStore,
@@ -166,7 +167,9 @@ class SliceStore:
         namespace, _ = split_pool(value.pool)
         try:
             await self._store.delete(PARTITION_SLICE, namespace, value.name, uid=value.uid or None)
-        except StoreError:
+        except StoreError as error:
+            if isinstance(error, Conflict) and value.uid:
+                return  # an answer was lost, and the name is another's by now
             self.unsettle(value)
             raise
         self._unsettled.discard(value.name)
