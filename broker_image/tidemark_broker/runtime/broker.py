@@ -139,6 +139,7 @@ class Broker:
         try:
             await self._serve(directory, client)
         finally:
+            self.partitions.stop("this process ends")  # however it does
             await client.close()
             # I17: no worker may still write here once the lock is gone.
             await self._loop.shutdown_default_executor()
@@ -146,7 +147,11 @@ class Broker:
 
     async def _serve(self, directory: LogDirectory, client: ControllerClient) -> None:
         checkpointing = self._wire(directory, client)
-        listener = await self._start_listener(directory)
+        try:
+            listener = await self._start_listener(directory)
+        except OSError:  # a port is taken: nothing was changed, and the next start may have it
+            await self._leave_unregistered(directory, checkpointing)
+            raise
         assert self.session is not None
         try:
             self._not_ready = "Starting: registering with the controller"
@@ -157,6 +162,7 @@ class Broker:
             except RegistrationRefusedForGood as error:
                 _log.error("registration refused", extra={"reason": str(error)})
                 self.exit_code = EXIT_REFUSED
+                await self._leave_unregistered(directory, checkpointing)
                 return
             listener.services.cluster_id = directory.cluster_id
             assert self._tasks is not None

@@ -13,6 +13,7 @@ write does, and so does damage that is more than a torn tail.
 
 import json
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from tidemark_protocol.controller_messages import BootStamp
@@ -44,7 +45,8 @@ UNKNOWN_MOUNT = Mount("", "", "")
 
 
 class StartProofs:
-    """Raises OSError as it comes."""
+    """Raises OSError as it comes. How a life ended is said while its stamp may still be on its way
+    in another worker: one after the other, and nothing after that."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self._path = path
@@ -52,6 +54,8 @@ class StartProofs:
         self._clean_stop_epoch = BrokerEpoch(NO_EPOCH)
         self._boot_stamp: BootStamp | None = None
         self._disk_stamp: BootStamp | None = None
+        self._one_at_a_time = Lock()
+        self._is_over = False
 
     def take(self) -> None:
         """Reads both and takes them off for good."""
@@ -77,7 +81,7 @@ class StartProofs:
             return
         self._clean_stop_epoch = BrokerEpoch(NO_EPOCH)
         if self._disk_stamp is not None:
-            self.remove_stamp()
+            self._remove_stamps()
 
     @property
     def has_clean_stop(self) -> bool:
@@ -113,13 +117,21 @@ class StartProofs:
     def stamp(self, stamp: BootStamp) -> None:
         """The verdict on this start is durable at the controller. Durable before it returns; what
         was claimed is claimed no more."""
-        self._clean_stop_epoch = BrokerEpoch(NO_EPOCH)
-        self._boot_stamp = self._disk_stamp = None
-        self._disk.write_atomically(self._path / BOOT_STAMP, encode_stamp(stamp), durable=True)
+        with self._one_at_a_time:
+            if self._is_over:
+                return
+            self._clean_stop_epoch = BrokerEpoch(NO_EPOCH)
+            self._boot_stamp = self._disk_stamp = None
+            self._disk.write_atomically(self._path / BOOT_STAMP, encode_stamp(stamp), durable=True)
 
     def remove_stamp(self) -> None:
         """A write was lost: no later start may take this life for one that was only killed, nor
         this disk for one that has what it synced."""
+        with self._one_at_a_time:
+            self._is_over = True
+            self._remove_stamps()
+
+    def _remove_stamps(self) -> None:
         self._boot_stamp = self._disk_stamp = None
         for name in (BOOT_STAMP, SPENT_STAMP):
             self._disk.remove(self._path / name)
@@ -127,13 +139,15 @@ class StartProofs:
 
     def give_back(self) -> None:
         """Writes again what was taken and still holds, for a start that changed nothing."""
-        epoch, stamp = self._clean_stop_epoch, self._boot_stamp
-        if stamp is not None:
-            self._disk.write_atomically(self._path / BOOT_STAMP, encode_stamp(stamp), durable=True)
-        if epoch != NO_EPOCH:
-            self._disk.write_atomically(
-                self._path / CLEAN_STOP, encode_clean_stop(epoch), durable=True
-            )
+        with self._one_at_a_time:
+            self._is_over = True
+            epoch, stamp = self._clean_stop_epoch, self._boot_stamp
+            if stamp is not None:
+                path = self._path / BOOT_STAMP
+                self._disk.write_atomically(path, encode_stamp(stamp), durable=True)
+            if epoch != NO_EPOCH:
+                path = self._path / CLEAN_STOP
+                self._disk.write_atomically(path, encode_clean_stop(epoch), durable=True)
 
     def _read_clean_stop(self) -> BrokerEpoch:
         try:

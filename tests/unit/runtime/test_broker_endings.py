@@ -4,6 +4,7 @@ volume and the real controller, over a link in memory."""
 import asyncio
 import contextlib
 import errno
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from uuid import uuid4
 import pytest
 from tidemark_broker.runtime.broker import (
     EXIT_CLEAN,
+    EXIT_REFUSED,
     EXIT_STORAGE_FAILED,
     Broker,
 )
@@ -23,6 +25,7 @@ from tidemark_broker.storage import checkpoints
 from tidemark_broker.storage.record_batch import NewRecord, build_batch
 from tidemark_broker.storage.start_proofs import BOOT_STAMP
 from tidemark_operator.stores.object_store import BROKER
+from tidemark_protocol.controller_messages import RegisterResponse
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset
 
@@ -206,6 +209,40 @@ def test_a_process_stopped_before_it_could_register_leaves_the_volume_as_it_foun
             waiting.sigterm()
             await waiting.ended()
             assert (machine.path / CLEAN_STOP).read_bytes() == found
+            assert await is_clean_start(rig, machine)
+
+    run(scenario)
+
+
+def test_one_that_is_refused_for_good_leaves_the_volume_as_it_found_it(tmp_path: Path) -> None:
+    """With the address of another cluster's controller. Else the last member that could lead would
+    have lost its proof by a start that changed nothing."""
+
+    async def scenario() -> None:
+        async with controller() as rig:
+            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
+            (await machine.start()).stop_cleanly()
+            found = (machine.path / CLEAN_STOP).read_bytes()
+            refused = Running(rig, machine)
+            refused.link.answer = RegisterResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, "another's")
+            assert await refused.ended() == EXIT_REFUSED
+            assert (machine.path / CLEAN_STOP).read_bytes() == found
+            assert await is_clean_start(rig, machine)
+
+    run(scenario)
+
+
+def test_one_whose_port_is_taken_leaves_the_volume_as_it_found_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controller() as rig:
+            machine = Machine(rig, BrokerId(0), tmp_path / "volume")
+            (await machine.start()).stop_cleanly()
+            with socket.create_server(("127.0.0.1", 0)) as other:
+                port = other.getsockname()[1]
+                process = Running(rig, machine, listen_host="127.0.0.1", kafka_port=port)
+                with pytest.raises(ExceptionGroup) as met:
+                    await process.ended()
+            assert met.group_contains(OSError)
             assert await is_clean_start(rig, machine)
 
     run(scenario)
