@@ -40,6 +40,14 @@ def _watermark_from_divergence(original: Any) -> Any:
     return on_answer
 
 
+def _up_to_watermark(original: Any) -> Any:
+    return lambda self, log_end_offset: self.high_watermark
+
+
+def _in_one_order(original: Any) -> Any:
+    return lambda replicas, refused: replicas
+
+
 def _says_out_of_range_of_lost_epochs(original: Any) -> Any:
     """As Kafka does."""
 
@@ -253,6 +261,22 @@ MUTANTS = (
            "test_who_ends_where_its_leaders_log_starts_still_knows_its_producers[0]",
            why_no_seed="retention of all that a producer wrote while its acknowledgement is lost"
            ": once in more than 10,000 seeds"),
+    Mutant("a damaged log is cut before its leader has said what it has", "B9",
+           (patch(FOLLOWER + "knows_what_is_shared", always_property(True)),),
+           "tests/unit/runtime/test_replica_damage.py::"
+           "test_what_its_leader_never_had_is_not_waited_for",
+           why_no_seed="an unclean election just then, by a leader that never had as much"),
+    Mutant("a damaged replica is taken back with what was committed", "I6, B9",
+           (patch(FOLLOWER + "shared_end", _up_to_watermark),),
+           "tests/unit/runtime/test_replica_damage.py::"
+           "test_what_it_had_told_its_leader_is_waited_for_too",
+           why_no_seed="a proposal that is sent again after the cut, and a leader that dies with"
+           " it"),
+    Mutant("who is refused is proposed for ever", "B1",
+           (patch("replication.leader:in_turn", _in_one_order),),
+           "tests/unit/replication/test_leader_in_sync.py::"
+           "test_who_is_not_let_in_keeps_nobody_else_out",
+           why_no_seed="a failed replica stays behind its leader no longer than its refetch takes"),
     Mutant("progress kept of a replica that may have left and come back", "S30",
            (patch(LEADER + "_has_stayed", always(True)),),
            "tests/scenarios/test_s30_left_and_came_back.py::"

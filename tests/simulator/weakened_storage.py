@@ -313,9 +313,18 @@ MUTANTS = (
            "test_a_sector_that_cannot_be_read_is_damage_that_a_restart_knows_of[consumer]",
            why_no_seed="the next start reads all that lies past the recovery point and does not"
            " begin: in the seconds of a run that is where the sector is"),
+    Mutant("what could not be read once stays damaged", "S14, L1",
+           (patch("storage.damage_mark:DamageMark.take_off_if_readable", _does_nothing),),
+           "tests/unit/runtime/test_known_damage.py::"
+           "test_a_sector_that_a_later_start_can_read_was_no_damage", "reads fail once"),
+    Mutant("what could not be read once is taken for sound", "S9, I10",
+           (patch("storage.damage_mark:is_all_sound", always(True)),),
+           "tests/unit/runtime/test_known_damage.py::"
+           "test_where_a_bit_flipped_too_it_stays_damaged[unreadable]",
+           why_no_seed="a second, flipped batch in the same log, behind its recovery point"),
     Mutant("a replica that others count on is rebuilt, heard of or not (a pair)", "I6, B9",
            (
-               patch("runtime.hosted_replica:proves_nothing", always(True)),
+               patch("runtime.replica_damage:proves_nothing", always(True)),
                patch("runtime.replica_damage:Damage.is_known_to_all", always(True)),
            ),
            "tests/unit/runtime/test_replica_damage.py::"
