@@ -26,7 +26,12 @@ from tidemark_broker.storage.log_directory import LogDirectory
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.start_proofs import Mount
 from tidemark_operator.controller.api import broker_calls
-from tidemark_protocol.controller_messages import Endpoints, RegisterRequest, RegisterResponse
+from tidemark_protocol.controller_messages import (
+    Endpoints,
+    RegisterRequest,
+    RegisterResponse,
+    encode,
+)
 from tidemark_protocol.ids import BrokerId, Offset
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig
@@ -44,6 +49,7 @@ class Link:
     rig: Rig
     is_cut: bool = False
     loses_answers: bool = False
+    answer: object = None  # instead of the controller's
     was_called: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def start(self) -> None:
@@ -59,6 +65,8 @@ class Link:
         self.was_called.set()
         if self.is_cut:
             raise ControllerUnavailable("cut")
+        if self.answer is not None:
+            return encode(self.answer)
         answer = await broker_calls(self.rig.service)[path](body)
         if self.loses_answers:
             raise ControllerUnavailable("the answer was lost")

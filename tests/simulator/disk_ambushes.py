@@ -28,7 +28,7 @@ from tests.simulator.clients import PassingReader, Surroundings
 from tests.simulator.disk import SimulatedFile
 from tests.simulator.disk_image import DiskImage, FileNode
 from tests.simulator.fault_plan import Arguments
-from tests.simulator.faults import broker_of, fault, let_up, lose_power
+from tests.simulator.faults import broker_of, fault, let_up, lose_all_power, lose_power
 from tests.simulator.world import World
 
 WAIT_US = 10_000_000
@@ -166,17 +166,24 @@ def _flip(world: World, node: FileNode, position: int, part: str) -> int:
 def flip_and_read(world: World, number: int, end: str) -> None:
     """A bit flips in a committed batch under a running broker, and a reader asks it for that very
     batch. `end`: "" or what becomes of the process soon after: `kill`, `stop`."""
-    _damage_and_read(world, number, end, is_readable=True)
+    _damage_and_read(world, number, end, "flipped where a reader looks")
 
 
 @fault
 def spoil_and_read(world: World, number: int, end: str) -> None:
     """The same of a sector: until all is well again its drive cannot read it, and then reads
     something else."""
-    _damage_and_read(world, number, end, is_readable=False)
+    _damage_and_read(world, number, end, "unreadable where a reader looks")
 
 
-def _damage_and_read(world: World, number: int, end: str, *, is_readable: bool) -> None:
+@fault
+def miss_and_read(world: World, number: int, end: str) -> None:
+    """Until its replica is known as damaged a sector cannot be read, and then again as it was.
+    `end`: `power` too, of all brokers."""
+    _damage_and_read(world, number, end, "unreadable once where a reader looks")
+
+
+def _damage_and_read(world: World, number: int, end: str, how: str) -> None:
     slot = broker_of(world, number)
     if slot.partitions is None:
         return
@@ -189,11 +196,11 @@ def _damage_and_read(world: World, number: int, end: str, *, is_readable: bool) 
     if not committed:
         return
     replica, node, position = world.random.choice(committed)
-    at = _flip(world, node, position, "body")
-    if is_readable:
-        world.coverage["flipped where a reader looks"] += 1
-    else:
-        world.coverage["unreadable where a reader looks"] += 1
+    world.coverage[how] += 1
+    at = position + HEADER_BYTES
+    if how != "unreadable once where a reader looks":
+        at = _flip(world, node, position, "body")
+    if how != "flipped where a reader looks":
         node.bad_positions.add(at)
     offset = read_header(node.data, position).base_offset
 
@@ -202,9 +209,20 @@ def _damage_and_read(world: World, number: int, end: str, *, is_readable: bool) 
 
     world.call_client(make)
     process = slot.process
-    if end and process is not None:
-        strike = process.kill if end == "kill" else process.terminate
-        when(world, lambda: replica.damage is not None, lambda: _soon(world, strike), WAIT_US)
+    assert process is not None
+    strikes: dict[str, Callable[[], None]] = {
+        "kill": process.kill,
+        "stop": process.terminate,
+        "power": lambda: lose_all_power(world, SHORT_US),
+    }
+
+    def strike() -> None:
+        if how == "unreadable once where a reader looks":
+            node.bad_positions.discard(at)
+        if end:
+            _soon(world, strikes[end])
+
+    when(world, lambda: replica.damage is not None, strike, WAIT_US)
 
 
 def _soon(world: World, act: Callable[[], None]) -> None:
@@ -326,6 +344,7 @@ DISK_AMBUSHES: dict[str, Arguments] = {
     "flip_in_tail_and_kill": lambda d: (d.broker,),
     "flip_and_read": lambda d: (d.broker, d.chance.choice(("", "kill", "stop"))),
     "spoil_and_read": lambda d: (d.broker, d.chance.choice(("", "kill", "stop"))),
+    "miss_and_read": lambda d: (d.broker, d.chance.choice(("", "kill", "power"))),
     "fail_sync_stop_and_strike": lambda d: (d.broker, d.us(200, 1_500)),
     "strike_who_wrote_down": lambda d: (8_000_000,),
     "strike_who_trusts_a_sync": lambda d: (8_000_000,),
@@ -338,6 +357,7 @@ DISK_WEATHERS: dict[str, dict[str, int]] = {
     "synced starts are cut short": {"flip_in_tail_and_kill": 3},
     "damage is met": {"flip_and_read": 4},
     "sectors fail": {"spoil_and_read": 4},
+    "reads fail once": {"miss_and_read": 4},
     "syncs lie before a stop": {"fail_sync_stop_and_strike": 3},
     "cuts come back": {"strike_who_wrote_down": 2, "kill_leader": 5, "slow_followers": 5},
     "cuts are trusted": {"strike_who_trusts_a_sync": 2, "kill_leader": 6, "slow_followers": 6},

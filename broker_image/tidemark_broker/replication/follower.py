@@ -80,6 +80,7 @@ class PartitionFollower:
         self.truncated_records = 0
         self.committed_truncated_records = 0
         self.uncut: UncutLog | None = None  # nothing was cut in this epoch
+        self.parts_at: Offset | None = None  # where a cut could not be made: the log is damaged
         self.wake_at_ms = 0  # not fetched before
         # In sync or eligible: it has all that is committed, and a death while its log begins anew
         # would leave an entry that proves what is gone (I6).
@@ -153,6 +154,14 @@ class PartitionFollower:
         if confirmed_at_ms is not None and self._contact is not None:
             confirmed_at_ms = max(confirmed_at_ms, self._contact.last_answer_ms)
         return confirmed_at_ms is not None and now_ms - confirmed_at_ms <= lag_max_ms
+
+    @property
+    def knows_what_is_shared(self) -> bool:
+        """Its log is a prefix of the leader's, or where it is not."""
+        return self._confirmed_at_ms is not None or self.parts_at is not None
+
+    def shared_end(self, log_end_offset: Offset) -> Offset:
+        return log_end_offset if self.parts_at is None else min(log_end_offset, self.parts_at)
 
     def _is_for_this_moment(self, fetch: FollowerFetch, log: LogView) -> bool:
         """Also the last epoch: cut and filled again, a log may end where it ended, with others'

@@ -8,7 +8,7 @@ at once (S7). It does not read logs or send anything. Invariants here: I1, I2, I
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark_protocol.controller_messages import BrokerState, InSyncProposal
 from tidemark_protocol.error_codes import ErrorCode
@@ -32,6 +32,7 @@ from tidemark_broker.replication.remote_replica import (
     UNKNOWN_OFFSET,
     FollowerContact,
     RemoteReplica,
+    in_turn,
 )
 
 # After a refusal, or after the controller took a member out, nobody is proposed to join for so
@@ -57,6 +58,7 @@ _WAIT_FOR_METADATA = frozenset(
 class _Pending:
     proposal: InSyncProposal
     maximal_members: tuple[Member, ...]  # what the high watermark waits for meanwhile
+    joining: Member | None
     since_ms: int
 
 
@@ -92,6 +94,7 @@ class PartitionLeader:
         self._brokers = brokers
         self._pending: _Pending | None = None
         self._join_not_before_ms = NEVER_MS
+        self._refused: Member | None = None  # last, when it was to join
         self._followers: dict[BrokerId, RemoteReplica] = {}
         in_sync_ids = state.in_sync_ids
         trusted = previous._followers if previous and self._is_next_epoch_of(previous) else {}
@@ -276,6 +279,7 @@ class PartitionLeader:
             if set(state.in_sync_replicas) != set(pending.proposal.new_in_sync_replicas):
                 self.failed_isr_updates += 1
                 self._join_not_before_ms = now_ms + JOIN_HOLD_OFF_MS
+                self._refused = pending.joining
         elif before - after:
             self._join_not_before_ms = now_ms + JOIN_HOLD_OFF_MS
         self.state = state
@@ -331,7 +335,7 @@ class PartitionLeader:
             if now_ms - pending.since_ms < self.settings.replica_lag_max_ms:
                 return advanced
             # Neither answer nor metadata came: ask again, the answer carries the full state.
-            self._pending = _Pending(pending.proposal, pending.maximal_members, now_ms)
+            self._pending = replace(pending, since_ms=now_ms)
             return (*advanced, ProposeInSync(pending.proposal))
         kept = tuple(
             member
@@ -361,7 +365,7 @@ class PartitionLeader:
             return self._propose(kept, None, now_ms)  # S7
         if now_ms < self._join_not_before_ms:
             return ()
-        for broker_id in self.state.replicas:
+        for broker_id in in_turn(self.state.replicas, self._refused):
             replica = self._followers.get(broker_id)
             if replica is None or not self._may_join(broker_id, replica, now_ms):
                 continue
@@ -383,7 +387,7 @@ class PartitionLeader:
         # A join assumed early only makes the watermark stricter; a shrink must not be assumed,
         # it could move it too far.
         maximal = self.state.in_sync_replicas + (() if joining is None else (joining,))
-        self._pending = _Pending(proposal, maximal, now_ms)
+        self._pending = _Pending(proposal, maximal, joining, now_ms)
         return (ProposeInSync(proposal),)
 
     def _may_join(self, broker_id: BrokerId, replica: RemoteReplica, now_ms: int) -> bool:

@@ -10,7 +10,8 @@ Their times are taken from the session when somebody looks, so that idle partiti
 
 from dataclasses import dataclass
 
-from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, Offset
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, Offset
+from tidemark_protocol.partition_state import Member
 
 NEVER_MS = -(1 << 62)  # so long ago that no lag window holds it
 UNKNOWN_OFFSET = Offset(-1)
@@ -90,3 +91,12 @@ class RemoteReplica:
             self.last_caught_up_ms = min(now_ms, self.last_caught_up_ms + stall_ms)
         if self.last_fetch_ms > NEVER_MS:
             self.last_fetch_ms = min(now_ms, self.last_fetch_ms + stall_ms)
+
+
+def in_turn(replicas: tuple[BrokerId, ...], refused: Member | None) -> tuple[BrokerId, ...]:
+    """In the order in which they are proposed to join: whom the controller did not let in last (it
+    may have failed, which no leader is told) keeps nobody else out."""
+    if refused is None or refused.broker_id not in replicas:
+        return replicas
+    after = replicas.index(refused.broker_id) + 1
+    return replicas[after:] + replicas[:after]

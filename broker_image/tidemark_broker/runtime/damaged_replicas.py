@@ -52,8 +52,9 @@ class DamagedReplicas:
                     "error": str(error),
                 },
             )
-            replica.damage = Damage(self._broker_id, offset, str(error))
+            replica.damage = Damage(self._broker_id, offset, str(error), error.is_unreadable)
         replica.damage.offset = min(replica.damage.offset, offset)
+        replica.damage.is_unreadable &= error.is_unreadable
         self.settle(replica)
 
     def remember(self, replica: HostedReplica) -> None:
@@ -63,22 +64,28 @@ class DamagedReplicas:
         if known is None:
             return
         offset = max(known.offset, replica.log.segments[0].base_offset)
-        replica.damage = Damage(self._broker_id, offset, known.reason)
+        replica.damage = Damage(self._broker_id, offset, known.reason, known.is_unreadable)
         if known.is_reported:
             self._failed_replicas[replica.topic_id, replica.partition] = known.reason
 
-    def note_heard(self, replica: HostedReplica) -> None:
-        if replica.damage is not None:
-            replica.damage.is_heard = True
-            self.settle(replica)
+    def note_heard(self, replica: HostedReplica) -> bool:
+        """True: that was news, and its leader may be asked now."""
+        damage = replica.damage
+        if damage is None:
+            return False
+        is_news = not damage.is_heard
+        damage.is_heard = True
+        self.settle(replica)
+        return is_news
 
     def settle(self, replica: HostedReplica) -> None:
         """Reported while somebody else can lead; rebuilt when it may be; over once it is sound."""
         damage, key = replica.damage, (replica.topic_id, replica.partition)
         if damage is None:
             self._take_off_mark(replica)
-        elif replica.may_be_rebuilt and damage.is_known_to_all():
-            damage.sound_from, damage.cut_in_epoch = replica.high_watermark, replica.leader_epoch
+        elif replica.follower is not None and replica.may_be_rebuilt:
+            damage.sound_from = replica.follower.shared_end(replica.log.log_end_offset)
+            damage.cut_in_epoch = replica.leader_epoch
             self._recreate(replica, damage)
         elif damage.is_over(replica.log.log_end_offset, replica.leader_epoch):
             replica.damage = None
@@ -87,7 +94,10 @@ class DamagedReplicas:
         else:
             is_reported = key in self._failed_replicas
             is_reported = is_reported or not is_alone(replica.state, self._broker_id)
-            self._mark(replica, KnownDamage(damage.offset, damage.reason, is_reported))
+            self._mark(
+                replica,
+                KnownDamage(damage.offset, damage.reason, is_reported, damage.is_unreadable),
+            )
             if is_reported:
                 self._failed_replicas[key] = damage.reason
 

@@ -331,11 +331,11 @@ class HostedReplica:
     # ---- as follower
 
     def next_fetch(self, now_ms: int) -> FollowerFetch | None:
-        follower = self.follower
+        follower, damage = self.follower, self.damage
         if follower is None:
             return None
-        if self.damage is not None and self.damage.sound_from is None:
-            return None  # it is rebuilt first
+        if damage is not None and not damage.may_fetch(self.state, follower.knows_what_is_shared):
+            return None
         if self.has_unsynced(self.log.log_end_offset):
             # S11: the fetch offset is our acknowledgement, so it must be a durable end.
             self._events.flush_needed(self)
@@ -344,11 +344,10 @@ class HostedReplica:
 
     @property
     def may_be_rebuilt(self) -> bool:
-        """It follows with damage that was not cut off yet, and proves nothing any more."""
-        damage, state = self.damage, self.state
-        if damage is None or damage.sound_from is not None or self.follower is None:
+        """It follows with damage that nobody counts on, and knows what of it its leader has."""
+        if self.damage is None or self.follower is None:
             return False
-        return state is not None and proves_nothing(state, damage.broker_id)
+        return self.damage.may_be_cut(self.state) and self.follower.knows_what_is_shared
 
     def on_leader_answer(
         self, fetch: FollowerFetch, answer: LeaderAnswer, records: memoryview, now_ms: int
@@ -383,6 +382,7 @@ class HostedReplica:
             return self.log.truncate_to(offset)
         except CorruptBatch as error:
             follower.on_bad_records(now_ms)
+            follower.parts_at = offset
             raise OwnLogDamaged(offset, error) from error
 
     def _note_truncated(

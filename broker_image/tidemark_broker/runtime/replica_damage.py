@@ -4,9 +4,11 @@ The batch is never served (I10). While somebody else can lead, the replica is re
 controller takes it out of every set (S9) and moves leadership. Only when the controller has stored
 that, and the state applied then names it in no set does it cut its log before the batch and fetch
 the rest anew: by a state of before, whose successor it may not have heard of yet, it might be the
-leader by now. It stays reported until it holds all that it held below its high watermark: a fetch
-that it sent before the cut may still be under way, and must not bring it back into the ISR with
-less. For the high watermark (I2) this is a re-creation. A replica that is alone goes on with
+leader by now. It stays reported until it holds all that it held: a fetch that it sent before the
+cut, or the proposal that came of one, may still be under way, and must not bring it back into the
+ISR with less. So it fetches with the uncut log until its leader has said what it has of that: what
+the leader never had (after an unclean election) would be waited for in vain. For the high watermark
+(I2) this is a re-creation. A replica that is alone goes on with
 everything but that batch: dropping the only copy would lose what is sound.
 """
 
@@ -21,6 +23,7 @@ class Damage:
     broker_id: BrokerId
     offset: Offset  # a batch that holds it, or one before it, is corrupt
     reason: str
+    is_unreadable: bool = False  # nothing worse was met: a later start may read it again
     is_heard: bool = False  # by the controller, which lets it into no set any more
     sound_from: Offset | None = None  # cut: it is over once the log ends here again
     cut_in_epoch: LeaderEpoch = LeaderEpoch(-1)
@@ -28,6 +31,18 @@ class Damage:
     def is_known_to_all(self) -> bool:
         """Who has not heard of it may count on what is here, whatever the applied state says."""
         return self.is_heard
+
+    def may_be_cut(self, state: PartitionState | None) -> bool:
+        """Nobody counts on what is here."""
+        if self.sound_from is not None or state is None:
+            return False
+        return proves_nothing(state, self.broker_id) and self.is_known_to_all()
+
+    def may_fetch(self, state: PartitionState | None, knows_what_is_shared: bool) -> bool:
+        """After the cut, and before it until the leader's answer says what is to come back."""
+        if self.sound_from is not None:
+            return True
+        return self.may_be_cut(state) and not knows_what_is_shared
 
     def is_over(self, log_end_offset: Offset, leader_epoch: LeaderEpoch) -> bool:
         """In a later leader epoch no fetch of before the cut counts any more."""

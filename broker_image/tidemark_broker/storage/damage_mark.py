@@ -14,6 +14,8 @@ from tidemark_protocol.ids import Offset
 
 from tidemark_broker.storage.checkpoints import DAMAGE_MARK
 from tidemark_broker.storage.disk import Disk
+from tidemark_broker.storage.leader_epochs import LeaderEpochs
+from tidemark_broker.storage.recovery import LoadedSegments, is_all_sound
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class KnownDamage:
     offset: Offset  # a batch that holds it, or one before it, is corrupt
     reason: str
     is_reported: bool  # the replica was reported failed: it may be in no set any more
+    is_unreadable: bool = False  # no more than that: the disk may read it again
 
 
 class DamageMark:
@@ -43,6 +46,14 @@ class DamageMark:
             self.disk.write_atomically(self._path, encode_damage(damage), durable=True)
             self.damage = damage
 
+    def take_off_if_readable(self, loaded: LoadedSegments, epochs: LeaderEpochs) -> None:
+        """At a start. What could not be read may be readable now: all of it is looked at, and where
+        nothing is wrong the replica is one as if that read had never failed. For what recovery has
+        cut off it counts as stopped unclean, like any other."""
+        known = self.damage
+        if known is not None and known.is_unreadable and is_all_sound(loaded.segments, epochs):
+            self.take_off()
+
     def take_off(self) -> None:
         if self.damage is not None:
             self.disk.remove(self._path)
@@ -56,6 +67,7 @@ def encode_damage(damage: KnownDamage) -> bytes:
         "offset": damage.offset,
         "reason": damage.reason,
         "isReported": damage.is_reported,
+        "isUnreadable": damage.is_unreadable,
     }
     return json.dumps(content).encode()
 
@@ -63,14 +75,16 @@ def encode_damage(damage: KnownDamage) -> bytes:
 def decode_damage(data: bytes) -> KnownDamage:
     """What cannot be read says that there is damage, not where: then all of the log is in doubt."""
     try:
-        match json.loads(data):
+        content = json.loads(data)
+        match content:
             case {
                 "version": 0,
                 "offset": int(offset),
                 "reason": str(reason),
                 "isReported": bool(is_reported),
             } if offset >= 0:
-                return KnownDamage(Offset(offset), reason, is_reported)
+                is_unreadable = content.get("isUnreadable") is True
+                return KnownDamage(Offset(offset), reason, is_reported, is_unreadable)
     except ValueError:
         pass
     return KnownDamage(Offset(0), f"an unreadable mark of damage: {data[:64]!r}", True)

@@ -17,6 +17,8 @@ class StorageError(Exception):
 class CorruptBatch(StorageError):
     """A record batch that is not what its header or its place in the log says."""
 
+    is_unreadable = False  # the disk could not read it: it may be sound, and readable later
+
     def __init__(self, position: int, expected: str, found: str) -> None:
         super().__init__(
             f"corrupt record batch at byte {position}: expected {expected}, found {found}"
@@ -37,6 +39,8 @@ class CutBatch(CorruptBatch):
 class UnreadableBatch(CorruptBatch):
     """The disk cannot read it any more: as lost as one that fails its CRC, and as little a reason
     to end all writing (0089). Whatever the drive said of a sector, a kernel answers EIO."""
+
+    is_unreadable = True
 
     def __init__(self, error: OSError) -> None:
         super().__init__(0, "what was written", str(error))
@@ -100,6 +104,7 @@ class OwnLogDamaged(CorruptBatch):
     def __init__(self, offset: int, met: CorruptBatch) -> None:
         super().__init__(met.position, met.expected, met.found)
         self.offset = offset
+        self.is_unreadable = met.is_unreadable
 
 
 class StorageFailed(StorageError):

@@ -47,8 +47,6 @@ from tidemark_broker.storage.timestamps import first_record_from
 
 __all__ = ["AppendedRange", "LogSettings", "PartitionLog"]
 
-_FIRST_OFFSET = Offset(0)
-
 
 class PartitionLog:
     def __init__(
@@ -75,7 +73,7 @@ class PartitionLog:
         self._reader = LogReader()
         self.swaps = Swaps(disk, directory)
         self.appended_bytes = 0  # since it was opened
-        self.cleaned_to = _FIRST_OFFSET  # below it every record was compacted once
+        self.cleaned_to = Offset(0)  # below it every record was compacted once
         self.before_cut: Callable[[Offset], None] = lambda offset: None  # may raise OSError
         self.write_data: Callable[..., Any] = lambda write, *given: write(*given)  # that too
         try:
@@ -108,6 +106,7 @@ class PartitionLog:
         self._checkpoint.write_if_possible()
         self._producers = LogProducers(self._disk, self._checkpoint)
         self._producers.restore(self._segments, self.log_start_offset, loaded.part)
+        self.damage_mark.take_off_if_readable(loaded, self._checkpoint.epochs)
 
     # What is known
 
@@ -412,7 +411,7 @@ class PartitionLog:
         removed = self.log_end_offset - self.log_start_offset
         self.log_start_offset = min(self.log_start_offset, offset)
         with self._failing.breaking("truncate"):
-            self._forget_from(_FIRST_OFFSET, goes_on_from=offset)
+            self._forget_from(Offset(0), goes_on_from=offset)
             self._checkpoint.forget_all()
             self._producers.forget_all()  # first: what begins there would believe a snapshot
             self._segments.restart_at(

@@ -7,10 +7,12 @@ against the neighbours and the epoch cache. A batch that fails is never served
 (I10): followers would refuse it, but consumers of some clients do not look.
 """
 
+from errno import EIO
+
 from tidemark_protocol.ids import Offset
 
 from tidemark_broker.storage.bad_sectors import read_ahead, unreadable_is_damaged
-from tidemark_broker.storage.errors import CorruptBatch
+from tidemark_broker.storage.errors import CorruptBatch, UnreadableBatch
 from tidemark_broker.storage.leader_epochs import LeaderEpochs
 from tidemark_broker.storage.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
 from tidemark_broker.storage.segment import Segment
@@ -75,7 +77,7 @@ class LogReader:
             return self._read_batches(segment, position, max_bytes)
         self._unreadable[segment, position] -= 1
         if self._unreadable[segment, position] > 0:
-            raise CorruptBatch(position, "readable bytes", "a sector that could not be read before")
+            raise UnreadableBatch(OSError(EIO, f"at byte {position}, and not asked for again yet"))
         del self._unreadable[segment, position]
         return self._read_batches(segment, position, max_bytes)
 

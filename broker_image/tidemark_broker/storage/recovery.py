@@ -16,7 +16,7 @@ it. Where the file is missing, empty or unreadable, epochs are derived from the 
 from the segment that holds its log start on.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 from tidemark_protocol.ids import Offset
 
+from tidemark_broker.storage.bad_sectors import unreadable_is_damaged
 from tidemark_broker.storage.disk import Disk, DiskFile
 from tidemark_broker.storage.errors import CorruptBatch, CutBatch
 from tidemark_broker.storage.leader_epochs import LeaderEpochs
@@ -40,6 +41,7 @@ from tidemark_broker.storage.segment import (
     Segment,
     base_offsets_of,
     log_path,
+    scan_batches,
 )
 from tidemark_broker.storage.swapping import finish_swaps, remove_segment_files
 from tidemark_broker.storage.synced_part import SyncedPart
@@ -157,6 +159,25 @@ def load_segments(
     if not loaded.report.only_a_torn_tail:
         loaded.part = None  # its segment may be gone
     return loaded
+
+
+def is_all_sound(segments: Iterable[Segment], epochs: LeaderEpochs) -> bool:
+    """Every batch can be read, and is what it and its place say. Reads all. Raises OSError, but for
+    a sector that cannot be read."""
+    try:
+        with unreadable_is_damaged():
+            for segment in segments:
+                for position, header in scan_batches(
+                    segment.file,
+                    start=0,
+                    end=segment.size_bytes,
+                    expected_offset=segment.base_offset,
+                    verify_crc=True,
+                ):
+                    _check_epoch(position, header, epochs, epochs_known=True)
+    except CorruptBatch:
+        return False
+    return True
 
 
 def _is_needless(base_offsets: list[Offset], index: int, log_start_offset: Offset) -> bool:

@@ -226,6 +226,20 @@ def test_a_refusal_that_raised_the_partition_epoch_drops_the_member() -> None:  
     assert fetches(leader, 3, 100, now_ms=later_ms) == (proposes(1, 2, 3, partition_epoch=21),)
 
 
+def test_who_is_not_let_in_keeps_nobody_else_out() -> None:
+    """Seed 49002268: broker 2 had failed, which a leader is not told. It was proposed for ever, and
+    broker 3 never; below min.insync.replicas nothing was written that would have changed it."""
+    leader = a_leader((1,))
+    assert fetches(leader, 2, 100) == (proposes(1, 2),)
+    fetches(leader, 3, 100)
+    leader.on_state(a_state((1,), partition_epoch=21), START_MS)
+    later_ms = START_MS + JOIN_HOLD_OFF_MS
+    assert leader.on_pulse(later_ms) == (proposes(1, 3, partition_epoch=21),)
+    leader.on_state(a_state((1, 3), partition_epoch=22), later_ms)
+    assert leader.pending_proposal is not None
+    assert set(leader.pending_proposal.new_in_sync_replicas) == set(members(1, 2, 3))
+
+
 @pytest.mark.parametrize(
     "error",
     [

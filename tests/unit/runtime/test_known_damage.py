@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tidemark_broker.runtime.registration import replica_reports
 from tidemark_broker.storage.damage_mark import KnownDamage, decode_damage, encode_damage
+from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.errors import StorageFailed
 from tidemark_protocol.controller_messages import TopicPush
 from tidemark_protocol.error_codes import ErrorCode
@@ -16,7 +17,7 @@ from tidemark_protocol.ids import Offset
 from tidemark_protocol.partition_state import TopicState
 
 from tests.unit.runtime.in_process_pool import KEY, TOPIC, TOPIC_ID, InProcessBroker, InProcessPool
-from tests.unit.runtime.test_replica_damage import drop
+from tests.unit.runtime.test_replica_damage import agree, drop
 from tests.unit.storage.faulty_disk import FaultyDisk
 
 MARK = "tidemark-damage.json"
@@ -43,13 +44,15 @@ def flip_a_bit(broker: InProcessBroker, offset: int) -> None:
     path.write_bytes(data)
 
 
-def restart(pool: InProcessPool, number: int, *, in_order: bool = False) -> InProcessBroker:
+def restart(
+    pool: InProcessPool, number: int, *, in_order: bool = False, disk: Disk | None = None
+) -> InProcessBroker:
     broker = pool.brokers[number]
     if in_order:
         broker.partitions.stop("stopping")
         broker.directory.write_clean_stop(broker.broker_epoch)
     pool.kill(number)
-    return pool.start(number)
+    return pool.start(number, disk)
 
 
 def reads_damage(
@@ -88,6 +91,7 @@ def test_who_was_reported_failed_is_so_after_a_restart_until_it_is_rebuilt(
     assert KEY in again.partitions.failed_replicas  # and so heartbeats say, from the first on
     pool.lead(2, in_sync=[2, 3])
     pool.hear_failures(1)
+    agree(pool, 1)
     assert again.replica().log.log_end_offset == 2
     pool.replicate(1, rounds=4)
     again.partitions.on_tick()
@@ -111,6 +115,7 @@ def test_a_replica_that_still_counts_keeps_what_it_has_and_fetches_nothing(
     assert again.replica().log.log_end_offset == 5
     assert again.replica().next_fetch(pool.time.now_ms) is None
     drop(pool, 1, leader=2)
+    agree(pool, 1)
     assert again.replica().log.log_end_offset == 2
 
 
@@ -123,6 +128,7 @@ def test_damage_that_recovery_cut_is_over_when_all_is_fetched_again(pool: InProc
     assert is_registered_failed(again)
     pool.lead(2, in_sync=[2, 3])
     pool.hear_failures(1)
+    agree(pool, 1)
     pool.replicate(1, rounds=4)
     again.replica().log.flush()
     again.partitions.on_tick()
@@ -160,7 +166,7 @@ def test_a_sector_that_cannot_be_read_is_damage_that_a_restart_knows_of(
     pool: InProcessPool, by: str
 ) -> None:  # 0089
     """It ended the process, and the next one took the log for whole, and led without the batch."""
-    broker, _ = spoil_a_sector(pool, 2)
+    broker, disk = spoil_a_sector(pool, 2)
     if by == "consumer":
         assert broker.read(2)[0].error is ErrorCode.CORRUPT_MESSAGE
     else:
@@ -169,12 +175,52 @@ def test_a_sector_that_cannot_be_read_is_damage_that_a_restart_knows_of(
         pool.replicate(2, rounds=2)
     assert (broker.storage_errors, is_marked(broker)) == ([], True)
     assert KEY in broker.partitions.failed_replicas
-    again = restart(pool, 1, in_order=True)
+    again = restart(pool, 1, in_order=True, disk=disk)
     assert again.replica().log.log_end_offset == 5
     assert is_registered_failed(again)
     pool.lead(3, in_sync=[3])
     pool.hear_failures(1)
+    agree(pool, 1)
     assert again.replica().log.log_end_offset == 2
+
+
+def test_a_sector_that_a_later_start_can_read_was_no_damage(pool: InProcessPool) -> None:
+    """Seeds 49001750 and 49002212 of the simulator: all others had lost their proofs, and the
+    partition waited for people though nothing was missing."""
+    broker, disk = spoil_a_sector(pool, 2)
+    broker.read(2)
+    disk.bad_sectors.clear()
+    again = restart(pool, 1)
+    assert (is_marked(again), is_registered_failed(again)) == (False, False)
+    pool.lead(1, in_sync=[1])
+    assert again.read(2)[0].error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("first", ["unreadable", "flipped"])
+def test_where_a_bit_flipped_too_it_stays_damaged(pool: InProcessPool, first: str) -> None:
+    broker, disk = spoil_a_sector(pool, 2)
+    if first == "flipped":
+        flip_a_bit(broker, 1)
+        broker.read(1)
+    broker.read(2)
+    if first == "unreadable":
+        flip_a_bit(broker, 1)
+    disk.bad_sectors.clear()
+    again = restart(pool, 1, in_order=True)
+    assert (is_marked(again), is_registered_failed(again)) == (True, True)
+
+
+def test_what_recovery_cuts_off_is_judged_as_without_a_mark(pool: InProcessPool) -> None:
+    """After a power cut, most tails have holes. The stop was unclean, which says enough."""
+    broker, disk = spoil_a_sector(pool, 2)
+    broker.read(2)
+    disk.bad_sectors.clear()
+    flip_a_bit(broker, 3)
+    (pool.path / "broker-1" / "recovery-point-offset-checkpoint").unlink()
+    again = restart(pool, 1)
+    assert again.replica().log.log_end_offset == 3
+    assert not again.replica().log.recovery.only_a_torn_tail
+    assert (is_marked(again), is_registered_failed(again)) == (False, False)
 
 
 def test_a_disk_that_can_neither_read_nor_write_ends_serving(pool: InProcessPool) -> None:
@@ -231,8 +277,13 @@ def test_a_disk_that_fails_there_ends_serving(pool: InProcessPool) -> None:
 
 
 def test_a_mark_is_read_as_it_was_written() -> None:
-    known = KnownDamage(Offset(7), "a reason", is_reported=False)
+    known = KnownDamage(Offset(7), "a reason", is_reported=False, is_unreadable=True)
     assert decode_damage(encode_damage(known)) == known
+
+
+def test_a_mark_of_a_former_version_is_of_damage_that_stays() -> None:
+    data = b'{"version": 0, "offset": 7, "reason": "a reason", "isReported": true}'
+    assert decode_damage(data) == KnownDamage(Offset(7), "a reason", is_reported=True)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,12 @@ def drop(pool: InProcessPool, number: int, *, leader: int) -> None:
         pool.hear_failures(number)
 
 
+def agree(pool: InProcessPool, number: int) -> None:
+    """Its leader hears of the uncut log, and says what of it the two share."""
+    pool.replicate(number, rounds=3)
+    pool.brokers[number].partitions.on_tick()
+
+
 def failures(broker: InProcessBroker) -> str:
     return "".join(broker.partitions.damaged.crc_failures.render())
 
@@ -106,7 +112,7 @@ def test_once_it_proves_nothing_it_is_cut_and_fetched_anew(pool: InProcessPool) 
     damaged.partitions.on_tick()
     assert damaged.replica().log.log_end_offset == 5, "it is in the ISR"
     drop(pool, 1, leader=2)
-    damaged.partitions.on_tick()
+    agree(pool, 1)
     log = damaged.replica().log
     assert log.log_end_offset == 2
     assert damaged.replica().high_watermark == 2  # I1: re-created
@@ -135,7 +141,7 @@ def test_it_is_reported_until_all_that_it_held_is_there_again(pool: InProcessPoo
     flip_a_bit(damaged, 0)
     damaged.read(0)
     drop(pool, 1, leader=2)
-    damaged.partitions.on_tick()
+    agree(pool, 1)
     assert damaged.replica().log.log_end_offset == 0
     sent = pool.send_fetch(1)
     assert sent is not None
@@ -145,6 +151,78 @@ def test_it_is_reported_until_all_that_it_held_is_there_again(pool: InProcessPoo
     damaged.partitions.on_tick()
     assert damaged.replica().log.log_end_offset == 5
     assert damaged.partitions.failed_replicas == {}
+
+
+def test_what_it_had_told_its_leader_is_waited_for_too(pool: InProcessPool) -> None:
+    """A proposal made of that fetch may be under way still, and land once it is taken back."""
+    follower = pool.brokers[3]
+    pool.brokers[1].produce("more", acks=1)
+    pool.replicate(3)
+    assert (follower.replica().log.log_end_offset, follower.replica().high_watermark) == (6, 5)
+    flip_a_bit(follower, 2)
+    met = CorruptBatch(0, "CRC32C 1", "2")
+    follower.partitions.damaged.note(follower.replica(), Offset(2), met, "compaction")
+    drop(pool, 3, leader=1)
+    assert follower.replica().log.log_end_offset == 2
+    assert follower.replica().damage is not None
+    assert follower.replica().damage.sound_from == 6
+
+
+def test_who_may_ask_its_leader_is_woken(pool: InProcessPool) -> None:
+    """Of a connection with nothing else to ask for, nothing else would come."""
+    damaged = pool.brokers[1]
+    flip_a_bit(damaged, 2)
+    damaged.read(2)
+    woken: list[Offset] = []
+    damaged.partitions.listeners.metadata_applied = lambda: woken.append(
+        damaged.replica().log.log_end_offset
+    )
+    pool.lead(2, in_sync=[2, 3])
+    woken.clear()
+    pool.hear_failures(1)
+    pool.hear_failures(1)
+    assert woken == [5], "once: the second answer told nothing new"
+    assert damaged.replica().next_fetch(pool.time.now_ms) is not None
+
+
+def test_what_its_leader_never_had_is_not_waited_for(pool: InProcessPool) -> None:
+    """Seed 49002268 of the simulator: it had cut its log before it asked, so it never heard where
+    the two parted, and stood aside until its leader had as much as it once held."""
+    pool.kill(3)
+    (pool.path / "broker-3").rename(pool.path / "lost")
+    pool.start(3)
+    damaged = pool.brokers[1]
+    flip_a_bit(damaged, 2)
+    damaged.read(2)
+    pool.lead(3, in_sync=[3])  # an unclean election: it has nothing
+    pool.hear_failures(1)
+    agree(pool, 1)
+    agree(pool, 1)
+    assert damaged.replica().log.log_end_offset == 0
+    assert damaged.partitions.failed_replicas == {}
+
+
+def test_one_whose_cut_meets_the_damage_knows_what_to_wait_for(pool: InProcessPool) -> None:
+    damaged = pool.brokers[1]
+    flip_a_bit(damaged, 2)
+    damaged.read(2)
+    drop(pool, 1, leader=2)
+    replica, now_ms = damaged.replica(), pool.time.now_ms
+    fetch = replica.next_fetch(now_ms)
+    assert fetch is not None
+    answer = LeaderAnswer(
+        ErrorCode.NONE,
+        Offset(2),
+        Offset(0),
+        has_records=False,
+        diverging_epoch=DivergingEpoch(fetch.last_fetched_epoch, Offset(2)),
+    )
+    with pytest.raises(OwnLogDamaged) as met:
+        replica.on_leader_answer(fetch, answer, memoryview(b""), now_ms)
+    damaged.partitions.damaged.note(replica, Offset(2), met.value, "replica")
+    damaged.partitions.on_tick()
+    assert damaged.replica().log.log_end_offset == 2
+    assert damaged.partitions.failed_replicas == {}, "nothing more is to come"
 
 
 def test_one_that_is_alone_goes_on_with_all_but_that_batch(pool: InProcessPool) -> None:
