@@ -9,7 +9,9 @@ of Prometheus servers) wait for one another.
 import asyncio
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
+from typing import TypeVar
 
 from tidemark_broker.runtime.metrics import BrokerFacts, render_broker, render_process
 from tidemark_broker.runtime.partition_metrics import PartitionExposition
@@ -19,6 +21,8 @@ PARTITIONS_AT_A_TIME = 16  # under a millisecond of the loop
 GZIP_LEVEL = 1  # a fortieth of the bytes; higher levels cost more than the network does
 WORTH_A_WORKER_BYTES = 64 * 1024
 GZIP_FORMAT = zlib.MAX_WBITS + 16
+
+Result = TypeVar("Result")
 
 
 class Exposition:
@@ -33,6 +37,9 @@ class Exposition:
         self._facts = facts
         self._others = others
         self._one_at_a_time = asyncio.Lock()
+        # Not the loop's workers: they end before the log directory's lock is given back, and HTTP
+        # serves on.
+        self._worker = ThreadPoolExecutor(1, "exposition")
 
     async def rendered(self, *, is_gzipped: bool) -> list[bytes]:
         """The body, in pieces that may be sent one by one."""
@@ -46,10 +53,10 @@ class Exposition:
             packer = zlib.compressobj(GZIP_LEVEL, wbits=GZIP_FORMAT) if is_gzipped else None
             body = []
             # Counting thousands of open files takes milliseconds.
-            process = await asyncio.to_thread(lambda: "".join(render_process()))
+            process = await self._in_worker(lambda: "".join(render_process()))
             for piece in chain(self._pieces(exposition, facts), (process,)):
                 data = piece.encode()
-                body.append(data if packer is None else await _packed(packer, data))
+                body.append(data if packer is None else await self._packed(packer, data))
                 await asyncio.sleep(0)
             if packer is not None:
                 body.append(packer.flush())
@@ -61,8 +68,10 @@ class Exposition:
         for part in self._others():
             yield from part
 
+    async def _packed(self, packer: "zlib._Compress", data: bytes) -> bytes:
+        if len(data) < WORTH_A_WORKER_BYTES:
+            return packer.compress(data)
+        return await self._in_worker(lambda: packer.compress(data))
 
-async def _packed(packer: "zlib._Compress", data: bytes) -> bytes:
-    if len(data) < WORTH_A_WORKER_BYTES:
-        return packer.compress(data)
-    return await asyncio.to_thread(packer.compress, data)
+    async def _in_worker(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, work)

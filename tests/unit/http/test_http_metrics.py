@@ -254,6 +254,23 @@ def test_a_scraper_that_takes_gzip_gets_the_same_text_packed() -> None:
     assert len(body) < len(plain) / 10
 
 
+def test_a_broker_whose_workers_have_ended_is_scraped_still() -> None:
+    # They end before the log directory's lock is given back, and HTTP serves until the end.
+    broker = fake_broker()
+    broker.partitions.cuts = tuple(a_cut(partition=number) for number in range(200))
+
+    async def stopping() -> str:
+        async with asyncio.timeout(HANG_SECONDS):
+            assert (await broker.client.get("/topics")).status == 200  # what FastAPI needs is here
+            await asyncio.get_running_loop().shutdown_default_executor()
+            packed = await broker.client.get("/metrics", **{"accept-encoding": "gzip"})
+        return gzip.decompress(packed.body).decode()
+
+    text = asyncio.run(stopping())
+    assert "process_open_fds" in text
+    assert text.count("tidemark_replica_high_watermark_offset{") == 200
+
+
 def test_the_bench_of_a_scrape_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     asyncio.run(metrics_scrape.measure(40, 1, MetricsProfile.AUDIT, tmp_path))
     told = capfd.readouterr().out
