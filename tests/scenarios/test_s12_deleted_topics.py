@@ -9,6 +9,7 @@ import pytest
 from tidemark_operator.controller.placement import place
 from tidemark_operator.stores.object_store import (
     PARTITION_SLICE,
+    Conflict,
     OutcomeUnknown,
     ResourceKind,
     StoreError,
@@ -158,6 +159,34 @@ def test_a_deletion_whose_answer_was_lost_does_not_touch_who_has_the_name_by_now
         view = rig.service.topic(POOL, AGAIN)
         assert view is not None
         assert view.partitions[0].has_leader
+
+    run(scenario)
+
+
+class Conflicts(FakeStore):
+    """At the first deletion of a slice, though it is that one still."""
+
+    has_refused = False
+
+    async def delete(self, kind: ResourceKind, namespace: str, name: str, **given: Any) -> None:
+        if kind is PARTITION_SLICE and not self.has_refused:
+            self.has_refused = True
+            raise Conflict("somebody else was faster")
+        await super().delete(kind, namespace, name, **given)
+
+
+def test_a_slice_whose_deletion_met_a_conflict_and_that_is_there_is_deleted_later() -> None:
+    """52001012: it was taken for gone, and once the tombstone was a successor brought it back."""
+
+    async def scenario() -> None:
+        rig = await Rig(store=Conflicts()).start(2)
+        await rig.create(replicas=2)
+        await rig.service.delete_topic(POOL, ORDERS, retain=False)
+        assert slices(rig) == [TOMBSTONE, "orders-0"]
+        await rig.advance(500, *rig.brokers)
+        assert slices(rig) == []
+        await successor(rig)
+        assert rig.service.topic(POOL, ORDERS) is None
 
     run(scenario)
 

@@ -168,11 +168,20 @@ class SliceStore:
         try:
             await self._store.delete(PARTITION_SLICE, namespace, value.name, uid=value.uid or None)
         except StoreError as error:
-            if isinstance(error, Conflict) and value.uid:
+            if isinstance(error, Conflict) and await self._is_gone(value):
                 return  # an answer was lost, and the name is another's by now
             self.unsettle(value)
             raise
         self._unsettled.discard(value.name)
+
+    async def _is_gone(self, value: PartitionSlice) -> bool:
+        """That object, whoever has its name by now. A Conflict alone does not say so (52001012)."""
+        namespace, _ = split_pool(value.pool)
+        try:
+            stored = await self._store.get(PARTITION_SLICE, namespace, value.name)
+        except StoreError:
+            return False  # not known
+        return stored is None or (bool(value.uid) and stored["metadata"].get("uid") != value.uid)
 
     async def bury(self, tombstone: Tombstone) -> Tombstone:
         """Returns once it is stored. Raises PutOff."""
