@@ -20,7 +20,9 @@ COMPACTION = "compaction"  # what a violation is called: a record is gone that m
 
 
 def is_compacted(header: BatchHeader) -> bool:
-    return header.record_count <= header.last_offset_delta
+    """It lacks records, or says when its tombstones may go: it is not what was appended."""
+    lacks_records = header.record_count <= header.last_offset_delta
+    return lacks_records or delete_horizon_ms(header) is not None
 
 
 class CompactedLog(CommittedLog):
@@ -76,7 +78,8 @@ class CompactedLog(CommittedLog):
         ]
         for offset in [offset for offset in self._records if offset >= self.end_offset]:
             del self._headers[offset], self._records[offset]
-            self._horizons_ms.pop(offset, None)
+        for offset in [offset for offset in self._horizons_ms if offset >= self.end_offset]:
+            del self._horizons_ms[offset]
         self._last_offsets = {
             record.key: offset for offset, record in sorted(self._records.items())
         }

@@ -184,6 +184,19 @@ def test_what_was_compacted_in_a_history_that_is_lost_is_a_gap() -> None:
     assert violation(lambda: compare(log, batch(2, ("b", "x")))) == "I3"
 
 
+def test_a_tombstone_with_a_horizon_is_not_what_was_sent() -> None:
+    """53001661: who leads after a last resort had compacted its log, and answers a retry."""
+    log = log_of(FIRST, SECOND)
+    log.begin_history(1, 2)
+    sent = batch(2, ("c", None))
+    with_horizon = rest(sent, [2], NOW_MS - 1)
+    log.take(read_header(with_horizon), with_horizon, "b")
+    log.led_to = log.end_offset
+    log.acknowledge(2, sent, "b", 1)
+    compare(log, empty_run(2, 2, 0))
+    assert violation(lambda: compare(log, empty_run(2, 2, 1))) == "I3"
+
+
 def test_a_last_batch_that_is_kept_for_its_producer_says_nothing_in_the_next_history() -> None:
     """It rests, and who leads after a last resort has its last batch without records."""
     log = log_of(batch(0, ("a", "1"), sequence=0))
