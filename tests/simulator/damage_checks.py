@@ -51,6 +51,8 @@ class DamageJudge:
     ) -> None:
         """`states` and `flushes` as they are stored."""
         replica, damage = audit.replica, audit.replica.damage
+        if damage is None and not self._known:
+            return
         key = (replica.topic_id, replica.partition)
         is_rebuilt = replica in self._rebuilt or replica is not self._met_by.get((key, broker_id))
         if damage is None and is_rebuilt:  # in this life, or in one before
