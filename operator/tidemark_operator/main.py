@@ -176,20 +176,33 @@ class Operator:
         self._reconciler.on_change(change)
 
 
+@dataclass(frozen=True, slots=True)
+class Stores:
+    whole: KubernetesStore
+    open: KubernetesStore  # without namespaces in which there are no rights
+    lease: KubernetesStore  # of connections of its own, over the namespaces that are open
+    closed: frozenset[str]
+    watched: tuple[str, ...]
+
+
+async def connect_stores(kubeconfig: str | None, namespaces: tuple[str, ...]) -> Stores:
+    """Raises OperatorEnded, and StoreError when there is no API server."""
+    whole = await kubernetes.connect(kubeconfig=kubeconfig, namespaces=namespaces)
+    closed = await find_closed(whole, namespaces)
+    if closed and closed == set(namespaces):
+        await whole.close()
+        raise OperatorEnded("no rights in any namespace of watchNamespaces")
+    watched = tuple(each for each in namespaces if each not in closed)
+    # A new holder's epoch is above all that are stored, so the Lease's store lists those too.
+    lease = await kubernetes.connect(kubeconfig=kubeconfig, namespaces=watched)
+    return Stores(whole, whole.without(closed), lease, closed, watched)
+
+
 async def run(settings: OperatorSettings) -> None:
     """Until SIGTERM or SIGINT. Raises OperatorEnded, and StoreError when there is no API server."""
-    whole_store = await kubernetes.connect(
-        kubeconfig=settings.kubeconfig, namespaces=settings.watch_namespaces
-    )
-    closed = await find_closed(whole_store, settings.watch_namespaces)
-    if closed and closed == set(settings.watch_namespaces):
-        await whole_store.close()
-        raise OperatorEnded("no rights in any namespace of watchNamespaces")
-    store = whole_store.without(closed)
-    watched = tuple(each for each in settings.watch_namespaces if each not in closed)
-    settings = replace(settings, watch_namespaces=watched)
-    lease_store = await kubernetes.connect(kubeconfig=settings.kubeconfig)
-    operator = Operator(settings, store, lease_store)
+    stores = await connect_stores(settings.kubeconfig, settings.watch_namespaces)
+    settings = replace(settings, watch_namespaces=stores.watched)
+    operator = Operator(settings, stores.open, stores.lease)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -198,19 +211,19 @@ async def run(settings: OperatorSettings) -> None:
     api = await serve(
         operator.controller,
         _listen(settings.controller_port),
-        more_calls=topic_calls(TopicAdmin(store, operator.controller)),
+        more_calls=topic_calls(TopicAdmin(stores.open, operator.controller)),
     )
     health = await _serve_health(operator, settings.health_port)
     watch.start()
     log.info("operator started", extra={"identity": settings.identity, "address": settings.address})
     try:
-        await _until_stopped(operator, stop, wait_until_open(whole_store, closed))
+        await _until_stopped(operator, stop, wait_until_open(stores.whole, stores.closed))
     finally:
         await asyncio.to_thread(watch.stop)
         await health.cleanup()
         await api.cleanup()
-        await lease_store.close()
-        await store.close()
+        await stores.lease.close()
+        await stores.open.close()
 
 
 async def _until_stopped(

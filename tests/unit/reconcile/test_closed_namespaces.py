@@ -1,10 +1,14 @@
 """A watched namespace without rights, maybe gone: the others go on, none counts as empty."""
 
 import asyncio
+from functools import partial
+from typing import Any
 
 import pytest
 from aiohttp import web
+from tidemark_operator import main
 from tidemark_operator.closed_namespaces import NamespaceIsOpen, find_closed, wait_until_open
+from tidemark_operator.stores import kubernetes
 from tidemark_operator.stores.kubernetes import KubernetesStore
 from tidemark_operator.stores.object_store import BROKER, BROKER_POOL, TOPIC, Forbidden
 
@@ -54,6 +58,30 @@ def test_the_others_are_read_and_it_is_refused_by_ourselves() -> None:
                 await call
 
     ask(rights.answer, story, namespaces=BOTH)
+
+
+def test_the_lease_asks_for_epochs_where_there_are_rights_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Asked for in the whole cluster they are refused, and nobody ever leads."""
+    monkeypatch.setattr(main, "find_closed", partial(find_closed, pause_s=0))
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if "/namespaces/" in request.path:
+            return await Rights().answer(request)
+        return web.json_response({"reason": "Forbidden", "message": "a Role"}, status=403)
+
+    async def story(store: KubernetesStore) -> None:
+        async def connect(**given: Any) -> KubernetesStore:
+            return KubernetesStore(store._api, namespaces=given.get("namespaces", ()))
+
+        monkeypatch.setattr(kubernetes, "connect", connect)
+        stores = await main.connect_stores(None, BOTH)
+        assert (stores.closed, stores.watched) == ({"gone"}, ("shop",))
+        for each in (stores.open, stores.lease):
+            assert len(await each.list(BROKER, None)) == 1
+
+    ask(answer, story, namespaces=BOTH)
 
 
 def test_rights_that_only_came_late_close_nothing() -> None:
