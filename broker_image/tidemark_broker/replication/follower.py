@@ -80,7 +80,9 @@ class PartitionFollower:
         self.truncated_records = 0
         self.committed_truncated_records = 0
         self.uncut: UncutLog | None = None  # nothing was cut in this epoch
-        self.parts_at: Offset | None = None  # where a cut could not be made: the log is damaged
+        self.parts_at: Offset | None = None  # a cut could not be made: the log is damaged
+        self._told_to_part_at: Offset | None = None
+        self._is_prefix = False  # of the leader's log, which it may not be able to read further
         self.wake_at_ms = 0  # not fetched before
         # In sync or eligible: it has all that is committed, and a death while its log begins anew
         # would leave an entry that proves what is gone (I6).
@@ -106,12 +108,16 @@ class PartitionFollower:
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._on_out_of_range(answer, log, now_ms)
         if answer.error is not ErrorCode.NONE:
+            # Of what lies behind our log, so that its position was accepted.
+            self._is_prefix |= answer.error is ErrorCode.CORRUPT_MESSAGE
             self._back_off(answer.error, now_ms)
             return ()
         self._failures = 0
         if answer.diverging_epoch is not None:
             # Its watermark speaks of records that we do not hold (KAFKA-14704): not touched.
             cut = self._truncation(answer.diverging_epoch, log)
+            # A cut by our own epochs may end past the leader's log: it is a first step.
+            self._told_to_part_at = min(cut.to_offset, answer.diverging_epoch.end_offset)
             if not _keeps_nothing(cut, answer):
                 return (cut,)
             if self._is_word_awaited():
@@ -158,7 +164,8 @@ class PartitionFollower:
     @property
     def knows_what_is_shared(self) -> bool:
         """Its log is a prefix of the leader's, or where it is not."""
-        return self._confirmed_at_ms is not None or self.parts_at is not None
+        is_prefix = self._is_prefix or self._confirmed_at_ms is not None
+        return is_prefix or self.parts_at is not None
 
     def shared_end(self, log_end_offset: Offset) -> Offset:
         return log_end_offset if self.parts_at is None else min(log_end_offset, self.parts_at)
@@ -200,7 +207,7 @@ class PartitionFollower:
             end = Offset(log_end_offset + removed_records)
             self.uncut = UncutLog(last_epoch, end, self.high_watermark)
         self.truncated_records += removed_records
-        self._confirmed_at_ms = self._contact = None
+        self._forget_confirmation()
         if log_end_offset < self.high_watermark:
             self.committed_truncated_records += max(0, self.high_watermark - to_offset)
             self.high_watermark = log_end_offset  # I1 outranks I2, which such an election suspends
@@ -208,11 +215,20 @@ class PartitionFollower:
     def on_restarted(self, offset: Offset) -> None:
         """The log was dropped and begins anew at `offset` (KAFKA-9491)."""
         self.high_watermark = offset
-        self._confirmed_at_ms = self._contact = None
+        self._forget_confirmation()
+
+    def on_cut_not_made(self, now_ms: int) -> None:
+        """What is kept could not be read: the log is damaged, and parts where it was to be cut."""
+        self.parts_at = self._told_to_part_at
+        self.on_bad_records(now_ms)
 
     def on_bad_records(self, now_ms: int) -> None:
         """The answer's records did not pass the log's checks: nothing was kept, ask again."""
         self._back_off(ErrorCode.CORRUPT_MESSAGE, now_ms)
+
+    def _forget_confirmation(self) -> None:
+        self._confirmed_at_ms = self._contact = None
+        self._is_prefix = False
 
     def _on_out_of_range(
         self, answer: LeaderAnswer, log: LogView, now_ms: int

@@ -52,7 +52,9 @@ class DamagedReplicas:
                     "error": str(error),
                 },
             )
+            former = replica.damage
             replica.damage = Damage(self._broker_id, offset, str(error), error.is_unreadable)
+            replica.damage.owe(former)
         replica.damage.offset = min(replica.damage.offset, offset)
         replica.damage.is_unreadable &= error.is_unreadable
         self.settle(replica)
@@ -84,8 +86,8 @@ class DamagedReplicas:
         if damage is None:
             self._take_off_mark(replica)
         elif replica.follower is not None and replica.may_be_rebuilt:
-            damage.sound_from = replica.follower.shared_end(replica.log.log_end_offset)
-            damage.cut_in_epoch = replica.leader_epoch
+            shared_end = replica.follower.shared_end(replica.log.log_end_offset)
+            damage.cut(shared_end, replica.leader_epoch)
             self._recreate(replica, damage)
         elif damage.is_over(replica.log.log_end_offset, replica.leader_epoch):
             replica.damage = None

@@ -381,8 +381,7 @@ class HostedReplica:
         try:
             return self.log.truncate_to(offset)
         except CorruptBatch as error:
-            follower.on_bad_records(now_ms)
-            follower.parts_at = offset
+            follower.on_cut_not_made(now_ms)
             raise OwnLogDamaged(offset, error) from error
 
     def _note_truncated(

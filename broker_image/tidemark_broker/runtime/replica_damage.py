@@ -27,6 +27,18 @@ class Damage:
     is_heard: bool = False  # by the controller, which lets it into no set any more
     sound_from: Offset | None = None  # cut: it is over once the log ends here again
     cut_in_epoch: LeaderEpoch = LeaderEpoch(-1)
+    owed: Offset = Offset(0)  # to where a former damage was to be filled again
+    owed_in_epoch: LeaderEpoch = LeaderEpoch(-1)
+
+    def owe(self, former: "Damage | None") -> None:
+        """Met while the log is filled again: a fetch of before the first cut still counts."""
+        if former is not None and former.sound_from is not None:
+            self.owed, self.owed_in_epoch = former.sound_from, former.cut_in_epoch
+
+    def cut(self, shared_end: Offset, leader_epoch: LeaderEpoch) -> None:
+        is_owed = self.owed_in_epoch == leader_epoch
+        self.sound_from = max(shared_end, self.owed) if is_owed else shared_end
+        self.cut_in_epoch = leader_epoch
 
     def is_known_to_all(self) -> bool:
         """Who has not heard of it may count on what is here, whatever the applied state says."""

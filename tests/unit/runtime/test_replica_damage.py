@@ -10,7 +10,12 @@ from tidemark_broker.storage.errors import CorruptBatch, OwnLogDamaged
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, Offset, PartitionEpoch
 
-from tests.unit.runtime.in_process_pool import KEY, InProcessBroker, InProcessPool
+from tests.unit.runtime.in_process_pool import (
+    KEY,
+    InProcessBroker,
+    InProcessPool,
+    a_produced_batch,
+)
 
 
 @pytest.fixture
@@ -223,6 +228,98 @@ def test_one_whose_cut_meets_the_damage_knows_what_to_wait_for(pool: InProcessPo
     damaged.partitions.on_tick()
     assert damaged.replica().log.log_end_offset == 2
     assert damaged.partitions.failed_replicas == {}, "nothing more is to come"
+
+
+def test_one_that_parts_past_its_leaders_end_waits_for_what_that_leader_has(
+    tmp_path: Path,
+) -> None:
+    """Its own epochs say where to cut first, and the leader's log ends before that."""
+    pool = InProcessPool(tmp_path, brokers=(1, 2, 3))
+    damaged, leader = pool.brokers[1], pool.brokers[3]
+    pool.lead(1, in_sync=[1, 2, 3])
+    for number in range(2):
+        damaged.produce_bytes(a_produced_batch(number, "x"), acks=1)
+    pool.replicate(2, 3, rounds=3)
+    for number in range(2, 5):
+        damaged.produce_bytes(a_produced_batch(number, "x"), acks=1)
+    pool.lead(3, in_sync=[3])  # unclean
+    leader.produce("y", acks=1)
+    pool.lead(1, in_sync=[1])  # unclean again
+    for number in range(5, 12):
+        damaged.produce_bytes(a_produced_batch(number, "x"), acks=1)
+    path = damaged.replica().log.segments[0].path
+    data = bytearray(path.read_bytes())
+    data[len(data) // 12 * 4 - 1] ^= 1
+    path.write_bytes(data)
+    damaged.partitions.damaged.note(
+        damaged.replica(), Offset(3), CorruptBatch(0, "1", "2"), "digest"
+    )
+    pool.lead(3, in_sync=[3])
+    pool.hear_failures(1)
+    for _ in range(5):
+        sent = pool.send_fetch(1)
+        if sent is not None and sent.answer is not None:
+            sent.apply(pool.time.now_ms)
+            for error in sent.refused:
+                assert isinstance(error, OwnLogDamaged)
+                damaged.partitions.damaged.note(
+                    damaged.replica(), Offset(error.offset), error, "replica"
+                )
+        damaged.partitions.on_tick()
+        pool.time.run(100)
+    assert damaged.replica().log.log_end_offset == leader.replica().log.log_end_offset == 3
+    assert damaged.partitions.failed_replicas == {}
+
+
+def test_damage_met_while_it_is_filled_again_takes_nothing_off_what_is_owed(
+    tmp_path: Path,
+) -> None:
+    """A proposal that came of its log before the first cut may still land (I6)."""
+    pool = InProcessPool(tmp_path, brokers=(1, 2, 3))
+    leader, damaged = pool.brokers[1], pool.brokers[3]
+    pool.lead(1, in_sync=[1, 2, 3])
+    for _ in range(12):
+        leader.produce("x" * 400_000, acks=1)  # a fetch brings two of them
+    pool.replicate(2, 3, rounds=8)
+    drop(pool, 3, leader=1)
+    pool.replicate(3, rounds=2)
+    assert leader.replica().leader.pending_proposal is not None
+    for offset in (4, 2):
+        error = CorruptBatch(0, "CRC32C 1", "2")
+        damaged.partitions.damaged.note(damaged.replica(), Offset(offset), error, "digest")
+        pool.hear_failures(3)
+    agree(pool, 3)
+    ends = []
+    while damaged.partitions.failed_replicas and len(ends) < 20:
+        ends.append(damaged.replica().log.log_end_offset)
+        pool.replicate(3, rounds=1)
+        damaged.partitions.on_tick()
+    assert max(ends) < 12 == damaged.replica().log.log_end_offset
+
+
+def test_a_leader_that_cannot_read_on_says_all_the_same_that_all_is_shared(
+    tmp_path: Path,
+) -> None:
+    pool = InProcessPool(tmp_path, brokers=(1, 2), min_insync=1)
+    leader, damaged = pool.brokers[1], pool.brokers[2]
+    pool.lead(1, in_sync=[1, 2])
+    for number in range(4):
+        leader.produce(f"{number}", acks=1)
+    pool.replicate(2, rounds=3)
+    pool.lead(1, in_sync=[1])
+    leader.produce("4", acks=1)
+    flip_a_bit(leader, 4)
+    damaged.partitions.damaged.note(
+        damaged.replica(), Offset(2), CorruptBatch(0, "1", "2"), "digest"
+    )
+    pool.push()
+    pool.hear_failures(2)
+    for _ in range(4):
+        pool.replicate(2)
+        damaged.partitions.on_tick()
+        pool.time.run(1100)
+    assert damaged.replica().log.log_end_offset == 4
+    assert damaged.partitions.failed_replicas == {}
 
 
 def test_one_that_is_alone_goes_on_with_all_but_that_batch(pool: InProcessPool) -> None:
