@@ -35,7 +35,7 @@ class CommittedLog:
         self.led_to = 0  # the highest high watermark that any leader of this history had
         self.led_by_any = 0  # of any history
         self.led: dict[int, tuple[int, HostedReplica]] = {}  # of each leader epoch, and who led
-        self.begun_anew: dict[HostedReplica, int] = {}  # where a log that was dropped began last
+        self.begun_anew: dict[HostedReplica, int] = {}  # from where on a log was dropped last
         self.aged_to: dict[HostedReplica, int] = {}  # where retention by time let it start last
         self._forgotten_to = 0  # below it somebody who began anew may know no producers
         self.history_epoch = -1  # the leader epoch that began the present history; -1: the first
@@ -123,10 +123,15 @@ class CommittedLog:
         self.led_to = int(max(self.led_to, min(high_watermark, self._common_end(leader_epoch))))
 
     def note_begun_anew(
-        self, replica: HostedReplica, held: Iterable[tuple[BatchHeader, bytes]], former_end: int
+        self,
+        replica: HostedReplica,
+        held: Iterable[tuple[BatchHeader, bytes]],
+        former_start: int,
+        former_end: int,
     ) -> None:
-        """It dropped its log, which had these batches."""
-        start_offset = self.begun_anew[replica] = replica.log.log_start_offset
+        """It dropped its log, which had these batches, and tells of what lay past both starts."""
+        start_offset = replica.log.log_start_offset
+        self.begun_anew[replica] = max(former_start, start_offset)
         below = (each for each in held if each[0].base_offset < start_offset)
         had_all = former_end >= start_offset and not any(self.differs(*each) for each in below)
         if not (had_all and self._leader_knows_epoch_at(start_offset - 1)):

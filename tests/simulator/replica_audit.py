@@ -112,12 +112,12 @@ class ReplicaAudit:
         )
         if seen == self._seen:
             return
-        self._seen = seen
+        former_start, self._seen = self._log_start_offset, seen
         self._has_news = True
         self._check_watermark()
         if self._may_begin_anew():
             held = ((batch.header, batch.data) for batch in self._batches)
-            committed.note_begun_anew(replica, held, self._log_end_offset)
+            committed.note_begun_anew(replica, held, former_start, self._log_end_offset)
         self._active = active
         self._check_epochs()
         if not self._is_prefix():
@@ -231,7 +231,7 @@ class ReplicaAudit:
         """A follower that keeps nothing (S32), or ends below where its leader's log starts, drops
         its log whatever the age of its records."""
         follower, segments = self.replica.follower, self.replica.log._segments
-        has_cut = follower is not None and follower.uncut is not None
+        has_cut = follower is not None and None not in (follower.uncut, self._active)
         return has_cut and all(segment is not self._active for segment in segments)
 
     def _may_fall(self) -> bool:

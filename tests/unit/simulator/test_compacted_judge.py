@@ -218,6 +218,16 @@ def test_a_log_parts_where_records_differ_and_not_where_they_are_gone() -> None:
         assert log.differs(read_header(data), data) is expected
 
 
+def test_a_damaged_batch_differs_from_what_was_committed() -> None:
+    log = log_of(FIRST, SECOND)
+    for position in range(61, len(FIRST)):
+        for bit in range(8):
+            damaged = bytearray(FIRST)
+            damaged[position] ^= 1 << bit
+            log.differs(read_header(FIRST), bytes(damaged))  # raises nothing
+    assert log.differs(read_header(FIRST), FIRST[:-1] + b"\xff")
+
+
 def test_where_all_is_outdated_a_log_of_another_leader_epoch_parts() -> None:
     """Seed 23000841: of the offsets that an empty batch covers only its epoch is known."""
     log = log_of(FIRST)

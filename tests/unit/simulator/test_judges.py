@@ -114,7 +114,7 @@ def test_a_sequence_that_retention_took_comes_again_where_a_log_had_to_begin_ane
     log.note_led(1, 2, Replica(log=a_log_from(2, *epochs)))
     held = [first, batch(b"y" if parted_at is None else b"lost", 1)][:former_end]
     again = Replica(log=a_log_from(2))
-    log.note_begun_anew(again, [(read_header(each), each) for each in held], former_end)
+    log.note_begun_anew(again, [(read_header(each), each) for each in held], 0, former_end)
     assert log.begun_anew == {again: 2}
     take(log, batch(b"z", 2))
     assert violation(lambda: take(log, batch(b"x", 3, sequence=0))) == expected

@@ -113,6 +113,21 @@ def test_a_log_that_begins_anew_was_not_retained_away(log: PartitionLog) -> None
     assert list(judges[1].committed.begun_anew.values()) == [9]
 
 
+def test_a_log_that_goes_back_was_dropped_from_its_own_start_on(log: PartitionLog) -> None:
+    """S32: its leader's log starts lower, and of what retention had taken here nobody tells."""
+    audit = an_audit(log, SegmentFiles())
+    audit.replica.high_watermark = 4
+    audit.committed.led_to = audit.committed.led_by_any = 4
+    log.raise_log_start(Offset(3))
+    audit.look()
+    audit.replica.follower.uncut = object()
+    log.truncate_fully_and_start_at(Offset(1))
+    audit.replica.high_watermark = 1
+    audit.committed.begin_history(1, 0)
+    audit.look()
+    assert list(audit.committed.begun_anew.values()) == [3]
+
+
 def test_what_was_looked_at_for_a_client_is_news_after_the_event_still(log: PartitionLog) -> None:
     """Who began to lead and answered a parked reader at once was not judged as a new leader."""
     audit = an_audit(log, SegmentFiles())
