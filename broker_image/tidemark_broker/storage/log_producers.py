@@ -93,6 +93,11 @@ class LogProducers:
         self._has_unsynced = True
         self.drop_snapshots(segments)
 
+    @property
+    def are_told_of_by_memory_alone(self) -> bool:
+        """Once the batches are gone: a power cut would leave a name without a snapshot (S24)."""
+        return self._has_unsynced and len(self.states) > 0
+
     def drop_snapshots(self, segments: Sequence[Segment]) -> None:
         """Of segments that are gone. What they tell of expires, and not before (S24)."""
         self._snapshots.prune([segment.base_offset for segment in segments])

@@ -328,8 +328,7 @@ class PartitionLog:
 
     def delete_segments_below(self, durable_start_offset: Offset) -> int:
         """Segments that end at or below a log start that is checkpointed: a crash in between finds
-        there that a missing beginning is no damage. Segments deleted. Raises DiskFull,
-        StorageFailed."""
+        there that a missing beginning is no damage. How many. Raises DiskFull, StorageFailed."""
         self._failing.ensure_writable()
         count = self._segments.count_below(durable_start_offset)
         if self._segments.active.size_bytes == 0:
@@ -340,6 +339,8 @@ class PartitionLog:
             self._void_copies()
             if count == len(self._segments):
                 self._begin_segment()
+                if self._producers.are_told_of_by_memory_alone:
+                    return 0  # all of it goes after the next flush
             self._segments.drop_first(count)
             self._reader.forget_places()  # whose open files would keep their space
             self._producers.drop_snapshots(self._segments)

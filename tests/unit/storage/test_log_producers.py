@@ -332,3 +332,26 @@ def test_no_cut_and_no_flipped_bit_of_a_snapshot_is_believed(tmp_path: Path, dec
         damaged[bit // 8] ^= 1 << bit % 8
         with pytest.raises(MalformedFile):
             decode(bytes(damaged))
+
+
+def test_what_tells_of_producers_goes_once_a_synced_snapshot_does(tmp_path: Path) -> None:
+    """S24: a power cut would leave a name without a snapshot, and nobody would know a retry."""
+    log = open_log(tmp_path / "log", settings=THREE_A_SEGMENT)
+    for sequence in range(4):
+        produce(log, sequence)
+    log.flush()
+    log.raise_log_start(Offset(4))
+    assert log.delete_segments_below(Offset(4)) == 0
+    assert names(log, ".log") == [0, 3, 4]
+    log.flush()
+    assert log.delete_segments_below(Offset(4)) == 2
+    assert (names(log, ".log"), names(log, ".producers")) == ([4], [4])
+    before = known(log)
+    assert known(open_log(tmp_path / "log", log_start_offset=Offset(4))) == before != {}
+
+
+def test_a_log_without_producers_is_let_go_at_once(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    append(log, b"a")
+    log.raise_log_start(Offset(1))
+    assert log.delete_segments_below(Offset(1)) == 1
