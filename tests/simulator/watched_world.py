@@ -330,6 +330,14 @@ class WatchedWorld:
         self.live_brokers()
         return self._seen.get(slot.process)
 
+    def restart(self, broker: LiveBroker, why: str) -> None:
+        """As people do, and it is counted."""
+        process = self.world.brokers[broker.broker_id].process
+        if process is not None and process.process_id == broker.process:
+            self.note(f"broker {broker.broker_id}: {why}")
+            self.world.coverage[why] += 1
+            process.kill()
+
     def touched_broker(self) -> LiveBroker | None:
         """The one whose state the last step may have changed; it may have died in that step."""
         ran = self.world.timeline.ran

@@ -29,6 +29,11 @@ class Watched:
         self.told = self.stored
         self.leads = True
         self.process = 1
+        self.damage: Any = None
+        self.restarted: list[int] = []
+
+    def restart(self, broker: Any, why: str) -> None:
+        self.restarted.append(broker.process)
 
     def served_partitions(self) -> Any:
         return [("orders-0", "id", self.stored)]
@@ -37,7 +42,10 @@ class Watched:
         metadata = SimpleNamespace(partitions={("id", 0): self.told})
         leader = SimpleNamespace(leader_epoch=self.stored.leader_epoch) if self.leads else None
         hosted = SimpleNamespace(leader=leader)
-        partitions = SimpleNamespace(metadata=metadata, hosted=lambda *_: hosted)
+        replica = SimpleNamespace(damage=self.damage, state=self.stored)
+        partitions = SimpleNamespace(
+            metadata=metadata, hosted=lambda *_: hosted, replicas=(replica,)
+        )
         return (SimpleNamespace(broker_id=0, process=self.process, partitions=partitions),)
 
     def live_broker(self, broker_id: int) -> Any:
@@ -84,6 +92,22 @@ def test_a_leader_is_waited_for_since_the_last_fault() -> None:
     watched.leads = False
     promises = judged(watched)
     watched.now_us = 10 * SECOND_US + 1
+    with pytest.raises(Violation, match="L1"):
+        promises.are_kept()
+
+
+def test_who_met_what_could_not_be_read_is_restarted_once_where_nobody_leads() -> None:
+    """0090: in a process that lives on nobody looks at it again."""
+    watched = Watched()
+    watched.leads = False
+    watched.stored = watched.told = partition("", leader="")
+    watched.damage = SimpleNamespace(is_unreadable=True, sound_from=None)
+    promises = judged(watched)
+    for now_us in (10 * SECOND_US, 10 * SECOND_US + 1, 20 * SECOND_US + 1):
+        watched.now_us = now_us
+        assert not promises.are_kept()
+    assert watched.restarted == [1]
+    watched.now_us += 1
     with pytest.raises(Violation, match="L1"):
         promises.are_kept()
 
