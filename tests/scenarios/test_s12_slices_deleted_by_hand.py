@@ -198,6 +198,38 @@ def test_of_two_slices_the_one_that_is_there_is_decided_by_and_the_other_one_is_
     run(scenario)
 
 
+async def successor(rig: Rig, epoch: int) -> None:
+    await rig.service.step_down()
+    rig.service = rig.another_controller()
+    await rig.service.load(ControllerEpoch(epoch))
+
+
+def test_a_slice_put_back_after_its_name_became_another_topics_is_left_alone() -> None:
+    """Brokers told of both made room for logs of the former where the other's are."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        key = (PARTITION_SLICE.kind, "shop", "orders-0")
+        former = rig.store.objects.pop(key)
+        await successor(rig, 2)
+        again = TopicState("orders", AGAIN, 1, 3)
+        targets = place(1, 3, [broker.broker_id for broker in rig.brokers])
+        await rig.service.create_topic(POOL, again, targets, object_name="orders2")
+        present = rig.store.objects[PARTITION_SLICE.kind, "shop", "orders2-0"]
+        present["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+        former["metadata"]["creationTimestamp"] = "2026-02-01T00:00:00Z"
+        rig.store.objects[key] = former
+        await successor(rig, 3)
+        broker = rig.brokers[0]
+        broker.controller_epoch, broker.version = ControllerEpoch(-1), -1
+        push = (await broker.poll_to_the_end()).push
+        assert push is not None
+        assert [(told.topic.topic_id, len(told.partitions)) for told in push.topics] == [(AGAIN, 1)]
+
+    run(scenario)
+
+
 def test_a_slice_of_that_name_which_is_another_topics_is_not_the_one_that_is_missing() -> None:
     async def scenario() -> None:
         shop = await Shop().open()

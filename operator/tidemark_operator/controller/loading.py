@@ -6,7 +6,7 @@ An object that cannot be read says nothing: it is logged, and the others go on (
 import logging
 from collections.abc import Callable, Iterable
 
-from tidemark_protocol.ids import NO_EPOCH, BrokerId
+from tidemark_protocol.ids import NO_EPOCH, BrokerId, TopicId
 
 from tidemark_operator.controller import deletions
 from tidemark_operator.controller.pool_controller import PoolController
@@ -40,8 +40,9 @@ def load(pool_of: PoolOf, brokers: Iterable[Object], slices: Iterable[Object]) -
     for flaw in flaws:
         # Shown as a missing slice of its topic (S12); the other topics go on.
         logger.error("slice unreadable", extra={"error": flaw})
-    for value in values:
-        _load_slice(pool_of, value)
+    owners: dict[tuple[str, str], TopicId] = {}  # by pool and name
+    for value in values:  # by age
+        _load_slice(pool_of, value, owners)
 
 
 def _load_broker(pool_of: PoolOf, item: Object) -> None:
@@ -70,9 +71,20 @@ def _load_tombstone(pool_of: PoolOf, item: Object) -> None:
     deletions.note_deleted(pool_of(tombstone.pool), tombstone)
 
 
-def _load_slice(pool_of: PoolOf, value: PartitionSlice) -> None:
-    pool = pool_of(value.pool)
-    if value.topic.topic_id in pool.state.tombstones:
+def _load_slice(
+    pool_of: PoolOf, value: PartitionSlice, owners: dict[tuple[str, str], TopicId]
+) -> None:
+    pool, topic = pool_of(value.pool), value.topic
+    if topic.topic_id in pool.state.tombstones:
         deletions.load_leftovers(pool, (value,))
-    else:
-        pool.load_slice(value)
+        return
+    owner = owners.setdefault((value.pool, topic.topic), topic.topic_id)
+    if owner != topic.topic_id:
+        # Put back after its name became another topic's: brokers told of both would make room for
+        # logs of this one where the other's are.
+        logger.error(
+            "slice left alone: its topicName is another topic's by now",
+            extra={"slice": value.name, "topic": topic.topic, "topic_id": topic.topic_id},
+        )
+        return
+    pool.load_slice(value)

@@ -6,7 +6,8 @@ which were used is one number on its own Broker object, raised by compare-and-se
 Two controllers at once meet in that compare-and-set; Broker objects are ownerless and stay as long
 as claims do. A new round is above that of every broker and above every id found on a disk; where an
 object is missing, above the seconds since 1970, as not all disks may have been heard of yet: an
-object deleted by hand, or a backup that lowered one, costs ids, never uniqueness.
+object deleted by hand, or one put back from before its broker's present life, costs ids, never
+uniqueness; one put back from within that life may cost it (0091).
 Why so: docs/decisions/0007-producer-ids-by-round-and-broker.md.
 """
 
