@@ -66,6 +66,7 @@ class BrokerSlot:
         self.machine = Machine(f"node-{broker_id}", world.timeline, world.network, world.random)
         self.process: SimulatedProcess | None = None
         self.broker: Broker | None = None  # of the live process
+        self.lives: dict[SimulatedProcess, Broker] = {}  # also of deleted pods that still run
         self.former: list[SimulatedProcess] = []  # of deleted pods, maybe still running
         self.is_held_down = False  # the kubelet starts nothing
         self.snapshot: DiskImage | None = None  # of the volume
@@ -105,7 +106,7 @@ class BrokerSlot:
         environment = self._environment(process)
 
         async def run() -> int:
-            broker = Broker(settings, environment)
+            broker = self.lives[process] = Broker(settings, environment)
             if self.process is process:
                 self.broker = broker
             return await broker.run()
@@ -114,6 +115,7 @@ class BrokerSlot:
         world.note(process.name, f"started in {self.pod_uid} on {self.machine.boot_id}")
 
     def _ended(self, process: SimulatedProcess) -> None:
+        self.lives.pop(process, None)
         if process is not self.process:  # of a deleted pod: nobody starts it again
             self.former = [former for former in self.former if former is not process]
             return

@@ -309,14 +309,13 @@ class WatchedWorld:
     def live_brokers(self) -> tuple[LiveBroker, ...]:
         """Also those of deleted pods that still run."""
         for slot in self.world.brokers.values():
-            process, broker = slot.process, slot.broker
-            if process is None or broker is None or process in self._seen:
-                continue
-            found = LiveBroker(
-                slot.broker_id, process.process_id, broker.partitions, broker, process.loop
-            )
-            self._seen[process] = found
-            self._by_loop[process.loop] = found
+            for process, broker in slot.lives.items():
+                if process not in self._seen:
+                    found = LiveBroker(
+                        slot.broker_id, process.process_id, broker.partitions, broker, process.loop
+                    )
+                    self._seen[process] = found
+                    self._by_loop[process.loop] = found
         for process in [process for process in self._seen if not process.is_alive]:
             del self._by_loop[process.loop]
             del self._seen[process]

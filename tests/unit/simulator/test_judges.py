@@ -20,6 +20,7 @@ from tests.simulator.picture import Mark, ReplicaSample, Sample, picture
 from tests.simulator.producer_expiry import ProducerExpiry
 from tests.simulator.shrinker import shrunk
 from tests.simulator.violations import Violation
+from tests.simulator.watched_world import WatchedWorld
 
 
 def batch(text: bytes, offset: int, epoch: int = 0, sequence: int = -1) -> bytes:
@@ -319,3 +320,16 @@ def test_a_picture_has_a_lane_per_broker_and_a_line_per_fault() -> None:
     assert [f">broker {number}<" in drawn for number in range(4)] == [True, True, True, False]
     assert "0.500 s  kill &lt;broker&gt;" in drawn
     assert drawn.count('class="mark"') == 1
+
+
+def test_a_process_whose_pod_was_deleted_before_anybody_looked_is_watched() -> None:
+    """55001379: it led, and what it committed was taken for nobody's."""
+
+    class Former:
+        process_id, loop, is_alive = 1, object(), True
+
+    lives = {Former(): SimpleNamespace(partitions=object())}
+    slot = SimpleNamespace(broker_id=2, process=object(), broker=None, lives=lives)
+    world: Any = SimpleNamespace(brokers={2: slot})
+    watched = WatchedWorld(world)
+    assert [broker.process for broker in watched.live_brokers()] == [1]
