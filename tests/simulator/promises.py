@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.lease import LeaseSettings
+from tidemark_protocol.ids import BrokerId
 
 from tests.simulator.coverage_rows import RESTARTED_TO_READ
 from tests.simulator.violations import Violation
@@ -54,7 +55,7 @@ class Promises:
         self._told: object = None  # of which, and to which processes
         self._placed: object = None  # where, and who lives
         self._kept_us: dict[str, int] = {}
-        self._restarted: dict[int, None] = {}  # processes
+        self._restarted: dict[BrokerId, None] = {}
 
     def are_kept(self) -> bool:
         """All at once, now. Raises Violation when one is broken past its bound."""
@@ -69,7 +70,8 @@ class Promises:
         if leaderless or self._placed != (placed, processes):
             self._placed, self._joining_us = (placed, processes), now_us
         bounds = self._bounds
-        if now_us - self._whole_us > bounds.leader_seconds * SECOND_US and self._may_be_readable():
+        is_late = now_us - self._whole_us > bounds.leader_seconds * SECOND_US
+        if is_late and self._restart_who_could_not_read():
             self._whole_us = now_us
         is_led = self._is_kept("L1", leaderless, self._whole_us, bounds.leader_seconds)
         if is_led:
@@ -99,13 +101,14 @@ class Promises:
             raise Violation(name, f"{missing}, for {waited_us / SECOND_US:.1f} s")
         return False
 
-    def _may_be_readable(self) -> bool:
-        """People restart, once, who met what could not be read: in a process that lives on nobody
-        looks at it again (0090), and without it the longest log of all may not be known (S14)."""
+    def _restart_who_could_not_read(self) -> bool:
+        """As people do, once for each broker: in a process that lives on nobody looks again at what
+        could not be read (0090), and without it the longest log of all may not be known (S14).
+        Whether anybody was."""
         waiting = [
             broker
             for broker in self._world.live_brokers()
-            if broker.process not in self._restarted
+            if broker.broker_id not in self._restarted
             for replica in broker.partitions.replicas
             if replica.damage is not None
             and replica.damage.is_unreadable
@@ -114,7 +117,7 @@ class Promises:
             and not replica.state.has_leader
         ]
         for broker in waiting:
-            self._restarted[broker.process] = None
+            self._restarted[broker.broker_id] = None
             self._world.restart(broker, RESTARTED_TO_READ)
         return bool(waiting)
 
