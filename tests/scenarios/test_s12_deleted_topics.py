@@ -19,6 +19,7 @@ from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import TopicState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, FakeStore, Rig
+from tests.unit.controller.control_steps import successor
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, InProcessPool
 from tests.waiting import run
 
@@ -28,12 +29,6 @@ AGAIN = TopicId("7f1c0000-0000-0000-0000-000000000009")
 
 def slices(rig: Rig) -> list[str]:
     return sorted(name for kind, _, name in rig.store.objects if kind == PARTITION_SLICE.kind)
-
-
-async def successor(rig: Rig, epoch: int = 2) -> None:
-    await rig.service.step_down()
-    rig.service = rig.another_controller()
-    await rig.service.load(ControllerEpoch(epoch))
 
 
 async def deleted_ids(broker: FakeBroker) -> list[TopicId]:

@@ -18,6 +18,7 @@ from tidemark_protocol.ids import ControllerEpoch, TopicId
 from tidemark_protocol.partition_state import TopicState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeStore, Rig
+from tests.unit.controller.control_steps import successor
 from tests.unit.reconcile.reconcile_world import KeepingRuntime
 from tests.waiting import run
 
@@ -196,12 +197,6 @@ def test_of_two_slices_the_one_that_is_there_is_decided_by_and_the_other_one_is_
         assert rig.partition(128).leader not in (leader.broker_id, -1)
 
     run(scenario)
-
-
-async def successor(rig: Rig, epoch: int) -> None:
-    await rig.service.step_down()
-    rig.service = rig.another_controller()
-    await rig.service.load(ControllerEpoch(epoch))
 
 
 def test_a_slice_put_back_after_its_name_became_another_topics_is_left_alone() -> None:

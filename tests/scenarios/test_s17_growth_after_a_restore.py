@@ -8,9 +8,10 @@ from tidemark_operator.controller.placement import place
 from tidemark_operator.controller.service import Change, NoLiveReplica
 from tidemark_operator.stores.object_store import PARTITION_SLICE, Object
 from tidemark_protocol.controller_messages import ReplicaReport
-from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
+from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 
 from tests.unit.controller.control_rig import ORDERS, POOL, Rig
+from tests.unit.controller.control_steps import successor
 from tests.unit.controller.control_values import shown
 from tests.unit.controller.metadata_brokers import MetadataBroker, metadata_rig
 from tests.waiting import run
@@ -33,12 +34,6 @@ def restore(rig: Rig, saved: Object) -> None:
     own = ("apiVersion", "kind", "metadata")
     fields = {name: copy.deepcopy(saved[name]) for name in saved if name not in own}
     rig.store.touch(PARTITION_SLICE, "orders-0", **fields)
-
-
-async def successor(rig: Rig, epoch: int) -> None:
-    await rig.service.step_down()
-    rig.service = rig.another_controller()
-    await rig.service.load(ControllerEpoch(epoch))
 
 
 async def restored_over(*held: tuple[ReplicaReport, ...]) -> Rig:

@@ -8,10 +8,11 @@ from tidemark_operator.controller.service import ProbeVerdict
 from tidemark_operator.stores.object_store import PARTITION_SLICE, Object
 from tidemark_protocol.controller_messages import InSyncProposal, ReplicaReport
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import Member, PartitionState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig, settle
+from tests.unit.controller.control_steps import successor
 from tests.unit.controller.control_values import shown
 from tests.unit.controller.metadata_brokers import MetadataBroker, metadata_rig
 from tests.waiting import run
@@ -32,12 +33,6 @@ def restore(rig: Rig, saved: Object) -> None:
     own = ("apiVersion", "kind", "metadata")
     fields = {name: copy.deepcopy(saved[name]) for name in saved if name not in own}
     rig.store.touch(PARTITION_SLICE, "orders-0", **fields)
-
-
-async def successor(rig: Rig, epoch: int = 2) -> None:
-    await rig.service.step_down()
-    rig.service = rig.another_controller()
-    await rig.service.load(ControllerEpoch(epoch))
 
 
 def proposed(state: PartitionState, in_sync: tuple[Member, ...]) -> InSyncProposal:

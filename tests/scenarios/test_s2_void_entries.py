@@ -8,15 +8,14 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig
-from tests.unit.controller.control_steps import held
+from tests.unit.controller.control_steps import held, successor
 from tests.unit.controller.control_values import members, shown
 from tests.waiting import run
 
 
-async def successor(rig: Rig, epoch: int) -> None:
-    await rig.service.step_down()
-    rig.service = rig.another_controller()
-    await rig.service.load(ControllerEpoch(epoch))
+async def forgotten_by_all(rig: Rig, epoch: int) -> None:
+    """A successor, of which brokers have heard nothing."""
+    await successor(rig, epoch)
     for broker in rig.brokers:
         broker.controller_epoch, broker.version = ControllerEpoch(-1), -1
 
@@ -37,7 +36,7 @@ def test_stripping_cut_short_after_the_first_of_nine_slices_lets_nobody_lead_the
             if {"id": 1, "epoch": 2} in rig.stored_slice(index)["partitions"][0]["isr"]
         ]
         assert len(listed) == 8
-        await successor(rig, 2)
+        await forgotten_by_all(rig, 2)
         assert (await again.register()).broker_epoch == 4
         # Now the two others are gone: only B@4 lives, and nothing says that it has a record.
         for gone in (rig.brokers[0], rig.brokers[2]):
@@ -83,7 +82,7 @@ def test_an_epoch_that_an_entry_holds_is_not_given_out_again_when_the_broker_obj
             await rig.kill(broker)
         assert shown(rig.partition()).startswith("leader -1@-1 epoch 1 isr [] eligible [0@1 1@2]")
         del rig.store.objects[(BROKER.kind, "shop", "default-1")]
-        await successor(rig, 2)
+        await forgotten_by_all(rig, 2)
         empty = FakeBroker(rig, BrokerId(1), "1-new")
         await empty.register()
         await empty.catch_up()
@@ -115,7 +114,7 @@ def test_a_deposed_controllers_late_registration_is_not_written_back_to_a_lower_
         stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
         assert stored["brokerEpoch"] == 4  # I14
         assert not new_controller.is_leading  # it takes the lease anew and reads everything
-        await successor(rig, 3)
+        await forgotten_by_all(rig, 3)
         third = FakeBroker(rig, BrokerId(1), "1-c")
         await third.register()
         assert third.epoch == 5
@@ -141,7 +140,7 @@ def test_a_deposed_controllers_late_registration_shares_its_epoch_with_no_other_
         stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
         assert (stored["brokerEpoch"], stored["incarnation"]) == (4, "1-b")
         assert not new_controller.is_leading  # it takes the lease anew and reads everything
-        await successor(rig, 3)
+        await forgotten_by_all(rig, 3)
         third = FakeBroker(rig, BrokerId(1), "1-c")
         await third.register()
         assert third.epoch == 5
@@ -168,7 +167,7 @@ def test_a_successor_strikes_nothing_out_by_what_it_read_before_a_late_registrat
         assert not new_controller.is_leading  # everything is read again
         assert rig.stored_slice()["partitions"][0]["eligibleLeaders"] == [{"id": 1, "epoch": 2}]
         rig.service = deposed
-        await successor(rig, 3)
+        await forgotten_by_all(rig, 3)
         assert (await third.register(clean_stop_epoch=late.epoch)).is_clean
         assert rig.partition().eligible_leaders == members("1@2")
 
@@ -228,7 +227,7 @@ def test_what_a_deposed_controller_declared_void_is_not_made_valid_again(next_wr
         stored = rig.store.objects[(BROKER.kind, "shop", "default-1")]["status"]
         assert (stored["brokerEpoch"], stored["cleanSince"]) == (2, 3)
         rig.service = deposed
-        await successor(rig, 3)  # everything is read again
+        await forgotten_by_all(rig, 3)  # everything is read again
         assert not (await again.register(**proof)).is_clean
 
     run(scenario)
@@ -248,7 +247,7 @@ def test_a_successor_ends_no_life_that_it_does_not_know_of_yet() -> None:
         assert (await late.heartbeat()).error is ErrorCode.NOT_CONTROLLER
         assert not new_controller.is_leading  # everything is read again
         rig.service = deposed
-        await successor(rig, 3)
+        await forgotten_by_all(rig, 3)
         assert (await late.poll_to_the_end()).error is ErrorCode.NONE
 
     run(scenario)

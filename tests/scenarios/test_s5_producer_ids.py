@@ -20,6 +20,7 @@ from tidemark_protocol.ids import (
 )
 
 from tests.unit.controller.control_rig import POOL, FakeBroker, Rig, settle
+from tests.unit.controller.control_steps import successor
 from tests.waiting import run
 
 
@@ -38,12 +39,6 @@ async def given(broker: FakeBroker) -> range:
 
 def all_distinct(*blocks: range) -> bool:
     return len({number for block in blocks for number in block}) == sum(map(len, blocks))
-
-
-async def successor(rig: Rig, epoch: int) -> None:
-    await rig.service.step_down()
-    rig.service = rig.another_controller()
-    await rig.service.load(ControllerEpoch(epoch))
 
 
 def test_blocks_of_a_thousand_are_disjoint_over_brokers_and_restarts() -> None:

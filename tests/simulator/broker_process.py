@@ -65,7 +65,6 @@ class BrokerSlot:
         self.name = f"broker-{broker_id}"
         self.machine = Machine(f"node-{broker_id}", world.timeline, world.network, world.random)
         self.process: SimulatedProcess | None = None
-        self.broker: Broker | None = None  # of the live process
         self.lives: dict[SimulatedProcess, Broker] = {}  # also of deleted pods that still run
         self.former: list[SimulatedProcess] = []  # of deleted pods, maybe still running
         self.is_held_down = False  # the kubelet starts nothing
@@ -74,6 +73,11 @@ class BrokerSlot:
         self._claims = 1
         self._world = world
         self._new_pod()
+
+    @property
+    def broker(self) -> Broker | None:
+        """Of the live process, once it has begun."""
+        return None if self.process is None else self.lives.get(self.process)
 
     @property
     def partitions(self) -> Partitions | None:
@@ -107,8 +111,6 @@ class BrokerSlot:
 
         async def run() -> int:
             broker = self.lives[process] = Broker(settings, environment)
-            if self.process is process:
-                self.broker = broker
             return await broker.run()
 
         process.start(run)
@@ -119,7 +121,7 @@ class BrokerSlot:
         if process is not self.process:  # of a deleted pod: nobody starts it again
             self.former = [former for former in self.former if former is not process]
             return
-        self.process = self.broker = None
+        self.process = None
         self._world.on_broker_ended(self)
         self.start_later()
 
@@ -132,7 +134,7 @@ class BrokerSlot:
         """The API server forgets the pod; its process runs on, its successor starts at once."""
         if self.process is not None:
             self.former.append(self.process)
-            self.process = self.broker = None
+            self.process = None
         self._new_pod()
         self.start()
 
