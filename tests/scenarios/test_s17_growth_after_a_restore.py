@@ -27,7 +27,8 @@ def logs(*ends: tuple[int, int]) -> tuple[ReplicaReport, ...]:
 
 async def grow(rig: Rig, present: int, added: int, over: int = 3) -> None:
     ids = [BrokerId(number) for number in range(over)]
-    await rig.service.add_partitions(POOL, ORDERS, place(added, 3, ids, first_partition=present))
+    assignments = place(added, 3, ids, first_partition=present)
+    await rig.service.add_partitions(POOL, ORDERS, assignments, first=present)
 
 
 def restore(rig: Rig, saved: Object) -> None:

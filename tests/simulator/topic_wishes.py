@@ -163,7 +163,7 @@ async def _grow(service: ControllerService, pool: str, wish: TopicWish, present:
     assignments = place(
         added, wish.replication_factor, tuple(racks), first_partition=present, racks=racks
     )
-    await service.add_partitions(pool, wish.topic_id, assignments)
+    await service.add_partitions(pool, wish.topic_id, assignments, first=present)
     return f"has {wish.partitions} partitions"
 
 

@@ -37,7 +37,7 @@ from tidemark_operator.controller.pool_heartbeats import PoolEnvironment, PoolHe
 from tidemark_operator.controller.probe import Probe, ProbeVerdict
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import Deposed, PutOff
-from tidemark_operator.controller.topics import SliceMissing, TopicUnknown
+from tidemark_operator.controller.topics import Assignments, SliceMissing, TopicUnknown
 from tidemark_operator.controller.views import BrokerView, Change, PoolSettings, TopicView
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE, ObjectStore, StoreError
 
@@ -340,11 +340,14 @@ class ControllerService:
         )
 
     async def add_partitions(
-        self, pool: str, topic_id: TopicId, assignments: tuple[tuple[BrokerId, ...], ...]
+        self, pool: str, topic_id: TopicId, assignments: Assignments, *, first: int
     ) -> None:
-        """`assignments` of the new partitions only. Raises TopicUnknown, NoLiveReplica."""
+        """`assignments` of the new partitions only, from number `first` on. Idempotent. Raises
+        TopicUnknown, NoLiveReplica, SliceMissing."""
         decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(topics.add_partitions(decisions, topic_id, assignments))
+        await self._decide_for_reconciler(
+            topics.add_partitions(decisions, topic_id, assignments, first=first)
+        )
 
     async def reassign(self, pool: str, topic_id: TopicId, targets: Targets) -> None:
         """Begins moves of partitions to other brokers, or turns them back. Idempotent. Raises

@@ -94,18 +94,25 @@ async def update(pool: PoolController, topic: TopicState, *, deletion_policy: st
         await pool.settle()  # unclean election may just have been allowed
 
 
-async def add_partitions(pool: PoolController, topic_id: TopicId, assignments: Assignments) -> None:
+async def add_partitions(
+    pool: PoolController, topic_id: TopicId, assignments: Assignments, *, first: int
+) -> None:
     async with pool.lock:
         slices = pool.state.topic_slices(topic_id)
         if not slices:
             raise TopicUnknown(f"topic id {topic_id} has no slices")
         _check_complete(slices)
         last = slices[-1]
+        done = sum(len(value.partitions) for value in slices)
+        if done < first:
+            raise SliceMissing(
+                f"topic {last.topic.topic}: partitions {done} to {first - 1} are gone"
+            )
         await _append(
             pool,
             last.topic,
-            assignments,
-            first=sum(len(value.partitions) for value in slices),
+            assignments[done - first :],  # a growth whose answer was lost may be there by now
+            first=done,
             names=_Names(last.name_prefix, last.object_name),
             deletion_policy=last.deletion_policy,
         )

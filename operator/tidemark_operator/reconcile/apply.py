@@ -46,8 +46,8 @@ class TopicApplier:
                     deletion_policy=spec.deletion_policy,
                     had_slices=had_slices,
                 )
-            case AddPartitions(topic_id, assignments):
-                await self._controller.add_partitions(pool, topic_id, assignments)
+            case AddPartitions(topic_id, first, assignments):
+                await self._controller.add_partitions(pool, topic_id, assignments, first=first)
             case UpdateTopic(topic):
                 await self._controller.update_topic(
                     pool, topic, deletion_policy=spec.deletion_policy

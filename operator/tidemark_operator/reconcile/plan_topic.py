@@ -82,6 +82,7 @@ class CreateTopic:
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
     topic_id: TopicId
+    first: int
     assignments: Assignments  # of the new ones only
 
 
@@ -317,7 +318,7 @@ def _plan_growth(observed: ObservedTopic, view: TopicView) -> TopicPlan:
     waiting = _waiting(spec, assignments, observed.active_brokers)
     if waiting is not None:
         return waiting
-    return TopicPlan(AddPartitions(view.topic.topic_id, assignments), ready_conditions(view))
+    return TopicPlan(AddPartitions(view.topic.topic_id, first, assignments), ready_conditions(view))
 
 
 def _waiting_to_grow(observed: ObservedTopic, view: TopicView, growth: TopicPlan) -> TopicPlan:

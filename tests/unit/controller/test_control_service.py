@@ -377,7 +377,8 @@ def test_added_partitions_fill_the_last_slice_first() -> None:
         rig = await Rig().start(3)
         await rig.create(127)
         ids = [broker.broker_id for broker in rig.brokers]
-        await rig.service.add_partitions(POOL, ORDERS, place(3, 3, ids, first_partition=127))
+        added = place(3, 3, ids, first_partition=127)
+        await rig.service.add_partitions(POOL, ORDERS, added, first=127)
         assert [len(rig.stored_slice(i)["partitions"]) for i in range(2)] == [128, 2]
         view = rig.service.topic(POOL, ORDERS)
         assert view is not None

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from tidemark_operator.controller.placement import place
+from tidemark_operator.controller.service import SliceMissing
 from tidemark_operator.stores.object_store import Object, Refused, ResourceKind
 from tidemark_protocol.partition_state import TopicState
 
@@ -96,5 +97,38 @@ def test_a_slice_that_landed_late_and_took_the_quota_is_found() -> None:
             patched.setattr(rig.store, "create", landed_and_refused)
             await rig.create()
         assert rig.service.topic(POOL, ORDERS) is not None
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("grown_before", [1, 3])
+def test_growth_planned_before_another_one_landed_adds_only_what_is_missing(
+    grown_before: int,
+) -> None:
+    """S3: its answer was lost, or its controller was deposed; partitions never shrink again."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create(3)
+        ids = [broker.broker_id for broker in rig.brokers]
+        planned = place(3, 3, ids, first_partition=3)
+        await rig.service.add_partitions(POOL, ORDERS, planned[:grown_before], first=3)
+        await rig.service.add_partitions(POOL, ORDERS, planned, first=3)
+        view = rig.service.topic(POOL, ORDERS)
+        assert view is not None
+        assert [state.partition for state in view.partitions] == list(range(6))
+        assert [state.replicas for state in view.partitions[3:]] == list(planned)
+        assert view.topic.partition_count == 6
+
+    run(scenario)
+
+
+def test_growth_behind_partitions_that_are_gone_is_refused() -> None:
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create(3)
+        ids = [broker.broker_id for broker in rig.brokers]
+        with pytest.raises(SliceMissing, match="3 to 4"):
+            await rig.service.add_partitions(POOL, ORDERS, place(1, 3, ids), first=5)
 
     run(scenario)

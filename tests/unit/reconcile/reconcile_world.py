@@ -192,10 +192,15 @@ class KeepingController:
             await self._mark(topic.topic_id, deletionPolicy=deletion_policy)
 
     async def add_partitions(
-        self, pool: str, topic_id: TopicId, assignments: tuple[tuple[BrokerId, ...], ...]
+        self,
+        pool: str,
+        topic_id: TopicId,
+        assignments: tuple[tuple[BrokerId, ...], ...],
+        *,
+        first: int,
     ) -> None:
         view = self.views[topic_id]
-        first = view.topic.partition_count
+        assert first == view.topic.partition_count
         self.calls.append(f"add {[list(each) for each in assignments]} at {first}")
         added = tuple(
             partition_state(first + index, replicas, len(replicas))
