@@ -366,12 +366,15 @@ class ReplicaFetches:
         return replica if is_news else None
 
     def _add_positions(self, link: FollowerLink, found: Found) -> None:
-        """Watermarks of all others travel along: no second answer for them alone."""
+        """Watermarks of all others travel along: no second answer for them alone. But to a question
+        of another leader epoch, for which there was no room yet: by its answer the follower cannot
+        tell whose watermark it is (I2)."""
         for key in link.moved:
-            if key in found or key not in link.asked:
+            asked = link.asked.get(key)
+            if key in found or asked is None:
                 continue
             replica = self._news(key, link)
-            if replica is not None:
+            if replica is not None and asked.current_leader_epoch == replica.leader_epoch:
                 found[key] = PartitionAnswer(
                     key[1], ErrorCode.NONE, replica.high_watermark, replica.log.log_start_offset
                 )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tidemark_broker.runtime import replica_fetches
 from tidemark_broker.runtime.follower_link import REPLICA_SESSION_ID, FollowerLink
 from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionAnswer
 from tidemark_protocol.error_codes import ErrorCode
@@ -125,6 +126,27 @@ def test_a_partition_that_is_led_elsewhere_now_is_refused_unasked(pool: InProces
     pool.lead(2)
     pool.time.run(0)
     assert [entry.error for entry in answer] == [ErrorCode.FENCED_LEADER_EPOCH]
+
+
+def test_a_question_of_a_former_leader_epoch_is_told_no_watermark_of_this_one(
+    pool: InProcessPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I2: its follower may hold other records there, and would show them as committed. Until there
+    is room to judge the question anew nothing is said to it."""
+    session = Session(pool)
+    session.ask(offset=0)
+    pool.time.run(WAIT_MS)
+    pool.lead(2)
+    pool.lead(1)
+    pool.brokers[1].produce("a")
+    pool.replicate(2, rounds=2)
+    assert pool.brokers[1].replica().high_watermark == 1
+    with monkeypatch.context() as room:
+        room.setattr(replica_fetches, "_budget", lambda request: 0)
+        answer = session.ask()
+        pool.time.run(WAIT_MS)
+    assert answer == []
+    assert [entry.error for entry in session.ask()] == [ErrorCode.FENCED_LEADER_EPOCH]
 
 
 def test_the_session_of_a_former_life_is_refused_once_a_later_one_is_known(
