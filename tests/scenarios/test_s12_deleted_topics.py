@@ -20,9 +20,11 @@ from tidemark_protocol.partition_state import TopicState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, FakeStore, Rig
 from tests.unit.controller.control_steps import successor
+from tests.unit.controller.metadata_brokers import MetadataBroker, metadata_rig
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, InProcessPool
 from tests.waiting import run
 
+LOG_OF_ORDERS = ReplicaReport(ORDERS, 0, LeaderEpoch(0), Offset(5), Offset(5))
 TOMBSTONE = f"deleted.{ORDERS}"
 AGAIN = TopicId("7f1c0000-0000-0000-0000-000000000009")
 
@@ -218,6 +220,34 @@ def test_a_missing_slice_that_is_restored_is_led_again() -> None:
         await rig.service.look_for_slices(POOL, ORDERS)
         await rig.advance(200, *rig.brokers[1:])
         assert rig.partition().leader in (1, 2)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("found", [(), (LOG_OF_ORDERS,)], ids=["lost", "found"])
+def test_a_restored_slice_counts_on_nobody_who_came_back_without_its_log(
+    found: tuple[ReplicaReport, ...],
+) -> None:
+    """S9: it stopped in order, and nobody knew of the partition when it registered without it."""
+
+    async def scenario() -> None:
+        rig = await metadata_rig(3)
+        await rig.service.create_topic(
+            POOL, rig.topic_state(), place(1, 3, [BrokerId(i) for i in range(3)])
+        )
+        key = (PARTITION_SLICE.kind, "shop", "orders-0")
+        saved = rig.store.objects.pop(key)
+        await rig.kill(rig.brokers[0])  # its fence finds the slice gone
+        assert rig.service.topic(POOL, ORDERS) is None
+        back = MetadataBroker(rig, BrokerId(1), "1-b", replicas=found)
+        await back.register(clean_stop_epoch=rig.brokers[1].epoch)
+        await rig.advance(300, back, rig.brokers[2])
+        rig.store.objects[key] = saved
+        await rig.service.look_for_slices(POOL, ORDERS)
+        await rig.advance(300, back, rig.brokers[2])
+        assert rig.partition().leader == (1 if found else 2)
+        listed = {m.broker_id for m in rig.partition().in_sync_replicas}
+        assert (BrokerId(1) in listed) == bool(found)
 
     run(scenario)
 

@@ -14,9 +14,10 @@ from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.storage.partition_log import PartitionLog
 from tidemark_broker.storage.record_batch import CorruptBatch, read_header
 from tidemark_broker.storage.segment import Segment
+from tidemark_operator.controller.broker_notes import BrokerNotes
 from tidemark_operator.controller.broker_record import BrokerRecord
 from tidemark_operator.controller.last_resorts import Choice
-from tidemark_operator.controller.pool_state import BrokerNotes, PoolState
+from tidemark_operator.controller.pool_state import PoolState
 from tidemark_operator.controller.slices import PartitionSlice, read_broker, read_slice
 from tidemark_operator.controller.tombstones import is_tombstone, read_tombstone
 from tidemark_operator.controller.views import TopicView

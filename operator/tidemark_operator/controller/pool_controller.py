@@ -21,14 +21,16 @@ from tidemark_protocol.controller_messages import (
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, TopicId
 
+from tidemark_operator.controller.broker_notes import BrokerNotes
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.image import MetadataImage
-from tidemark_operator.controller.pool_state import BrokerNotes, PoolState
+from tidemark_operator.controller.pool_state import PoolState
 from tidemark_operator.controller.producer_id_rounds import NO_ROUND, round_of
 from tidemark_operator.controller.registration import (
     Accepted,
     RegistrationRefused,
     decided,
+    found_replicas,
     lost_replicas,
     report_of,
 )
@@ -295,10 +297,12 @@ class PoolController:
         notes = BrokerNotes(
             lost_replicas=lost_replicas(report, self.state.assigned(), request),
             lost_below=record.broker_epoch,
+            found_replicas=found_replicas(report),
         )
         if outcome.is_same_life:
             known = self.state.notes_of(broker_id)
             known.lost_replicas, known.lost_below = notes.lost_replicas, notes.lost_below
+            known.found_replicas = notes.found_replicas
             known.applied_version = -1
         elif stored is not None:
             if not outcome.is_clean:

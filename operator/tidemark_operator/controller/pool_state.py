@@ -13,7 +13,6 @@ from typing import Any
 from tidemark_protocol.controller_messages import BrokerState, HeldEpoch, ReplicaReport
 from tidemark_protocol.ids import (
     NO_BROKER,
-    NO_EPOCH,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -21,6 +20,7 @@ from tidemark_protocol.ids import (
 )
 from tidemark_protocol.partition_state import PartitionState
 
+from tidemark_operator.controller.broker_notes import BrokerNotes
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.elections import (
     Evidence,
@@ -43,27 +43,6 @@ from tidemark_operator.controller.views import BrokerView, TopicView
 
 MAX_LEADERLESS_SENTENCES = 20  # a condition has an end
 MAX_REPLACED = 16  # of each broker: no message is on its way for so many lives
-
-
-@dataclass(slots=True)
-class BrokerNotes:
-    """What a broker told this controller; gone with the controller, void for another life."""
-
-    applied_controller_epoch: ControllerEpoch = ControllerEpoch(NO_EPOCH)
-    applied_version: int = -1
-    heartbeat: int = 0  # the number of the newest one
-    report: dict[Replica, ReplicaReport] | None = None
-    # The image version that was applied when it reported: what stood still by then is as it said.
-    # A process that has just started leads and follows nothing: the newest version.
-    report_version: int = -1
-    lost_replicas: frozenset[Replica] = frozenset()
-    lost_below: BrokerEpoch = BrokerEpoch(NO_EPOCH)
-    failed_replicas: frozenset[Replica] = frozenset()  # as the newest heartbeat says
-    settled_failures: frozenset[Replica] = frozenset()  # those by which all slices are settled
-    drained_at_version: int | None = None
-    drained_at_ms: int = -1
-    was_told_to_stop: bool = False
-    is_write_stalled: bool = False  # S20
 
 
 @dataclass(slots=True)
@@ -259,7 +238,10 @@ class PoolState:
                     self.note_known(value.topic.topic_id, state, version=version)
         self.slices[value.name] = value
         for state in value.partitions:
-            self._note_behind((value.topic.topic_id, state.partition), state)
+            replica = (value.topic.topic_id, state.partition)
+            self._note_behind(replica, state)
+            for member in state.in_sync_replicas + state.eligible_leaders:
+                self.notes_of(member.broker_id).note_entry(replica, member)
 
     def note_known(self, topic_id: TopicId, state: PartitionState, *, version: int) -> None:
         replica = (topic_id, state.partition)

@@ -213,5 +213,9 @@ def lost_replicas(
     return frozenset(lost)
 
 
+def found_replicas(report: Mapping[Replica, ReplicaReport]) -> frozenset[Replica]:
+    return frozenset(replica for replica, found in report.items() if not is_lost(found))
+
+
 def is_lost(found: ReplicaReport | None) -> bool:
     return found is None or found.failed or found.log_end_offset < found.high_watermark

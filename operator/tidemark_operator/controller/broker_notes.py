@@ -1,0 +1,37 @@
+"""What a controller keeps in memory of each broker."""
+
+from dataclasses import dataclass
+
+from tidemark_protocol.controller_messages import ReplicaReport
+from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, ControllerEpoch
+from tidemark_protocol.partition_state import Member
+
+from tidemark_operator.controller.standing import Replica
+
+
+@dataclass(slots=True)
+class BrokerNotes:
+    """What a broker told this controller; gone with the controller, void for another life."""
+
+    applied_controller_epoch: ControllerEpoch = ControllerEpoch(NO_EPOCH)
+    applied_version: int = -1
+    heartbeat: int = 0  # the number of the newest one
+    report: dict[Replica, ReplicaReport] | None = None
+    # The image version that was applied when it reported: what stood still by then is as it said.
+    # A process that has just started leads and follows nothing: the newest version.
+    report_version: int = -1
+    lost_replicas: frozenset[Replica] = frozenset()
+    lost_below: BrokerEpoch = BrokerEpoch(NO_EPOCH)
+    found_replicas: frozenset[Replica] = frozenset()  # whole, by that registration
+    failed_replicas: frozenset[Replica] = frozenset()  # as the newest heartbeat says
+    settled_failures: frozenset[Replica] = frozenset()  # those by which all slices are settled
+    drained_at_version: int | None = None
+    drained_at_ms: int = -1
+    was_told_to_stop: bool = False
+    is_write_stalled: bool = False  # S20
+
+    def note_entry(self, replica: Replica, member: Member) -> None:
+        """S9, in a slice that came after the registration: put back by hand (S12), or a write of a
+        deposed controller that landed late (S2)."""
+        if member.broker_epoch < self.lost_below and replica not in self.found_replicas:
+            self.lost_replicas |= {replica}
