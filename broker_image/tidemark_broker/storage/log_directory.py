@@ -352,7 +352,7 @@ class LogDirectory:
         at = (log.topic, log.partition)
         log.before_cut = partial(self._note_cut, at)
         log.write_data = self.reserve.write_data
-        log.damage_mark.disk = self.reserve.checkpoints
+        log.small_writes = log.damage_mark.disk = self.reserve.checkpoints
         self.logs[log.topic_id, log.partition] = log
 
     def _note_cut(self, at: checkpoints.TopicPartition, offset: Offset) -> None:

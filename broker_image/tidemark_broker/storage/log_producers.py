@@ -16,6 +16,8 @@ from tidemark_broker.storage.producer_states import NO_PRODUCER_ID, ProducerStat
 from tidemark_broker.storage.segment import Segment
 from tidemark_broker.storage.synced_part import SyncedPart
 
+NOTHING_TOLD = Offset(-1)
+
 
 class LogProducers:
     """Methods raise OSError, but for a full disk, which only costs a snapshot."""
@@ -25,7 +27,9 @@ class LogProducers:
         self.states = ProducerStates()
         self._checkpoint = checkpoint
         self._snapshots = ProducerSnapshots(disk, checkpoint.path.parent)
-        self._has_unsynced = False
+        self._told_at = NOTHING_TOLD  # the newest snapshot of this log that is there
+        # Snapshots of this life: what a former one left may not be synced.
+        self._written, self._synced = 1, 0
 
     def restore(
         self,
@@ -45,6 +49,7 @@ class LogProducers:
             log_start_offset=log_start_offset,
             log_end_offset=segments[-1].next_offset,
         )
+        self._told_at = offset if len(self.states) else NOTHING_TOLD
         if part is not None and part.next_offset >= offset:
             highest_producer_id = max(highest_producer_id, self.states.highest_producer_id)
             self.states, offset = part.producers, part.next_offset
@@ -76,36 +81,55 @@ class LogProducers:
         """The log was truncated: sequences of batches that are gone are free again."""
         log_end_offset = segments[-1].next_offset
         self._snapshots.remove_above(log_end_offset)
+        if self._told_at > log_end_offset:
+            self._told_at = NOTHING_TOLD
         if not self.states.truncate_to(log_end_offset):
             self.restore(segments, log_start_offset)
 
     def forget_all(self) -> None:
         """The log begins anew elsewhere."""
         self._snapshots.remove_above(Offset(-1))
+        self._told_at = NOTHING_TOLD
         self.states.forget_all()
 
-    def write_snapshot(self, segments: Sequence[Segment]) -> None:
-        """At the log's end, for a roll or a clean stop. Synced by `sync`."""
-        if segments[-1].next_offset == 0:
-            return
+    def write_snapshot(self, segments: Sequence[Segment], disk: Disk | None = None) -> None:
+        """At the log's end, for a roll or a clean stop. Synced by `sync`. `disk`: another way to
+        the same directory."""
         end_offset = segments[-1].next_offset
-        self._snapshots.write_if_possible(self.states, end_offset, self._checkpoint.epochs)
-        self._has_unsynced = True
+        if end_offset == 0:
+            return
+        epochs = self._checkpoint.epochs
+        if self._snapshots.write_if_possible(self.states, end_offset, epochs, disk):
+            self._told_at = end_offset
+        self._written += 1
         self.drop_snapshots(segments)
 
-    @property
-    def are_told_of_by_memory_alone(self) -> bool:
-        """Once the batches are gone: a power cut would leave a name without a snapshot (S24)."""
-        return self._has_unsynced and len(self.states) > 0
+    def may_lose_below(
+        self, offset: Offset, segments: Sequence[Segment], small_writes: Disk
+    ) -> bool:
+        """All that is remembered of producers is told by a snapshot that is synced, or by batches
+        that stay: else a retry is taken for a first batch after the next start (S24, I8). If not,
+        the snapshot is written, by the way that is open to small writes when the volume is full."""
+        if self._told_at >= offset and self._written == self._synced:
+            return True
+        if all(entry.window[0].first_offset >= offset for _, entry in self.states):
+            return True
+        if self._told_at < offset:
+            self.write_snapshot(segments, small_writes)
+        return False
 
     def drop_snapshots(self, segments: Sequence[Segment]) -> None:
         """Of segments that are gone. What they tell of expires, and not before (S24)."""
         self._snapshots.prune([segment.base_offset for segment in segments])
 
-    def sync(self) -> bool:
-        """In a worker. True if the directory needs a sync too."""
-        if not self._has_unsynced:
-            return False
-        self._has_unsynced = False
+    def sync(self) -> int:
+        """In a worker. What `note_synced` is to be told once the directory is synced too; 0: there
+        was nothing to sync."""
+        written = self._written
+        if written == self._synced:
+            return 0
         self._snapshots.sync()
-        return True
+        return written
+
+    def note_synced(self, written: int) -> None:
+        self._synced = max(self._synced, written)

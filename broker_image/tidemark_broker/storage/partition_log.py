@@ -67,7 +67,7 @@ class PartitionLog:
         self.partition = partition
         self.directory = directory
         self.settings = settings
-        self._disk = disk
+        self._disk = self.small_writes = disk
         self._failing = LogFailure(directory)
         self.is_removed = False
         self._reader = LogReader()
@@ -305,10 +305,8 @@ class PartitionLog:
             raise self._failing.broken_by(error, "read") from error
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
-        """(offset, timestamp) of the first record not earlier; None if all are.
-
-        In batches that cannot be opened here, the first offset of the batch: never too late a one.
-        Raises OwnLogDamaged, StorageFailed.
+        """(offset, timestamp) of the first record not earlier; None if all are. In batches that
+        cannot be opened here, the first offset of the batch. Raises OwnLogDamaged, StorageFailed.
         """
         with self._failing.breaking("look up a timestamp"):
             return first_record_from(
@@ -336,11 +334,12 @@ class PartitionLog:
         if count == 0:
             return 0
         try:
-            self._void_copies()
             if count == len(self._segments):
                 self._begin_segment()
-                if self._producers.are_told_of_by_memory_alone:
-                    return 0  # all of it goes after the next flush
+            kept_from = self._segments[count].base_offset
+            if not self._producers.may_lose_below(kept_from, self._segments, self.small_writes):
+                return 0  # it goes after the next flush
+            self._void_copies()
             self._segments.drop_first(count)
             self._reader.forget_places()  # whose open files would keep their space
             self._producers.drop_snapshots(self._segments)
@@ -450,9 +449,10 @@ class PartitionLog:
         """
         try:
             self._failing.ensure_writable()
-            if self._producers.sync():
+            if snapshots := self._producers.sync():
                 self._durability.note_files_created()
             self._durability.sync(self._to_be_synced)
+            self._producers.note_synced(snapshots)
         except (OSError, StorageFailed) as error:
             if self.is_removed:
                 return  # also while this ran: renamed away under us

@@ -148,19 +148,29 @@ class ProducerSnapshots:
         self._directory = directory
 
     def write_if_possible(
-        self, states: ProducerStates, offset: Offset, epochs: LeaderEpochs
-    ) -> None:
-        """Of a log that ends at `offset`. Not synced. Raises OSError other than a full disk."""
+        self,
+        states: ProducerStates,
+        offset: Offset,
+        epochs: LeaderEpochs,
+        disk: Disk | None = None,
+    ) -> bool:
+        """Of a log that ends at `offset`. Not synced. `disk`: another way to the same files. True
+        if there is one now that we read. Raises OSError other than a full disk."""
+        is_written = False
         epoch_before = epochs.epoch_at(Offset(offset - 1))
         try:
             for suffix, data in (
                 (SIDE_SUFFIX, encode_side_snapshot(states, epoch_before)),
                 (KAFKA_SUFFIX, encode_kafka_snapshot(states)),
             ):
-                self._disk.write_atomically(self._path(offset, suffix), data, durable=False)
+                (disk or self._disk).write_atomically(
+                    self._path(offset, suffix), data, durable=False
+                )
+                is_written = True
         except OSError as error:
             if error.errno not in NO_ROOM_ERRORS:
                 raise
+        return is_written
 
     def sync(self) -> None:
         """Worker thread; a snapshot that is removed meanwhile needs no sync. Raises OSError."""

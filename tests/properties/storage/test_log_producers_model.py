@@ -29,27 +29,11 @@ producer_ids = st.integers(1, 3)
 Known = tuple[int, int, int, int]  # producer epoch, first and last sequence, first offset
 
 
-class RoomForSnapshots(FaultyDisk):
-    """Full for everything else. A roll that finds no room for its snapshot, then retention up to
-    that roll, then a kill: producers of deleted batches are forgotten early. They are refused then,
-    nothing is written twice, and this list does not say so."""
-
-    def write_atomically(self, path: Path, data: bytes, *, durable: bool) -> None:
-        space_bytes = self.space_bytes
-        if path.suffix in {".producers", ".snapshot"}:
-            self.space_bytes = None
-        try:
-            super().write_atomically(path, data, durable=durable)
-        finally:
-            if path.suffix in {".producers", ".snapshot"}:
-                self.space_bytes = space_bytes
-
-
 class ProducersAgainstAList(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp()) / "log"
-        self.disk = RoomForSnapshots()
+        self.disk = FaultyDisk()
         self.log = open_log(self.directory, self.disk, settings=SMALL)
         self.end = 0
         self.start = 0

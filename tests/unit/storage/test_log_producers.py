@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 from tidemark_broker.storage.checkpoints import MalformedFile
+from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.errors import DiskFull, StorageFailed
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.producer_snapshots import (
@@ -355,3 +356,51 @@ def test_a_log_without_producers_is_let_go_at_once(tmp_path: Path) -> None:
     append(log, b"a")
     log.raise_log_start(Offset(1))
     assert log.delete_segments_below(Offset(1)) == 1
+
+
+def reopened(log: PartitionLog, start: int) -> PartitionLog:
+    return open_log(log.directory, log_start_offset=Offset(start), settings=THREE_A_SEGMENT)
+
+
+def test_a_roll_without_room_for_its_snapshot_keeps_what_tells_of_producers(tmp_path: Path) -> None:
+    """I8: at the next start a retry would be a first batch. It is written when there is room."""
+    disk = NoRoomForSnapshots()
+    log = open_log(tmp_path / "log", disk, settings=THREE_A_SEGMENT)
+    produce(log, 0, producer_id=7)
+    for sequence in range(5):
+        produce(log, sequence, producer_id=8)
+    before = known(log)
+    log.flush()
+    log.raise_log_start(Offset(3))
+    for _ in range(2):
+        assert log.delete_segments_below(Offset(3)) == 0
+        log.flush()
+    assert known(reopened(log, 3)) == before
+    log.small_writes = OsDisk()
+    assert log.delete_segments_below(Offset(3)) == 0
+    log.flush()
+    assert log.delete_segments_below(Offset(3)) == 1
+    assert names(log, ".log") == [3]
+    assert known(reopened(log, 3)) == before
+
+
+def test_an_emptied_log_whose_snapshot_found_no_room_keeps_its_batches(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", NoRoomForSnapshots(), settings=THREE_A_SEGMENT)
+    for sequence in range(4):
+        produce(log, sequence)
+    before = known(log)
+    log.raise_log_start(Offset(4))
+    for _ in range(3):
+        log.flush()
+        assert log.delete_segments_below(Offset(4)) == 0
+    assert known(reopened(log, 4)) == before != {}
+
+
+def test_batches_that_stay_tell_of_their_producers_without_a_snapshot(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", NoRoomForSnapshots(), settings=THREE_A_SEGMENT)
+    for sequence in range(8):
+        produce(log, sequence)
+    log.raise_log_start(Offset(6))
+    assert log.delete_segments_below(Offset(6)) == 0
+    assert log.delete_segments_below(Offset(3)) == 1
+    assert known(reopened(log, 6)) == known(log) == {7: [(0, n, n) for n in range(3, 8)]}
