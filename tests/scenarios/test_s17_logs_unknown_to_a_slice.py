@@ -6,12 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tidemark_broker.runtime.kafka.consumer_fetch import ConsumerFetch, FetchLimits
+from tidemark_broker.runtime.kafka.fetch_sessions import Key
+from tidemark_broker.wire.fetch import FetchPartition, PartitionAnswer
+from tidemark_broker.wire.steps import all_steps
 from tidemark_protocol.controller_messages import MetadataPush, TopicPush
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import LeaderEpoch, PartitionEpoch, TopicId
+from tidemark_protocol.ids import LeaderEpoch, Offset, PartitionEpoch, TopicId
 from tidemark_protocol.partition_state import TopicState
 
-from tests.unit.runtime.in_process_pool import TOPIC, InProcessPool
+from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, InProcessPool
 
 
 @pytest.fixture
@@ -81,6 +85,38 @@ def test_a_recreated_topics_requests_do_not_reach_the_old_one_where_only_that_is
     refused = [result.error for result in (*waiting, *leader.produce("late"))]
     assert refused == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
     assert leader.replica().log.log_end_offset == 2  # nothing of it is lost
+
+
+def test_a_fetch_by_a_former_topics_id_is_not_answered_with_the_later_ones_records(
+    pool: InProcessPool,
+) -> None:
+    """Whose slice went by hand: its id is known still, its name is another's (B12)."""
+    broker = pool.brokers[1]
+    former = TopicState(TOPIC, TopicId("00000000-0000-0000-0000-000000000002"), 1, 3)
+    pool.image_version += 1
+    image = pool.image()
+    told = (TopicPush(former, ()), *image.topics)
+    broker.partitions.apply_push(replace(image, topics=told))
+    assert broker.partitions.metadata.topics_by_id[former.topic_id].topic == TOPIC
+
+    def fetched(topic_id: TopicId) -> PartitionAnswer:
+        key = ("", topic_id, 0)
+        asked = FetchPartition(0, -1, Offset(0), -1, Offset(0), 1_000)
+        answers: list[dict[Key, PartitionAnswer]] = []
+        ConsumerFetch(
+            broker.partitions,
+            {key: asked},
+            FetchLimits(0, 1, 1_000, None),
+            scheduler=pool.time,
+            clock=pool.time.clock,
+            share_bytes=lambda: 1_000,
+            in_turns=all_steps,
+            respond=answers.append,
+        ).start()
+        return answers[0][key]
+
+    assert fetched(former.topic_id).error is ErrorCode.UNKNOWN_TOPIC_ID
+    assert fetched(TOPIC_ID).error is ErrorCode.NONE
 
 
 def test_who_is_told_of_a_former_topic_of_a_name_makes_no_room_for_it(pool: InProcessPool) -> None:
