@@ -212,6 +212,12 @@ MUTANTS = (
            "tests/scenarios/test_s9_lost_partition.py::"
            "test_a_partition_whose_directory_is_gone_is_led_by_nobody_who_lost_it",
            "files go"),
+    Mutant("a slice that comes later counts on logs that its brokers came back without", "S9, S12",
+           (patch(CONTROLLER + "broker_notes:BrokerNotes.note_entry", lambda original: (
+               lambda self, replica, member: None)),),
+           "tests/scenarios/test_s12_deleted_topics.py::"
+           "test_a_restored_slice_counts_on_nobody_who_came_back_without_its_log[lost]",
+           why_no_seed="a broker that comes back without a log while its slice is away"),
     Mutant("a broker joins that has not spoken to this controller", "S9",
            (patch(CONTROLLER + "in_sync_replicas:_has_spoken", always(True)),),
            "tests/unit/controller/test_control_failed_replicas.py::"

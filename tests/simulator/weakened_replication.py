@@ -356,4 +356,15 @@ MUTANTS = (
            "tests/unit/replication/test_read_replicas.py::"
            "test_one_that_is_not_known_to_have_the_offset_is_not_preferred",
            why_no_seed="simulated consumers choose by themselves"),
+    Mutant("a fetch by a former topic's id reads the later one's log", "B12",
+           (patch("runtime.kafka.consumer_fetch:ConsumerFetch._topic", lambda original: (
+               lambda self, key: key[0] or self._partitions.metadata.topics_by_id[key[1]].topic)),),
+           "tests/scenarios/test_s17_logs_unknown_to_a_slice.py::"
+           "test_a_fetch_by_a_former_topics_id_is_not_answered_with_the_later_ones_records",
+           why_no_seed="simulated consumers name topics"),
+    Mutant("a question of another leader epoch is told this one's watermark", "I2",
+           (patch("runtime.replica_fetches:ReplicaFetches._is_asked_in_its_epoch", always(True)),),
+           "tests/unit/runtime/test_replica_sessions.py::"
+           "test_a_question_of_a_former_leader_epoch_is_told_no_watermark_of_this_one",
+           why_no_seed="an answer that is full, to a follower that missed two elections"),
 )  # fmt: skip

@@ -213,6 +213,12 @@ MUTANTS = (
            (patch("storage.producer_states:ProducerStates.expire", _forgets_at_the_next_look),),
            "tests/unit/replication/test_producer_state.py::"
            "test_an_entry_expires_so_long_after_the_first_look_at_the_clock", RESTING),
+    Mutant("retention takes what alone tells of producers", "S24, I8",
+           (patch("storage.log_producers:LogProducers.may_lose_below", always(True)),),
+           "tests/unit/storage/test_log_producers.py::"
+           "test_an_emptied_log_whose_snapshot_found_no_room_keeps_its_batches",
+           why_no_seed="retention of all that a producer wrote on a full disk, a kill, and a retry"
+           " of its first batch after that"),
     Mutant("one batch of each producer outlives a stop", "S24",
            (patch("storage.producer_snapshots:encode_side_snapshot", _keeps_one_batch),),
            "tests/scenarios/test_s24_five_batches.py::"

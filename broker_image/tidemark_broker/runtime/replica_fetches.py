@@ -366,19 +366,23 @@ class ReplicaFetches:
         return replica if is_news else None
 
     def _add_positions(self, link: FollowerLink, found: Found) -> None:
-        """Watermarks of all others travel along: no second answer for them alone. But to a question
-        of another leader epoch, for which there was no room yet: by its answer the follower cannot
-        tell whose watermark it is (I2)."""
+        """Watermarks of all others travel along: no second answer for them alone."""
         for key in link.moved:
             asked = link.asked.get(key)
             if key in found or asked is None:
                 continue
             replica = self._news(key, link)
-            if replica is not None and asked.current_leader_epoch == replica.leader_epoch:
+            if replica is not None and self._is_asked_in_its_epoch(asked, replica):
                 found[key] = PartitionAnswer(
                     key[1], ErrorCode.NONE, replica.high_watermark, replica.log.log_start_offset
                 )
         link.moved.clear()
+
+    @staticmethod
+    def _is_asked_in_its_epoch(asked: FetchPartition, replica: HostedReplica) -> bool:
+        """If not, there was no room yet to judge it, and by the answer its follower could not tell
+        whose watermark it is (I2)."""
+        return asked.current_leader_epoch == replica.leader_epoch
 
     def _respond(self, link: FollowerLink, found: Found, respond: Respond) -> None:
         self._add_positions(link, found)
