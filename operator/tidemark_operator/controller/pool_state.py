@@ -241,7 +241,8 @@ class PoolState:
             replica = (value.topic.topic_id, state.partition)
             self._note_behind(replica, state)
             for member in state.in_sync_replicas + state.eligible_leaders:
-                self.notes_of(member.broker_id).note_entry(replica, member)
+                if (notes := self.notes.get(member.broker_id)) is not None:
+                    notes.note_entry(replica, member)
 
     def note_known(self, topic_id: TopicId, state: PartitionState, *, version: int) -> None:
         replica = (topic_id, state.partition)
