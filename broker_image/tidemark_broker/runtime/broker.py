@@ -78,6 +78,7 @@ class Broker:
         self.partitions = Partitions(
             settings.broker_id, scheduler=self._loop, wall_clock_s=environment.wall_clock_s
         )
+        self.partitions.replica_fetch_max_bytes = settings.replica_fetch_max_bytes
         self.departures = Departures(self.partitions.metadata, scheduler=self._loop)
         self.quotas = ClientQuotas(lambda: self.partitions.metadata.quotas)
         self.groups = GroupCoordinators(

@@ -15,6 +15,7 @@ from tidemark_broker.replication.remote_replica import FollowerContact
 from tidemark_broker.runtime.scheduling import Timer
 from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, TopicAnswer
 
+REPLICA_FETCH_MAX_BYTES = 10 * 1024 * 1024  # of an answer; Kafka: replica.fetch.response.max.bytes
 REPLICA_SESSION_ID = 1  # a connection has one, so all have the same
 FIRST_SESSION_EPOCH = 0
 MAX_SESSION_EPOCH = 2**31 - 1

@@ -40,7 +40,6 @@ from tidemark_broker.wire.primitives import MalformedFrame
 
 FETCH_WAIT_MS = 500
 FETCH_MIN_BYTES = 1
-FETCH_MAX_BYTES = 10 * 1024 * 1024
 PARTITION_MAX_BYTES = 1024 * 1024
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024  # a first batch is whole however large
 MAX_IN_FLIGHT = 2
@@ -161,7 +160,7 @@ class LeaderConnection(asyncio.Protocol):
         request = FetchRequest(
             max_wait_ms=FETCH_WAIT_MS,
             min_bytes=FETCH_MIN_BYTES,
-            max_bytes=FETCH_MAX_BYTES,
+            max_bytes=self._partitions.replica_fetch_max_bytes,
             topics=tuple(FetchTopic(topic_id, tuple(asked)) for topic_id, asked in topics.items()),
             replica_id=self._partitions.broker_id,
             replica_epoch=self._partitions.broker_epoch,
@@ -184,7 +183,9 @@ class LeaderConnection(asyncio.Protocol):
         those to be asked no more go into `forgotten`."""
         now_ms = monotonic_ms()
         throttle = self._partitions.join_throttle
-        may_join_bytes = throttle.allowance_bytes(now_ms, at_most=FETCH_MAX_BYTES)
+        may_join_bytes = throttle.allowance_bytes(
+            now_ms, at_most=self._partitions.replica_fetch_max_bytes
+        )
         found: list[tuple[Key, HostedReplica, FollowerFetch, int]] = []
         wake_at_ms: int | None = None
         for key, replica in tuple(self._unsure.items()):

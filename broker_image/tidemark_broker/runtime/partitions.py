@@ -19,6 +19,7 @@ from tidemark_broker.replication.join_throttle import JoinThrottle
 from tidemark_broker.runtime.committed_cuts import CommittedCuts
 from tidemark_broker.runtime.consumer_reads import ConsumerRead, ReadRequest
 from tidemark_broker.runtime.damaged_replicas import DamagedReplicas
+from tidemark_broker.runtime.follower_link import REPLICA_FETCH_MAX_BYTES
 from tidemark_broker.runtime.hosted_replica import (
     BrokerLife,
     HostedReplica,
@@ -110,6 +111,7 @@ class Partitions:
         )
         self.committed_cuts = CommittedCuts()
         self.join_throttle = JoinThrottle()
+        self.replica_fetch_max_bytes = REPLICA_FETCH_MAX_BYTES
         self.shortage = ""  # of disk space: why nothing is taken
         self.broker_id = broker_id
         self.producer_ids = ProducerIds()

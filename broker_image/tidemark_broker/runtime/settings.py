@@ -11,6 +11,7 @@ from tidemark_protocol.ids import BrokerId
 from tidemark_broker.groups.settings import GroupSettings
 from tidemark_broker.runtime.checkpointing import PassSettings
 from tidemark_broker.runtime.controller_client import Address
+from tidemark_broker.runtime.follower_link import REPLICA_FETCH_MAX_BYTES
 from tidemark_broker.runtime.metrics import MetricsProfile
 
 _POOL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
@@ -43,6 +44,7 @@ class BrokerSettings:
     stop_limit_seconds: float = 10.0
     # How long another process may hold the log directory before this one gives up.
     lock_limit_seconds: float = 120.0
+    replica_fetch_max_bytes: int = REPLICA_FETCH_MAX_BYTES  # of an answer to it as a follower
     high_watermark_checkpoint_seconds: float = 5.0
     log_cleaner_backoff_seconds: float = 15.0  # between passes of compaction, as in Kafka
     recovery_points: PassSettings = field(default_factory=PassSettings)
