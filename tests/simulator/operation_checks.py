@@ -83,7 +83,7 @@ def check_locks(world: WatchedWorld, live: Iterable[LiveBroker]) -> None:
 
 class Erasures:
     """I20: no slice and no replica's files go unless their topic was deleted, or the replica moved
-    away."""
+    away. Whoever is in sync has come back, and its log counts again."""
 
     def __init__(self, was_asked: Callable[[TopicId], bool]) -> None:
         self._was_asked = was_asked
@@ -92,8 +92,11 @@ class Erasures:
 
     def note_state(self, topic_id: TopicId, state: PartitionState, brokers: Iterable[Any]) -> None:
         for broker_id in brokers:
+            replica = (topic_id, state.partition)
             if broker_id not in state.replicas:
-                self._moved_off[(topic_id, state.partition), broker_id] = None
+                self._moved_off[replica, broker_id] = None
+            elif broker_id in state.in_sync_ids:
+                self._moved_off.pop((replica, broker_id), None)
 
     def on_slice_gone(self, name: str, topic_id: TopicId) -> None:
         if not self._was_asked(topic_id):
