@@ -2,6 +2,7 @@
 controller epochs (S16), what people put back left alone (S12, I20)."""
 
 from tidemark_operator.controller.broker_record import BrokerRecord
+from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slices import PartitionSlice
 
 from tests.simulator.lease_checks import LeaseJudge
@@ -16,7 +17,9 @@ class ControllerJudge:
 
     def __init__(self, world: WatchedWorld) -> None:
         self._world = world
-        self._moves = MoveJudge(world.cannot_write)
+        interval_ms = world.world.options.balance_interval_ms
+        is_often = interval_ms < ControllerSettings().balance_interval_ms
+        self._moves = MoveJudge(world.cannot_write, balances_often=is_often)
         self._lease = LeaseJudge()
 
     def on_broker(self, before: BrokerRecord | None, after: BrokerRecord) -> None:

@@ -109,7 +109,9 @@ class ControllerSlot:
         world = self._world
         address = f"{self.host}:{CONTROLLER_PORT}"
         store = world.store.client()
-        settings = ControllerSettings(advertised_address=address)
+        settings = ControllerSettings(
+            advertised_address=address, balance_interval_ms=world.options.balance_interval_ms
+        )
         service = ControllerService(
             store,
             settings=settings,

@@ -19,6 +19,9 @@ ACKNOWLEDGED = {0: "acknowledged, acks=0", 1: "acknowledged, acks=1", -1: "ackno
 
 REFUSED_BELOW_MIN_ISR = "acks=all refused below min ISR"
 NEW_HISTORIES = "last resorts: histories begun anew"
+KILLED = "L1 after a kill"
+KILLED_WITH_CONTROLLER = "L1 after a kill with its controller"
+FROZEN = "L1 after a freeze"
 RESTARTED_TO_READ = "restarted by people to read a log again"
 ACKNOWLEDGED_ANEW = "last resorts: acknowledged in the history after, acks=all"
 
@@ -74,7 +77,8 @@ def _verdicts() -> Iterable[str]:
     yield "last resorts: a loss that is known was recorded"
     yield from (NEW_HISTORIES, ACKNOWLEDGED_ANEW)
     yield RESTARTED_TO_READ
-    yield from map(kept, ("L1", "L3", "L4", "I21"))
+    yield from map(kept, ("L1", "L3", "L4", "L5", "I21"))
+    yield from map(kept, (KILLED, KILLED_WITH_CONTROLLER, FROZEN))
     yield from map(waived, WAIVED_AFTER_FLIPS)
     yield from map(ended_early, (FLIPPED_EPOCH, SENT_AGAIN_LATE, SENT_TO_A_NEWCOMER))
 

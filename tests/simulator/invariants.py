@@ -6,7 +6,7 @@ the client ports at the instant it is said. It also counts what happened, for th
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidemark_broker.replication.leader import PartitionLeader
@@ -16,7 +16,7 @@ from tidemark_broker.storage.record_batch import BatchHeader, read_header
 from tidemark_cli.history import Suspension
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_protocol.ids import BrokerId, TopicId
-from tidemark_protocol.partition_state import Member, PartitionState
+from tidemark_protocol.partition_state import PartitionState
 
 from tests.simulator import producer_checks
 from tests.simulator.client_port import Fetch, Produce
@@ -31,6 +31,8 @@ from tests.simulator.coverage_rows import (
     REFUSED_BELOW_MIN_ISR,
 )
 from tests.simulator.damage_checks import DamageJudge, check_file_ends
+from tests.simulator.in_sync_checks import EntryJudge, MaximalJudge
+from tests.simulator.last_resort_checks import LastResortJudge
 from tests.simulator.loss_checks import LossJudge
 from tests.simulator.min_insync_checks import MinInsyncJudge, check_acknowledged, has_enough
 from tests.simulator.operation_checks import (
@@ -44,7 +46,7 @@ from tests.simulator.operation_checks import (
 from tests.simulator.read_checks import check_in_touch, check_shown
 from tests.simulator.replica_audit import ReplicaAudit
 from tests.simulator.seen_epochs import GivenIds, SeenEpochs
-from tests.simulator.slice_checks import WITHOUT_PROOF, SliceEvent, SliceJudge, proves_since
+from tests.simulator.slice_checks import WITHOUT_PROOF, SliceEvent, SliceJudge
 from tests.simulator.violations import Violation
 from tests.simulator.watched_world import LiveBroker, WatchedWorld
 
@@ -66,12 +68,14 @@ class Invariants:
         self._min_insync = MinInsyncJudge()
         self._seen_epochs = SeenEpochs()
         self._damages = DamageJudge(world)
+        self._entries = EntryJudge(world, self._damages, self._audit_of)
         self._given_ids = GivenIds()
         self._said_wrongly: Violation | None = None  # raised later: ports isolate their callers
         self._judge = SliceJudge(world)
         self._controllers = ControllerJudge(world)
         self._slices: dict[str, PartitionSlice] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
+        self._maximal = MaximalJudge(self.states, self._judge.restored)
         self._flushes: dict[TopicPartition, str] = {}
         self._names: dict[TopicPartition, str] = {}
         self._events = 0
@@ -79,6 +83,7 @@ class Invariants:
         self._awaited_grants: dict[tuple[TopicPartition, int], None] = {}
         self._losses = LossJudge(self.coverage)
         self.deleted: dict[str, None] = {}  # partitions of topics that are gone
+        self._resorts = LastResortJudge(world)
         self._erasures = Erasures(world.was_asked_to_delete)
         self._registered_us: dict[BrokerId, int] = {}
         self._notes_due_us = 0
@@ -244,6 +249,7 @@ class Invariants:
         for former, record in self._world.changed_brokers():
             self._judge.on_broker(former, record)
             self._controllers.on_broker(former, record)
+            self._resorts.on_broker(former, record)
             self._registered_us.setdefault(record.broker_id, self._world.now_us)
             self._notes_due_us = self._world.now_us + NOTES_US
         self._controllers.look()
@@ -278,7 +284,11 @@ class Invariants:
                 self._erasures.note_state(key[0], state, records)
             for event in events:
                 self._on_slice_event(after, event)
-        self._check_entries(self._world.live_brokers())
+        live = self._world.live_brokers()
+        self._check_entries(live)
+        for broker in live:
+            for replica in broker.partitions.replicas:
+                self._maximal.look(broker.broker_id, replica)
 
     def _note_restored(self, value: PartitionSlice) -> None:
         """S17: what it says is from long ago. Until an election is made of it, it proves nothing
@@ -311,6 +321,7 @@ class Invariants:
         self._world.note(f"{self._names[key]}: {event.kind}: {event.state}")
         if event.kind in WITHOUT_PROOF:
             self._losses.on_elected(value, event.state)
+            self._resorts.on_elected(value, event)
             committed = self._committed_of(key)
             leader = self._world.live_broker(event.state.leader)
             replica = None if leader is None else leader.partitions.hosted(*key)
@@ -333,6 +344,9 @@ class Invariants:
                 self._check_is_stored(broker, replica)
                 if replica.leader is not None:
                     self._look_at_leader(broker, replica, audit)
+                key = (replica.topic_id, replica.partition)
+                self._check_entries_of(key, {broker.broker_id: broker})
+            self._maximal.look(broker.broker_id, replica)
 
     def _count(self, audit: ReplicaAudit) -> None:
         found = audit.truncated_records(), audit.replica.duplicate_batches
@@ -396,7 +410,6 @@ class Invariants:
                 f"{self._names[key]}: processes {known} and {broker.process} both lead in leader"
                 f" epoch {epoch}",
             )
-        self._check_maximal(broker, key, leader)
         self._min_insync.look(replica, leader)
 
     def _on_new_leader(
@@ -425,64 +438,19 @@ class Invariants:
                 start_offset = leader.epoch_start_offset
                 self._losses.on_begun(value, key[1], leader.leader_epoch, start_offset)
 
-    def _check_maximal(
-        self, broker: LiveBroker, key: TopicPartition, leader: PartitionLeader
-    ) -> None:
-        """I15."""
-        state = self.states.get(key)
-        if state is None or state.leader_epoch != leader.leader_epoch:
-            return
-        if key in self._judge.restored:
-            return
-        maximal = {member.broker_id for member in leader.maximal_in_sync_replicas}
-        if not state.in_sync_ids <= maximal:
-            raise Violation(
-                "I15",
-                f"{self._names[key]}: leader {broker.broker_id} counts on"
-                f" {leader.maximal_in_sync_replicas}, the slice has {state.in_sync_replicas}",
-            )
-        is_applied = leader.state.partition_epoch == state.partition_epoch
-        if is_applied and leader.state.in_sync_replicas != state.in_sync_replicas:
-            raise Violation(
-                "I15",
-                f"{self._names[key]}: partition epoch {state.partition_epoch} is"
-                f" {state.in_sync_replicas} in the slice, {leader.state.in_sync_replicas} at the"
-                " leader",
-            )
-
     # ---- entries (I6)
 
     def _check_entries(self, live: tuple[LiveBroker, ...]) -> None:
-        """Every valid ISR or eligible entry whose broker lives has all that was acknowledged."""
-        records = self._world.broker_records()
         by_id = {broker.broker_id: broker for broker in live}
-        for key, state in self.states.items():
-            if not self._committed_of(key).acknowledged_end() or key in self._judge.restored:
-                continue
-            for member in state.in_sync_replicas + state.eligible_leaders:
-                broker = by_id.get(member.broker_id)
-                record = records.get(member.broker_id)
-                if broker is None or record is None:
-                    continue
-                if member.broker_epoch < proves_since(record, self._flushes[key]):
-                    continue
-                self._check_entry(key, state, member, broker)
+        for key in self.states:
+            self._check_entries_of(key, by_id)
 
-    def _check_entry(
-        self, key: TopicPartition, state: PartitionState, member: Member, broker: LiveBroker
-    ) -> None:
-        if broker.partitions.broker_epoch < member.broker_epoch:
-            return  # not registered yet: what the entry proves is being judged
-        replica = broker.partitions.hosted(*key)
-        audit = None if replica is None else self._audits.get(replica)
-        if audit is None:
+    def _check_entries_of(self, key: TopicPartition, live: Mapping[BrokerId, LiveBroker]) -> None:
+        state = self.states.get(key)
+        if state is None or key in self._judge.restored:
             return
-        kind = "in the ISR" if member in state.in_sync_replicas else "eligible"
-        if self._world.is_lost(*key, member):
-            return
-        why = f"{kind} as {member.broker_id}@{member.broker_epoch}"
-        audit.check_holds_acknowledged(why)
-        self._damages.check_entry(key, member.broker_id, audit, why)
+        if self._committed_of(key).acknowledged_end():
+            self._entries.check(key, state, self._flushes[key], live)
 
     def _committed_of(self, key: TopicPartition) -> CommittedLog:
         committed = self._committed.get(key)

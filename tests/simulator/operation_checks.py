@@ -19,7 +19,8 @@ from tests.simulator.watched_world import LiveBroker, WatchedWorld
 
 REGISTERED_FOR_US = 1_000_000  # only such brokers was a placement surely made over
 QUIET_SECONDS = 1.0
-QUIET_TIMES = 4
+QUIET_TIMES = 4  # seconds in which nothing became different
+NOISY_TIMES = 20  # seconds in all
 
 Replica = tuple[TopicId, int]
 
@@ -83,7 +84,7 @@ def check_locks(world: WatchedWorld, live: Iterable[LiveBroker]) -> None:
 
 class Erasures:
     """I20: no slice and no replica's files go unless their topic was deleted, or the replica moved
-    away."""
+    away. Whoever is in sync has come back, and its log counts again."""
 
     def __init__(self, was_asked: Callable[[TopicId], bool]) -> None:
         self._was_asked = was_asked
@@ -92,8 +93,11 @@ class Erasures:
 
     def note_state(self, topic_id: TopicId, state: PartitionState, brokers: Iterable[Any]) -> None:
         for broker_id in brokers:
+            replica = (topic_id, state.partition)
             if broker_id not in state.replicas:
-                self._moved_off[(topic_id, state.partition), broker_id] = None
+                self._moved_off[replica, broker_id] = None
+            elif broker_id in state.in_sync_ids:
+                self._moved_off.pop((replica, broker_id), None)
 
     def on_slice_gone(self, name: str, topic_id: TopicId) -> None:
         if not self._was_asked(topic_id):
@@ -122,21 +126,32 @@ class _Moment:
 
 
 class QuietTime:
-    """I21: applying the same again to a cluster in which all is well writes nothing. What is
-    different afterwards had to be written: leadership that goes back to a preferred replica (L5),
-    a broker whose turn in a rolling restart came only now, a storage failure that a slow link held
-    back. What came late may also be taken back at once, as a proposal to shrink an ISR: then two
-    of the `QUIET_TIMES` that follow have to be quiet."""
+    """I21: applying the same again to a cluster in which all is well writes nothing, second after
+    second. What is different afterwards had to be written: leadership that goes back to a preferred
+    replica (L5), a broker whose turn in a rolling restart came only now, a storage failure that a
+    slow link held back. It has to end all the same. What came late may also be taken back at once,
+    as a proposal to shrink an ISR. After either two seconds in a row have to be quiet, as one alone
+    is what a slow repetition leaves."""
 
     def __init__(self, world: WatchedWorld) -> None:
         self._world = world
         self._before = self._moment()
+        self._written: list[int] = []  # in each second
+        self._unchanged: list[int] = []  # in those after which nothing was different
 
-    def needless_writes(self) -> int:
-        """Since the beginning, and nothing is different for them."""
-        now = self._moment()
-        is_same = (now.states, now.brokers) == (self._before.states, self._before.brokers)
-        return now.asked - self._before.asked if is_same else 0
+    def is_over(self) -> bool:
+        """At the end of each second, if it is. Raises Violation where it had to be by now."""
+        before, now = self._before, self._moment()
+        self._before = now
+        self._written.append(now.asked - before.asked)
+        if (now.states, now.brokers) == (before.states, before.brokers):
+            self._unchanged.append(now.asked - before.asked)
+        if not any(self._written[-2:]):
+            return True
+        is_needless = any(self._unchanged) and len(self._unchanged) >= QUIET_TIMES
+        if is_needless or len(self._written) >= NOISY_TIMES:
+            raise Violation("I21", f"{self._written} writes in seconds where all was well")
+        return False
 
     def _moment(self) -> _Moment:
         writes = self._world.world.store.writes_asked

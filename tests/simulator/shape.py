@@ -7,6 +7,8 @@ or a weather had before.
 from dataclasses import dataclass, replace
 from random import Random
 
+from tidemark_operator.controller.settings import ControllerSettings
+
 from tests.simulator.additions import (
     COMPACTED,
     COMPACTED_FLIPS,
@@ -41,7 +43,9 @@ SHARE_WITH_SMALL_SEGMENTS = 0.25
 SHARE_WITH_OLD_RECORDS = 0.15
 SHARE_WITH_COMPACTION = 0.2
 SHARE_WITH_RESTS = 0.1
+SHARE_BALANCED_OFTEN = 0.3
 SHARE_IDEMPOTENT_WITH_ANY_ACKS = 0.4  # also the producer whose acks are drawn
+OFTEN_MS = 2_000  # as the pass over leaders comes once in a run at most by itself
 UNCLEAN = ("unclean.leader.election.enable", "true")
 NO_RACKS = ("", "", "")
 HAS_SPARE = (SPARE_BROKERS, COMPACTED)
@@ -69,6 +73,7 @@ class Shape:
     record_bytes: int = 0  # at least
     log_cleaner_backoff_seconds: float = 15.0
     rest_seconds: float = 0.0  # of the first producer, which is idempotent then
+    balance_interval_ms: int = ControllerSettings().balance_interval_ms
 
     @property
     def is_compacted(self) -> bool:
@@ -125,6 +130,8 @@ def _ordinary(shape: Shape, seed: int) -> Shape:
     shape = _compacted(shape, seed) if is_compacted else shape
     if Random(f"idempotence of {seed}").random() < SHARE_IDEMPOTENT_WITH_ANY_ACKS:
         shape = replace(shape, idempotent=(*shape.idempotent[:-1], True))
+    if Random(f"balance of {seed}").random() < SHARE_BALANCED_OFTEN:
+        shape = replace(shape, balance_interval_ms=OFTEN_MS)
     is_resting = Random(f"producer expiry of {seed}").random() < SHARE_WITH_RESTS
     return _resting(shape, seed) if is_resting else shape
 

@@ -42,10 +42,17 @@ def check_evicted_in_vain(
 class MoveJudge:
     """One move off a leader that cannot write in each lag window of its topic, by the clock of the
     controller that decides it; another controller knows nothing of it (S20). `cannot_write(broker,
-    controller epoch)`: as that controller knows it."""
+    controller epoch)`: as that controller knows it. `balances_often`: leadership that goes back to
+    a preferred replica may be no such move, and begins no window (L5)."""
 
-    def __init__(self, cannot_write: Callable[[BrokerId, ControllerEpoch], bool]) -> None:
+    def __init__(
+        self,
+        cannot_write: Callable[[BrokerId, ControllerEpoch], bool],
+        *,
+        balances_often: bool = False,
+    ) -> None:
         self._cannot_write = cannot_write
+        self._balances_often = balances_often
         self._moved_us: dict[tuple[TopicId, int, ControllerEpoch], int] = {}
 
     def on_slice(self, before: PartitionSlice, after: PartitionSlice, now_us: int) -> None:
@@ -57,6 +64,8 @@ class MoveJudge:
             if not is_moved or former not in new.in_sync_replicas:
                 continue  # an election: it had to be
             if not self._cannot_write(old.leader, epoch):
+                continue
+            if self._balances_often and new.leader == new.replicas[0]:
                 continue
             key = (after.topic.topic_id, new.partition, epoch)
             moved_us = self._moved_us.get(key)

@@ -4,8 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark_operator.controller.producer_id_rounds import NO_ROUND
+from tidemark_operator.controller.recoveries import Cause
 from tidemark_operator.controller.sessions import Expiry
 from tidemark_operator.stores.object_store import OutcomeUnknown
+from tidemark_protocol.partition_state import Member
 
 from tests.simulator.mutant import CONTROLLER, Mutant, always, patch
 
@@ -129,6 +131,23 @@ def _whoever_is_active(original: Any) -> Any:
         return tuple(m for m in members if standings.is_active(m.broker_id, replica))
 
     return remaining
+
+
+def _takes_the_shortest(original: Any) -> Any:
+    """Once all have reported."""
+
+    def last_resort(topic: Any, partition: Any, standings: Any, reports: Any, choice: Any) -> Any:
+        found = original(topic, partition, standings, reports, choice)
+        if found is None or found.cause is not Cause.ALL_UNCLEAN:
+            return found
+        replica = (topic.topic_id, partition.partition)
+        active = [b for b in partition.replicas if standings.is_active(b, replica)]
+        ends = {broker_id: reports.log_end(broker_id, replica) for broker_id in active}
+        shortest = min(active, key=ends.__getitem__)
+        leader = Member(shortest, standings.of(shortest).broker_epoch)
+        return replace(found, leader=leader, start_offset=ends[shortest][1])
+
+    return last_resort
 
 
 MUTANTS = (
@@ -345,6 +364,10 @@ MUTANTS = (
            (patch(CONTROLLER + "last_resorts:may_take_longest_of_all", always(True)),),
            "tests/transcripts/test_transcripts.py::"
            "test_a_transcript_is_what_the_cores_do[clean-stop-of-the-last-but-one]", "powers fail"),
+    Mutant("the shortest log of all leads", "S14",
+           (patch(CONTROLLER + "elections:last_resort", _takes_the_shortest),),
+           "tests/unit/controller/test_control_elections.py::"
+           "test_once_every_replica_reported_the_longest_log_leads", "powers fail"),
     Mutant("a valid entry is not waited for", "S14",
            (patch(CONTROLLER + "last_resorts:has_valid_entry", always(False)),),
            "tests/scenarios/test_s2_void_entries.py::"

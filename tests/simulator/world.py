@@ -19,6 +19,7 @@ from typing import Any
 from uuid import UUID
 
 from tidemark_broker.runtime.checkpointing import PassSettings
+from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.stores.object_store import PARTITION_SLICE
 from tidemark_protocol.ids import BrokerId, TopicId
 
@@ -50,6 +51,7 @@ class WorldOptions:
         interval_seconds=4.0, appended_bytes=8 * 1024, growth_bytes=500
     )
     log_cleaner_backoff_seconds: float = 15.0
+    balance_interval_ms: int = ControllerSettings().balance_interval_ms
     # Like `BrokerEnvironment.serve_http`: what clients of this run speak, beside the health port.
     serve_clients: Callable[[Any, Any, Callable[[int], None]], Coroutine[Any, Any, None]] | None = (
         None

@@ -55,6 +55,15 @@ def test_a_move_is_one_by_a_controller_that_remembers_off_a_leader_that_stays_in
     judge.on_slice(LED_BY[1], a_slice(partition("0@1 1@2", leader="0@1")), 12 * SECOND_US)
 
 
+def test_leadership_that_goes_back_is_no_move_in_a_lag_window_where_that_comes_often() -> None:
+    """L5: to the preferred replica, whatever its leader's disk does."""
+    judge = MoveJudge(lambda broker_id, epoch: True, balances_often=True)
+    judge.on_slice(LED_BY[0], LED_BY[1], 10 * SECOND_US)
+    judge.on_slice(LED_BY[1], LED_BY[0], 11 * SECOND_US)
+    with pytest.raises(Violation, match="S20"):
+        judge.on_slice(LED_BY[0], LED_BY[1], 12 * SECOND_US)
+
+
 def test_the_lease_is_taken_above_all_that_objects_have_had_for_a_while() -> None:
     judge = LeaseJudge()
     judge.on_lease(ControllerEpoch(1), 0)

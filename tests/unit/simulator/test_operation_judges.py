@@ -2,18 +2,21 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.pool_state import PoolState
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_operator.controller.views import TopicView
-from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId
+from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
 from tests.simulator.operation_checks import (
+    NOISY_TIMES,
     Erasures,
+    QuietTime,
     crowded_racks,
     left_too_early,
     unnamed_leaderless,
@@ -87,6 +90,75 @@ def test_a_replica_goes_only_with_its_topic_or_to_other_brokers() -> None:
     erasures.look(hosting((ORDERS, 1)))
     deleted.append(ORDERS)
     erasures.look(hosting())
+
+
+def test_a_replica_that_came_back_in_sync_is_erased_by_no_move_of_before() -> None:
+    """I20: whoever was placed elsewhere at first may join, and nobody asked for its log to go."""
+    erasures = Erasures(lambda topic_id: False)
+    erasures.note_state(ORDERS, partition("0@1", replicas=(0, 2)), ids(0, 1, 2))
+    erasures.look(hosting((ORDERS, 0)))
+    joining = partition("0@1", replicas=(0, 2, 1))
+    erasures.note_state(ORDERS, joining, ids(0, 1, 2))
+    erasures.look(hosting())  # what it had of before
+    erasures.look(hosting((ORDERS, 0)))
+    erasures.note_state(ORDERS, partition("0@1 1@1", replicas=(0, 2, 1)), ids(0, 1, 2))
+    with pytest.raises(Violation, match="I20"):
+        erasures.look(hosting())
+
+
+class Seconds:
+    """A world in which each second brings so many writes, and another leader epoch or not."""
+
+    def __init__(self, *seconds: tuple[int, bool]) -> None:
+        self._seconds = iter(seconds)
+        writes = {PARTITION_SLICE.kind: 0, BROKER.kind: 0}
+        store = SimpleNamespace(writes_asked=writes, objects=lambda kind: [])
+        self.world: Any = SimpleNamespace(store=store)
+        self._state = partition("0@1", leader="0@1")
+
+    def served_partitions(self) -> Any:
+        return [("orders-0", ORDERS, self._state)]
+
+    def pass_one(self) -> None:
+        asked, differs = next(self._seconds)
+        self.world.store.writes_asked[PARTITION_SLICE.kind] += asked
+        if differs:
+            epoch = LeaderEpoch(self._state.leader_epoch + 1)
+            self._state = replace(self._state, leader_epoch=epoch)
+
+
+QUIET, NEEDLESS, NEEDED = (0, False), (1, False), (1, True)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "quiet_after"),
+    [
+        ([QUIET], 1),
+        ([NEEDLESS, QUIET, QUIET], 3),
+        ([NEEDLESS, QUIET, NEEDLESS, QUIET], None),
+        ([NEEDED, QUIET, QUIET], 3),
+        ([NEEDED, QUIET, NEEDED, QUIET, NEEDED, NEEDED, QUIET, QUIET], 8),
+        ([NEEDED] * NOISY_TIMES, None),  # a controller that elects again every second
+        ([NEEDED, QUIET] * NOISY_TIMES, None),
+    ],
+)
+def test_it_gets_quiet(seconds: list[tuple[int, bool]], quiet_after: int | None) -> None:
+    """I21: what is needed is written, and then there is an end of it."""
+    world = Seconds(*seconds)
+    quiet = QuietTime(cast(WatchedWorld, world))
+
+    def seconds_until_quiet() -> int:
+        for passed in range(1, 2 * NOISY_TIMES):
+            world.pass_one()
+            if quiet.is_over():
+                return passed
+        raise AssertionError("it never ends")
+
+    if quiet_after is None:
+        with pytest.raises(Violation, match="I21"):
+            seconds_until_quiet()
+    else:
+        assert seconds_until_quiet() == quiet_after
 
 
 def a_slice(state: PartitionState) -> PartitionSlice:

@@ -1,20 +1,25 @@
 """Each promise is judged from the moment on at which it could be kept; times are shown."""
 
 import io
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from rich.console import Console
+from tidemark_operator.controller.broker_record import BrokerLifeState
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.lease import LeaseSettings
-from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
 from tests.simulator.campaign import CampaignResult, percentile, show_times
+from tests.simulator.coverage_rows import FROZEN, KILLED, KILLED_WITH_CONTROLLER, kept
+from tests.simulator.last_ends import end_of
 from tests.simulator.promises import SECOND_US, Bounds, Promises
 from tests.simulator.run import Run, RunPlan
 from tests.simulator.violations import Violation
 from tests.simulator.watched_world import WatchedWorld
+from tests.small_world.beginning import a_record
 from tests.unit.controller.control_values import partition
 
 BOUNDS = Bounds(leader_seconds=10.0, in_sync_seconds=5.0, metadata_seconds=2.0)
@@ -172,25 +177,114 @@ def test_a_promise_that_is_kept_later_is_seen_in_the_table() -> None:
     assert row.replace("│", " ").split() == ["L1", "3", "2.000", "14.000", "14.000"]
 
 
+def ending(seed: int, watched: Any, ended: list[str]) -> Any:
+    """A run that has come to the end of a leader, of such a world."""
+    watched.has_flipped_bits, watched.note = False, lambda text: None
+    watched.broker_records, watched.lease_epoch = dict, lambda: 1
+
+    def process(name: str) -> Any:
+        return SimpleNamespace(
+            name=name,
+            kill=lambda: ended.append(f"{name} killed"),
+            freeze=lambda: ended.append(f"{name} frozen"),
+        )
+
+    slot = SimpleNamespace(process=process("broker-0"), broker_id=BrokerId(0))
+    run: Any = Run(RunPlan(seed))
+    run.watched = watched
+    run.world = SimpleNamespace(
+        now_us=0,
+        namespace="sim",
+        brokers={0: slot},
+        leading_controller=SimpleNamespace(process=process("controller-0")),
+    )
+    return run
+
+
+def a_seed_of(end: str) -> int:
+    return next(seed for seed in range(100) if end_of(seed) == end)
+
+
 def test_no_leader_is_killed_before_all_is_well() -> None:
     """An ISR that was shrunk at the end of the quiet second has nobody else who could lead."""
     watched: Any = Watched()
     full = watched.stored
     watched.stored = watched.told = partition("0@1", leader="0@1", partition_epoch=10)
-    watched.has_flipped_bits, watched.note = False, lambda text: None
-    killed: list[object] = []
-    process = SimpleNamespace(name="broker-0", kill=lambda: killed.append(watched.stored))
-    run: Any = Run(RunPlan(1))
-    run.watched = watched
-    run.world = SimpleNamespace(
-        now_us=0, namespace="sim", brokers={0: SimpleNamespace(process=process)}
-    )
+    ended: list[str] = []
+    run = ending(a_seed_of(KILLED), watched, ended)
+    found: list[object] = []
 
     def step() -> None:
         watched.now_us += SECOND_US // 10
         run.world.now_us = watched.now_us
         watched.stored = watched.told = full
+        if ended:
+            found.append(full)
+            watched.stored = partition("1@1 2@1", leader="1@1", partition_epoch=11)
 
     run._must_step = step
-    run._kill_phase()
-    assert killed == [full]
+    run._last_end()
+    assert (ended, found) == (["broker-0 killed"], [full])
+
+
+@pytest.mark.parametrize(
+    ("end", "ended", "most_seconds"),
+    [
+        (KILLED, ["broker-0 killed"], 0.5),
+        (FROZEN, ["broker-0 frozen"], 3.5),
+        (KILLED_WITH_CONTROLLER, ["controller-0 killed", "broker-0 killed"], 7.5),
+    ],
+)
+def test_each_end_of_a_leader_has_its_bound(
+    end: str, ended: list[str], most_seconds: float
+) -> None:
+    """L1; a frozen process believes for ever that it leads."""
+    for late_us in (-1_000, 100_000):
+        watched: Any = Watched()
+        watched.now_us = SECOND_US
+        said: list[str] = []
+        run = ending(a_seed_of(end), watched, said)
+        run.world.now_us = watched.now_us
+        led_us = SECOND_US * (1 + most_seconds) + late_us
+
+        def step(run: Any = run, watched: Any = watched, led_us: float = led_us) -> None:
+            watched.now_us += 1_000
+            run.world.now_us = watched.now_us
+            if watched.now_us >= led_us:
+                watched.stored = partition("1@1 2@1", leader="1@1", partition_epoch=11)
+
+        run._must_step = step
+        if late_us > 0:
+            with pytest.raises(Violation, match=r"L1.*led by broker 0 still"):
+                run._last_end()
+        else:
+            run._last_end()
+            assert run.invariants.coverage[kept(end)] == 1
+        assert said == ended
+
+
+def test_leadership_comes_back_within_an_interval_where_that_is_judged() -> None:
+    """L5: where the preferred replica is in sync, and may lead."""
+    watched: Any = Watched()
+    records = {BrokerId(0): replace(a_record(BrokerId(0)), broker_epoch=BrokerEpoch(1))}
+    watched.broker_records, watched.lease_epoch = lambda: records, lambda: 1
+    watched.stored = watched.told = partition("0@1 1@1 2@1", leader="1@1")
+    assert judged(watched).are_kept()
+    promises = Promises(watched, replace(BOUNDS, preferred_seconds=4.0))
+    assert not promises.are_kept()
+    watched.now_us = 3 * SECOND_US
+    watched.lease_epoch = lambda: 2  # which begins to count anew
+    assert not promises.are_kept()
+    watched.now_us = 7 * SECOND_US
+    assert not promises.are_kept()
+    watched.now_us += 1
+    with pytest.raises(Violation, match=r"L5.*led by 1, preferred is 0"):
+        promises.are_kept()
+    records[BrokerId(0)] = replace(records[BrokerId(0)], state=BrokerLifeState.FENCED)
+    assert promises.are_kept()
+
+
+def test_the_usual_interval_is_no_bound_of_a_run() -> None:
+    often = ControllerSettings(balance_interval_ms=2_000)
+    assert Bounds.of(often, LeaseSettings("shop")).preferred_seconds == 4.0
+    assert Bounds.of(ControllerSettings(), LeaseSettings("shop")).preferred_seconds is None

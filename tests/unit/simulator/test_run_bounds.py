@@ -1,9 +1,12 @@
 """A run ends, and names its seed, whatever goes wrong in it."""
 
 import pytest
+from tidemark_cli.history import Kind, Operation, Outcome
 
 from tests.simulator import run as simulated_run
+from tests.simulator.coverage_rows import ended_early
 from tests.simulator.run import Run, RunPlan
+from tests.simulator.violations import SENT_AGAIN_LATE, BeyondPromises
 
 
 def test_an_event_that_never_ends_is_a_failure_of_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,3 +31,21 @@ def test_a_judges_own_error_is_a_failure_of_its_seed() -> None:
     assert violation is not None
     assert violation[0] == "simulator"
     assert "KeyError in err, line " in violation[1]
+
+
+def test_what_clients_saw_before_a_run_ended_early_is_judged() -> None:
+    """But not whether they had seen all: nobody read on."""
+    sent = Operation("p", Kind.SEND, Outcome.OK, "orders/0", (1,), (0,), 0, 1)
+    shown = Operation("c", Kind.POLL, Outcome.OK, "orders/0", (2,), (0,), 2, 3)
+    for history, broken in (([sent], None), ([sent, shown], "history: ")):
+        run = Run(RunPlan(9))
+
+        def end_early(run: Run = run, history: list[Operation] = history) -> None:
+            run.history = history
+            raise BeyondPromises(SENT_AGAIN_LATE)
+
+        run.on_event = end_early
+        result = run.go()
+        assert result.coverage[ended_early(SENT_AGAIN_LATE)] == 1
+        assert (result.violation is None) is (broken is None)
+        assert broken is None or (result.violation or ("",))[0].startswith(broken)
