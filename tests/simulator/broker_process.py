@@ -159,6 +159,7 @@ class BrokerSlot:
             high_watermark_checkpoint_seconds=options.high_watermark_checkpoint_seconds,
             log_cleaner_backoff_seconds=options.log_cleaner_backoff_seconds,
             recovery_points=options.recovery_points,
+            replica_fetch_max_bytes=options.replica_fetch_max_bytes,
             groups=GROUPS,
         )
 

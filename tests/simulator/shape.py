@@ -7,6 +7,7 @@ or a weather had before.
 from dataclasses import dataclass, replace
 from random import Random
 
+from tidemark_broker.runtime.follower_link import REPLICA_FETCH_MAX_BYTES
 from tidemark_operator.controller.settings import ControllerSettings
 
 from tests.simulator.additions import (
@@ -46,6 +47,8 @@ SHARE_WITH_RESTS = 0.1
 SHARE_BALANCED_OFTEN = 0.3
 SHARE_IDEMPOTENT_WITH_ANY_ACKS = 0.4  # also the producer whose acks are drawn
 OFTEN_MS = 2_000  # as the pass over leaders comes once in a run at most by itself
+SHARE_SHORT_OF_ROOM = 0.2  # in an answer to a follower
+ROOMS_BYTES = (100, 400, 1500)  # a batch or so, of two to four partitions
 UNCLEAN = ("unclean.leader.election.enable", "true")
 NO_RACKS = ("", "", "")
 HAS_SPARE = (SPARE_BROKERS, COMPACTED)
@@ -74,6 +77,7 @@ class Shape:
     log_cleaner_backoff_seconds: float = 15.0
     rest_seconds: float = 0.0  # of the first producer, which is idempotent then
     balance_interval_ms: int = ControllerSettings().balance_interval_ms
+    replica_fetch_max_bytes: int = REPLICA_FETCH_MAX_BYTES
 
     @property
     def is_compacted(self) -> bool:
@@ -132,6 +136,9 @@ def _ordinary(shape: Shape, seed: int) -> Shape:
         shape = replace(shape, idempotent=(*shape.idempotent[:-1], True))
     if Random(f"balance of {seed}").random() < SHARE_BALANCED_OFTEN:
         shape = replace(shape, balance_interval_ms=OFTEN_MS)
+    room = Random(f"room in answers of {seed}")
+    if room.random() < SHARE_SHORT_OF_ROOM:
+        shape = replace(shape, replica_fetch_max_bytes=room.choice(ROOMS_BYTES))
     is_resting = Random(f"producer expiry of {seed}").random() < SHARE_WITH_RESTS
     return _resting(shape, seed) if is_resting else shape
 

@@ -19,6 +19,7 @@ from typing import Any
 from uuid import UUID
 
 from tidemark_broker.runtime.checkpointing import PassSettings
+from tidemark_broker.runtime.follower_link import REPLICA_FETCH_MAX_BYTES
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.stores.object_store import PARTITION_SLICE
 from tidemark_protocol.ids import BrokerId, TopicId
@@ -52,6 +53,7 @@ class WorldOptions:
     )
     log_cleaner_backoff_seconds: float = 15.0
     balance_interval_ms: int = ControllerSettings().balance_interval_ms
+    replica_fetch_max_bytes: int = REPLICA_FETCH_MAX_BYTES
     # Like `BrokerEnvironment.serve_http`: what clients of this run speak, beside the health port.
     serve_clients: Callable[[Any, Any, Callable[[int], None]], Coroutine[Any, Any, None]] | None = (
         None
