@@ -39,7 +39,7 @@ def bring_about(end: str, world: World, slot: BrokerSlot) -> None:
     assert process is not None
     slot.is_held_down = True
     if end == FROZEN:
-        process.freeze()
+        process.freeze(for_good=True)
         return
     controller = world.leading_controller if end == KILLED_WITH_CONTROLLER else None
     if controller is not None and controller.process is not None:

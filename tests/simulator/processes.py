@@ -85,6 +85,7 @@ class SimulatedProcess(Host):
         self.host = host
         self.process_id = world.next_process_id()
         self.is_alive = True
+        self._is_frozen_for_good = False
         self.exit_code: int | None = None
         self.sockets: dict[SimulatedTransport, None] = {}
         self.listeners: dict[SimulatedServer, None] = {}
@@ -135,11 +136,13 @@ class SimulatedProcess(Host):
     def kill(self) -> None:
         self.end(KILLED)
 
-    def freeze(self) -> None:
+    def freeze(self, *, for_good: bool = False) -> None:
+        """`for_good`: whatever thaw is still to come of a fault before."""
+        self._is_frozen_for_good |= for_good
         self.loop.freeze()
 
     def thaw(self) -> None:
-        if self.is_alive:
+        if self.is_alive and not self._is_frozen_for_good:
             self.loop.thaw()
 
     def end(self, exit_code: int) -> None:

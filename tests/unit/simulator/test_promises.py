@@ -186,7 +186,7 @@ def ending(seed: int, watched: Any, ended: list[str]) -> Any:
         return SimpleNamespace(
             name=name,
             kill=lambda: ended.append(f"{name} killed"),
-            freeze=lambda: ended.append(f"{name} frozen"),
+            freeze=lambda for_good: ended.append(f"{name} frozen"),
         )
 
     slot = SimpleNamespace(process=process("broker-0"), broker_id=BrokerId(0))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.simulator.clock import MILLION
+from tests.simulator.faults import freeze
 from tests.simulator.loop import ProcessDied
 from tests.simulator.processes import KILLED, SimulatedProcess
 from tests.simulator.world import World
@@ -206,3 +207,20 @@ def test_tasks_are_cancelled_in_one_order_whatever_their_addresses() -> None:
         world.run_for(2_000)
         assert heard == sorted(heard)
         assert len(heard) == 20
+
+
+def test_who_is_frozen_for_good_is_thawed_by_no_fault_of_before() -> None:
+    """57000192: the thaw of a freeze that the healing had ended came later, and it led on."""
+    woke: list[int] = []
+
+    async def main() -> None:
+        await asyncio.sleep(1)
+        woke.append(world.now_us)
+
+    with World(1) as world:
+        process = process_of(world, main)
+        freeze(world, process, 500_000)
+        process.thaw()
+        process.freeze(for_good=True)
+        world.run_for(5_000)
+        assert woke == []
