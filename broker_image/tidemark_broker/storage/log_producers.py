@@ -4,6 +4,7 @@ The log calls this where it appends, rolls, truncates, flushes and closes; reten
 need call nothing but `drop_snapshots`. I8 rests on the order: noted after the write, cut with it.
 """
 
+import errno
 from collections.abc import Sequence
 
 from tidemark_protocol.ids import Offset
@@ -109,13 +110,16 @@ class LogProducers:
     ) -> bool:
         """All that is remembered of producers is told by a snapshot that is synced, or by batches
         that stay: else a retry is taken for a first batch after the next start (S24, I8). If not,
-        the snapshot is written, by the way that is open to small writes when the volume is full."""
+        the snapshot is written, by the way that is open to small writes when the volume is full.
+        Raises OSError, ENOSPC where that too has no room."""
         if self._told_at >= offset and self._written == self._synced:
             return True
         if all(entry.window[0].first_offset >= offset for _, entry in self.states):
             return True
         if self._told_at < offset:
             self.write_snapshot(segments, small_writes)
+            if self._told_at < offset:
+                raise OSError(errno.ENOSPC, "no room for a snapshot of the producers")
         return False
 
     def drop_snapshots(self, segments: Sequence[Segment]) -> None:
