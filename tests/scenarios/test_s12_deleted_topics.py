@@ -19,12 +19,10 @@ from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import TopicState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, FakeStore, Rig
-from tests.unit.controller.control_steps import successor
-from tests.unit.controller.metadata_brokers import MetadataBroker, metadata_rig
+from tests.unit.controller.control_steps import clean_restart, held, successor
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, InProcessPool
 from tests.waiting import run
 
-LOG_OF_ORDERS = ReplicaReport(ORDERS, 0, LeaderEpoch(0), Offset(5), Offset(5))
 TOMBSTONE = f"deleted.{ORDERS}"
 AGAIN = TopicId("7f1c0000-0000-0000-0000-000000000009")
 
@@ -224,30 +222,41 @@ def test_a_missing_slice_that_is_restored_is_led_again() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("found", [(), (LOG_OF_ORDERS,)], ids=["lost", "found"])
-def test_a_restored_slice_counts_on_nobody_who_came_back_without_its_log(
-    found: tuple[ReplicaReport, ...],
-) -> None:
+async def led_by_when_put_back(*found: ReplicaReport, is_succeeded: bool = False) -> BrokerId:
+    """The slice was away while broker 1 stopped in order and came back with `found`, and while
+    another controller took over, if one did. Broker 0 is dead. -1: nobody leads."""
+    rig = await Rig().start(3)
+    await rig.create()
+    key = (PARTITION_SLICE.kind, "shop", "orders-0")
+    saved = rig.store.objects.pop(key)
+    await rig.kill(rig.brokers[0])  # its fence finds the slice gone
+    assert rig.service.topic(POOL, ORDERS) is None
+    back = await clean_restart(rig, rig.brokers[1], *found)
+    await rig.advance(300, back, rig.brokers[2])
+    if is_succeeded:
+        await successor(rig)
+    rig.store.objects[key] = saved
+    await rig.service.look_for_slices(POOL, ORDERS)
+    await rig.advance(300, back, rig.brokers[2])
+    return rig.partition().leader
+
+
+def test_a_restored_slice_counts_on_nobody_who_came_back_without_its_log() -> None:
     """S9: it stopped in order, and nobody knew of the partition when it registered without it."""
 
     async def scenario() -> None:
-        rig = await metadata_rig(3)
-        await rig.service.create_topic(
-            POOL, rig.topic_state(), place(1, 3, [BrokerId(i) for i in range(3)])
-        )
-        key = (PARTITION_SLICE.kind, "shop", "orders-0")
-        saved = rig.store.objects.pop(key)
-        await rig.kill(rig.brokers[0])  # its fence finds the slice gone
-        assert rig.service.topic(POOL, ORDERS) is None
-        back = MetadataBroker(rig, BrokerId(1), "1-b", replicas=found)
-        await back.register(clean_stop_epoch=rig.brokers[1].epoch)
-        await rig.advance(300, back, rig.brokers[2])
-        rig.store.objects[key] = saved
-        await rig.service.look_for_slices(POOL, ORDERS)
-        await rig.advance(300, back, rig.brokers[2])
-        assert rig.partition().leader == (1 if found else 2)
-        listed = {m.broker_id for m in rig.partition().in_sync_replicas}
-        assert (BrokerId(1) in listed) == bool(found)
+        assert await led_by_when_put_back() == 2
+        assert await led_by_when_put_back(held(0, 5)) == 1
+
+    run(scenario)
+
+
+def test_a_restored_slice_counts_on_no_former_life_that_another_controller_registered() -> None:
+    """S9: nobody knows any more what it came back with."""
+
+    async def scenario() -> None:
+        assert await led_by_when_put_back(is_succeeded=True) == 2
+        assert await led_by_when_put_back(held(0, 5), is_succeeded=True) == 2
 
     run(scenario)
 
@@ -302,12 +311,12 @@ def test_a_broker_erases_what_it_found_on_its_disk_only_when_it_is_told_so(tmp_p
     pool.image_version += 1
     image = pool.image()
     other = TopicState(TOPIC, TopicId("another"), 1, 1)
-    for topic_id, held in ((other.topic_id, True), (TOPIC_ID, False)):
+    for topic_id, is_kept in ((other.topic_id, True), (TOPIC_ID, False)):
         pool.image_version += 1
         entry = TopicPush(TopicState(TOPIC, topic_id, 0, 0), (), is_deleted=True)
         partitions.apply_push(
             type(image)(image.controller_epoch, pool.image_version, True, image.brokers, (entry,))
         )
-        assert (partitions.hosted(TOPIC_ID, 0) is not None) is held
+        assert (partitions.hosted(TOPIC_ID, 0) is not None) is is_kept
     names = [path.name for path in broker.directory.path.glob(f"{TOPIC}-0*")]
     assert [name.rpartition("-")[2] for name in names] == ["delete"]  # for its grace time

@@ -11,7 +11,7 @@ from tidemark_protocol.controller_messages import ReplicaReport
 from tidemark_protocol.ids import BrokerId, LeaderEpoch, Offset
 
 from tests.unit.controller.control_rig import ORDERS, POOL, Rig
-from tests.unit.controller.control_steps import successor
+from tests.unit.controller.control_steps import grow, successor
 from tests.unit.controller.control_values import shown
 from tests.unit.controller.metadata_brokers import MetadataBroker, metadata_rig
 from tests.waiting import run
@@ -23,12 +23,6 @@ def logs(*ends: tuple[int, int]) -> tuple[ReplicaReport, ...]:
         ReplicaReport(ORDERS, number, LeaderEpoch(epoch), Offset(end), Offset(0))
         for number, (epoch, end) in enumerate(ends)
     )
-
-
-async def grow(rig: Rig, present: int, added: int, over: int = 3) -> None:
-    ids = [BrokerId(number) for number in range(over)]
-    assignments = place(added, 3, ids, first_partition=present)
-    await rig.service.add_partitions(POOL, ORDERS, assignments, first=present)
 
 
 def restore(rig: Rig, saved: Object) -> None:

@@ -45,10 +45,6 @@ def _takes_unknown_for_done(original: Any) -> Any:
     return replaced
 
 
-def _does_nothing(original: Any) -> Any:
-    return lambda *arguments, **named: None
-
-
 def _reads_nothing(original: Any) -> Any:
     async def weaker(*arguments: Any) -> None:
         return None
@@ -166,7 +162,7 @@ MUTANTS = (
            "the last one leaves"),
     Mutant("the last writer wins", "compare-and-set on the slice", (
                patch(SLICES + "_replace", _without_compare),
-               patch("tests.simulator.store:SimulatedStore._compare", _does_nothing)),
+               patch("tests.simulator.store:SimulatedStore._compare", always(None))),
            "tests/scenarios/test_i16_lease_lost_in_a_write.py::"
            "test_it_is_one_legal_step_or_none[before]",
            search="a write that asks not what is stored"),
@@ -177,14 +173,14 @@ MUTANTS = (
            "test_while_the_outcome_is_unknown_the_watermark_waits_for_the_"
            "proposed_member", "bad store"),
     Mutant("a deposed controller's read is not noticed", "I16",
-           (patch(SLICES + "_check_not_deposed", _does_nothing),),
+           (patch(SLICES + "_check_not_deposed", always(None)),),
            "tests/unit/controller/test_control_safety.py::"
            "test_s3_a_frozen_controllers_queued_expand_cannot_land_after_its_"
            "successors_refusal",
            pair="neither Lease nor write tells a deposed controller (a pair)"),
     Mutant("neither Lease nor write tells a deposed controller (a pair)",
            "I16", (
-               patch(SLICES + "_check_not_deposed", _does_nothing),
+               patch(SLICES + "_check_not_deposed", always(None)),
                patch(SERVICE_LEASE + "_is_ours", always(True))),
            "tests/unit/controller/test_control_safety.py::"
            "test_s3_a_frozen_controllers_queued_expand_cannot_land_after_its_"
@@ -218,7 +214,7 @@ MUTANTS = (
            "test_another_disk_proves_nothing[restored from an earlier life]",
            "disks change"),
     Mutant("damage is taken for an unsynced tail", "S14, S8",
-           (patch("storage.start_proofs:StartProofs.weigh", _does_nothing),),
+           (patch("storage.start_proofs:StartProofs.weigh", always(None)),),
            "tests/scenarios/test_s14_kept_disks.py::"
            "test_damage_that_is_more_than_a_torn_tail_voids_the_disk[killed]",
            "synced tails flip"),
@@ -232,10 +228,14 @@ MUTANTS = (
            "test_a_partition_whose_directory_is_gone_is_led_by_nobody_who_lost_it",
            "files go"),
     Mutant("a slice that comes later counts on logs that its brokers came back without", "S9, S12",
-           (patch(CONTROLLER + "broker_notes:BrokerNotes.note_entry", lambda original: (
-               lambda self, replica, member: None)),),
+           (patch(CONTROLLER + "broker_notes:BrokerNotes.note_entry", always(None)),),
            "tests/scenarios/test_s12_deleted_topics.py::"
-           "test_a_restored_slice_counts_on_nobody_who_came_back_without_its_log[lost]",
+           "test_a_restored_slice_counts_on_nobody_who_came_back_without_its_log",
+           why_no_seed="a broker that comes back without a log while its slice is away"),
+    Mutant("a slice put back counts on lives that another controller registered", "S9, S12",
+           (patch(CONTROLLER + "broker_notes:BrokerNotes.note_entry_put_back", always(None)),),
+           "tests/scenarios/test_s12_deleted_topics.py::"
+           "test_a_restored_slice_counts_on_no_former_life_that_another_controller_registered",
            why_no_seed="a broker that comes back without a log while its slice is away"),
     Mutant("a broker joins that has not spoken to this controller", "S9",
            (patch(CONTROLLER + "in_sync_replicas:_has_spoken", always(True)),),
@@ -317,7 +317,7 @@ MUTANTS = (
            "broker objects go"),
     Mutant("nobody's own stall extends sessions",
            "session extended by the controller's own stall",
-           (patch(SESSIONS + "extend", _does_nothing),),
+           (patch(SESSIONS + "extend", always(None)),),
            "tests/unit/controller/test_control_sessions.py::"
            "test_the_controllers_own_stall_is_nobodys_silence",
            "silences add up"),

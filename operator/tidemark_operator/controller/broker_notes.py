@@ -22,7 +22,8 @@ class BrokerNotes:
     report_version: int = -1
     lost_replicas: frozenset[Replica] = frozenset()
     lost_below: BrokerEpoch = BrokerEpoch(NO_EPOCH)
-    found_replicas: frozenset[Replica] = frozenset()  # whole, by that registration
+    # Whole, by that registration. None: another controller had it and knows what was found.
+    found_replicas: frozenset[Replica] | None = None
     failed_replicas: frozenset[Replica] = frozenset()  # as the newest heartbeat says
     settled_failures: frozenset[Replica] = frozenset()  # those by which all slices are settled
     drained_at_version: int | None = None
@@ -33,5 +34,17 @@ class BrokerNotes:
     def note_entry(self, replica: Replica, member: Member) -> None:
         """S9, in a slice that came after the registration: put back by hand (S12), or a write of a
         deposed controller that landed late (S2)."""
-        if member.broker_epoch < self.lost_below and replica not in self.found_replicas:
+        if self.found_replicas is None or replica in self.found_replicas:
+            return
+        if member.broker_epoch < self.lost_below:
             self.lost_replicas |= {replica}
+
+    def note_entry_put_back(
+        self, replica: Replica, member: Member, broker_epoch: BrokerEpoch
+    ) -> None:
+        """S9, in a slice that was put back by hand (S12): the broker may have come back without
+        that log while no controller knew of it, and ours was not the one that it registered with.
+        An entry of a former life proves nothing then."""
+        if self.found_replicas is None and member.broker_epoch < broker_epoch:
+            self.lost_replicas |= {replica}
+            self.lost_below = broker_epoch

@@ -244,6 +244,14 @@ class PoolState:
                 if (notes := self.notes.get(member.broker_id)) is not None:
                     notes.note_entry(replica, member)
 
+    def note_put_back(self, value: PartitionSlice) -> None:
+        for state in value.partitions:
+            for member in state.in_sync_replicas + state.eligible_leaders:
+                if (record := self.brokers.get(member.broker_id)) is not None:
+                    self.notes_of(member.broker_id).note_entry_put_back(
+                        (value.topic.topic_id, state.partition), member, record.broker_epoch
+                    )
+
     def note_known(self, topic_id: TopicId, state: PartitionState, *, version: int) -> None:
         replica = (topic_id, state.partition)
         self.held.note(replica, state.leader_epoch, state.partition_epoch, version=version)

@@ -106,7 +106,8 @@ async def add_partitions(
         done = sum(len(value.partitions) for value in slices)
         if done < first:
             raise SliceMissing(
-                f"topic {last.topic.topic}: partitions {done} to {first - 1} are gone"
+                f"topic {last.topic.topic}: partitions {done} to {first - 1} existed once and are"
+                " gone: restore the PartitionSlice objects that had them"
             )
         await _append(
             pool,
@@ -160,6 +161,7 @@ async def _take_in(pool: PoolController, topic_id: TopicId) -> None:
         return  # every full push of this term says so first
     for value in await pool.slice_store.find(pool.state.pool, topic_id):
         if value.name not in pool.state.slices and topic_id not in pool.state.tombstones:
+            pool.state.note_put_back(value)
             pool.load_slice(value)
             pool.is_dirty = True
 

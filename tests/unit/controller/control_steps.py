@@ -1,10 +1,11 @@
 """Steps that the safety scenarios of the controller share."""
 
+from tidemark_operator.controller.placement import place
 from tidemark_protocol.controller_messages import InSyncProposal, ReplicaReport
-from tidemark_protocol.ids import ControllerEpoch, LeaderEpoch, Offset
+from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
 from tidemark_protocol.partition_state import Member, PartitionState
 
-from tests.unit.controller.control_rig import ORDERS, FakeBroker, Rig
+from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig
 
 
 def expand(state: PartitionState, *added: Member) -> InSyncProposal:
@@ -21,6 +22,13 @@ def held(last_epoch: int, log_end: int, high_watermark: int = 0) -> ReplicaRepor
     return ReplicaReport(
         ORDERS, 0, LeaderEpoch(last_epoch), Offset(log_end), Offset(high_watermark)
     )
+
+
+async def grow(rig: Rig, present: int, added: int, *, over: int = 3) -> None:
+    """A topic of `present` partitions, over brokers 0 to `over` - 1."""
+    ids = [BrokerId(number) for number in range(over)]
+    assignments = place(added, 3, ids, first_partition=present)
+    await rig.service.add_partitions(POOL, ORDERS, assignments, first=present)
 
 
 async def successor(rig: Rig, epoch: int = 2) -> None:

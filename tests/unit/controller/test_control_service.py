@@ -16,6 +16,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, Rig, settle
+from tests.unit.controller.control_steps import grow
 from tests.unit.controller.control_values import member, proposal, shown
 from tests.waiting import run
 
@@ -376,9 +377,7 @@ def test_added_partitions_fill_the_last_slice_first() -> None:
     async def scenario() -> None:
         rig = await Rig().start(3)
         await rig.create(127)
-        ids = [broker.broker_id for broker in rig.brokers]
-        added = place(3, 3, ids, first_partition=127)
-        await rig.service.add_partitions(POOL, ORDERS, added, first=127)
+        await grow(rig, 127, 3)
         assert [len(rig.stored_slice(i)["partitions"]) for i in range(2)] == [128, 2]
         view = rig.service.topic(POOL, ORDERS)
         assert view is not None

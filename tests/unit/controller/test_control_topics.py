@@ -10,6 +10,7 @@ from tidemark_operator.stores.object_store import Object, Refused, ResourceKind
 from tidemark_protocol.partition_state import TopicState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, Rig
+from tests.unit.controller.control_steps import grow
 from tests.waiting import run
 
 
@@ -110,13 +111,12 @@ def test_growth_planned_before_another_one_landed_adds_only_what_is_missing(
     async def scenario() -> None:
         rig = await Rig().start(3)
         await rig.create(3)
-        ids = [broker.broker_id for broker in rig.brokers]
-        planned = place(3, 3, ids, first_partition=3)
-        await rig.service.add_partitions(POOL, ORDERS, planned[:grown_before], first=3)
-        await rig.service.add_partitions(POOL, ORDERS, planned, first=3)
+        await grow(rig, 3, grown_before)
+        await grow(rig, 3, 3)
         view = rig.service.topic(POOL, ORDERS)
         assert view is not None
         assert [state.partition for state in view.partitions] == list(range(6))
+        planned = place(3, 3, [broker.broker_id for broker in rig.brokers], first_partition=3)
         assert [state.replicas for state in view.partitions[3:]] == list(planned)
         assert view.topic.partition_count == 6
 
@@ -127,8 +127,7 @@ def test_growth_behind_partitions_that_are_gone_is_refused() -> None:
     async def scenario() -> None:
         rig = await Rig().start(3)
         await rig.create(3)
-        ids = [broker.broker_id for broker in rig.brokers]
-        with pytest.raises(SliceMissing, match="3 to 4"):
-            await rig.service.add_partitions(POOL, ORDERS, place(1, 3, ids), first=5)
+        with pytest.raises(SliceMissing, match=r"3 to 4 .* restore"):
+            await grow(rig, 5, 1)
 
     run(scenario)
