@@ -214,6 +214,8 @@ def main(arguments: list[str] | None = None) -> int:
         return run_test_under(options.under)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     chosen = [mutant for mutant in MUTANTS if options.only in mutant.name]
+    if not chosen:
+        parser.error(f"no mutant's name contains {options.only!r}: see tests/simulator/mutants.md")
     if not tests_pass(sorted({mutant.test for mutant in chosen})):
         console.print("the tests named for mutants fail without any: mend them first")
         return 1

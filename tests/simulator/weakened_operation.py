@@ -8,10 +8,6 @@ from tests.simulator.mutant import CONTROLLER, Mutant, always, patch
 NO_CLAIMS = "reconcilers, claims and their collector are not simulated"
 
 
-def _does_nothing(original: Any) -> Any:
-    return lambda *arguments, **named: None
-
-
 def _sees_one_rack(original: Any) -> Any:
     return lambda order, rack_of, partition, replication_factor: original(
         order, dict.fromkeys(rack_of, ""), partition, replication_factor
@@ -88,7 +84,7 @@ MUTANTS = (
            "tests/unit/controller/test_control_service.py::"
            "test_updating_a_topic_with_what_it_has_writes_nothing", "leaders die"),
     Mutant("no produce times out", "L2",
-           (patch("runtime.produce_purgatory:ProducePurgatory.expire", _does_nothing),),
+           (patch("runtime.produce_purgatory:ProducePurgatory.expire", always(None)),),
            "tests/unit/runtime/test_idempotent_produce.py::"
            "test_a_duplicate_whose_time_runs_out_stays_unacknowledged", "late words"),
     Mutant("no condition says who is waited for", "L6",

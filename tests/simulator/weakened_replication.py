@@ -319,8 +319,7 @@ MUTANTS = (
            "can_still_lead",
            search="a refused expand that raises no partition epoch, and is dropped (a pair)"),
     Mutant("who cuts committed records says nothing", "S28",
-           (patch("runtime.committed_cuts:CommittedCuts.note", lambda original: (
-               lambda self, cut: None)),),
+           (patch("runtime.committed_cuts:CommittedCuts.note", always(None)),),
            "tests/scenarios/test_s28_losses_of_a_frozen_leader.py::"
            "test_a_leader_that_thaws_reports_what_it_cuts", "unclean elections"),
     Mutant("a leader's own stall makes followers late", "S21",
@@ -361,7 +360,7 @@ MUTANTS = (
                lambda self, key: key[0] or self._partitions.metadata.topics_by_id[key[1]].topic)),),
            "tests/scenarios/test_s17_logs_unknown_to_a_slice.py::"
            "test_a_fetch_by_a_former_topics_id_is_not_answered_with_the_later_ones_records",
-           why_no_seed="simulated consumers name topics"),
+           why_no_seed="a broker that knows a former topic's id beside the later one's is rare"),
     Mutant("a question of another leader epoch is told this one's watermark", "I2",
            (patch("runtime.replica_fetches:ReplicaFetches._is_asked_in_its_epoch", always(True)),),
            "tests/unit/runtime/test_replica_sessions.py::"

@@ -51,10 +51,6 @@ def _forgets_at_the_next_look(original: Any) -> Any:
     return expire
 
 
-def _does_nothing(original: Any) -> Any:
-    return lambda *arguments, **named: None
-
-
 def _believes(original: Any) -> Any:
     return lambda self, end: end
 
@@ -114,7 +110,7 @@ MUTANTS = (
     Mutant("proofs stay on the volume while logs are read, and are not weighed (a pair)",
            "stamp removed before logs are read", (
                patch(PROOFS + "take", _reads_and_leaves),
-               patch(PROOFS + "weigh", _does_nothing)),
+               patch(PROOFS + "weigh", always(None))),
            "tests/scenarios/test_s1_unclean_start_forgotten.py::"
            "test_a_store_that_does_not_answer_gives_no_stamp", "starts are cut short"),
     Mutant("a boot stamp counts whatever recovery cut off", "S8",
@@ -137,38 +133,38 @@ MUTANTS = (
            "tests/scenarios/test_s8_lost_write_back.py::"
            "test_a_clean_stop_leaves_nothing_to_cut", "tails flip"),
     Mutant("logs are not synced before the proof is claimed", "S8",
-           (patch(DIRECTORY + "secure_logs", _does_nothing),),
+           (patch(DIRECTORY + "secure_logs", always(None)),),
            "tests/scenarios/test_s8_lost_write_back.py::"
            "test_a_restart_secures_what_the_killed_process_left_before_it_claims_"
            "its_proof", "pages go"),
     Mutant("what a failed sync lost is not written again", "S8",
-           (patch("storage.log_directory:write_again", _does_nothing),),
+           (patch("storage.log_directory:write_again", always(None)),),
            "tests/scenarios/test_s8_lost_write_back.py::"
            "test_what_a_failed_sync_may_have_lost_is_written_once_more[0-False]",
            "syncs lie before a stop"),
     Mutant("the stamp stays after a lost write", "S8",
-           (patch(PROOFS + "remove_stamp", _does_nothing),),
+           (patch(PROOFS + "remove_stamp", always(None)),),
            "tests/scenarios/test_s8_lost_write_back.py::"
            "test_without_a_controller_it_ends_once_the_stamp_is_off_the_volume",
            pair="the stamp stays, and a log below its own watermark is whole (a pair)"),
     Mutant("the stamp stays, and a log below its own watermark is whole (a pair)",
            "S8, S9", (
-               patch(PROOFS + "remove_stamp", _does_nothing),
+               patch(PROOFS + "remove_stamp", always(None)),
                patch(CONTROLLER + "registration:is_lost", always(False))),
            "tests/scenarios/test_s8_lost_write_back.py::"
            "test_without_a_controller_it_ends_once_the_stamp_is_off_the_volume",
            "syncs lie unheard"),
     Mutant("a failed append is left behind", "S10, failed append rolled back",
-           (patch(LOG + "_take_back", _does_nothing),),
+           (patch(LOG + "_take_back", always(None)),),
            "tests/scenarios/test_s10_failed_append.py::"
            "test_a_retry_after_a_full_disk_is_written_and_readable",
            "bad disks"),
     Mutant("an empty epoch is forgotten", "I5, KAFKA-7415",
-           (patch(LOG + "assign_epoch", _does_nothing),),
+           (patch(LOG + "assign_epoch", always(None)),),
            "tests/unit/storage/test_log_producers.py::"
            "test_leader_and_follower_know_the_same", "leaders die"),
     Mutant("a recreated log keeps its checkpoints", "S23",
-           (patch(DIRECTORY + "_drop_checkpoints", _does_nothing),),
+           (patch(DIRECTORY + "_drop_checkpoints", always(None)),),
            "tests/scenarios/test_s23_recreated_topics.py::"
            "test_a_kill_at_any_step_of_the_recreation_exposes_nothing_uncommitted", "topics churn"),
     Mutant("a sync counts although the log was cut meanwhile", "S11", (
@@ -184,7 +180,7 @@ MUTANTS = (
            "test_what_was_cut_is_never_below_the_watermark_again[one segment-0]",
            "cuts come back"),
     Mutant("watermarks past the end of their log stay written down", "S31",
-           (patch(DIRECTORY + "lower_high_watermarks", _does_nothing),),
+           (patch(DIRECTORY + "lower_high_watermarks", always(None)),),
            "tests/scenarios/test_s31_checkpoints_of_a_former_history.py::"
            "test_what_is_appended_where_a_power_loss_took_records_is_not_committed[1]",
            why_no_seed="a power loss, an election without proof and a kill of the same broker"
@@ -205,7 +201,7 @@ MUTANTS = (
            "test_only_the_kernel_and_mount_that_it_was_written_on_believe_it[mount1-False-0]",
            why_no_seed="its end is checked too, and the entries of its kernel's broker are void"),
     Mutant("a worker brings a synced part back after a cut", "S29",
-           (patch("storage.synced_parts:SyncedParts.void", _does_nothing),),
+           (patch("storage.synced_parts:SyncedParts.void", always(None)),),
            "tests/unit/storage/test_synced_parts.py::"
            "test_a_cut_takes_it_away_and_a_worker_does_not_bring_it_back[cut]",
            why_no_seed="a cut during a pass, and a kill before the one that follows at once"),
@@ -225,7 +221,7 @@ MUTANTS = (
            "test_five_batches_in_flight_come_back_after_a_clean_stop_and_all_are_known",
            "brokers stop"),
     Mutant("new files' names are not synced", "S11",
-           (patch("storage.durability:Durability.note_files_created", _does_nothing),),
+           (patch("storage.durability:Durability.note_files_created", always(None)),),
            "tests/unit/storage/test_storage_disk_faults.py::"
            "test_the_name_of_a_new_segment_is_synced_before_its_records_count",
            "segments roll"),
@@ -254,11 +250,11 @@ MUTANTS = (
            "tests/unit/storage/test_storage_compaction.py::"
            "test_the_last_batch_of_a_producer_stays_without_its_records", COMPACTED),
     Mutant("damaged batches are compacted as if they were sound", "I10, B9 compaction",
-           (patch("storage.compaction:check_crc", _does_nothing),),
+           (patch("storage.compaction:check_crc", always(None)),),
            "tests/unit/storage/test_compaction_of_damage.py::"
            "test_no_bit_that_flips_takes_a_record_along", COMPACTED_FLIPS),
     Mutant("a cut takes the word of a header for where the log ends then", "I4, I10",
-           (patch("storage.segment:Segment.check_cut", _does_nothing),),
+           (patch("storage.segment:Segment.check_cut", always(None)),),
            "tests/unit/storage/test_cuts_of_damage.py::"
            "test_a_cut_changes_nothing_or_leaves_what_was",
            why_no_seed="of a log with a flipped bit the judges say nothing past that bit"),
@@ -274,27 +270,27 @@ MUTANTS = (
            why_no_seed="a kill between dropping a log and its first append after that: once in"
            " 4,000 ordinary seeds"),
     Mutant("a segment ends where its last header says", "I6, I10",
-           (patch("storage.recovery:_check_end", _does_nothing),),
+           (patch("storage.recovery:_check_end", always(None)),),
            "tests/unit/storage/test_storage_recovery.py::"
            "test_a_flipped_count_of_offsets_neither_drops_segments_nor_moves_the_end",
            why_no_seed="of a log with a flipped bit the judges say nothing past that bit"),
     Mutant("a swap that counts is not completed by the start", "I6, B9 compaction",
-           (patch("storage.recovery:finish_swaps", _does_nothing),),
+           (patch("storage.recovery:finish_swaps", always(None)),),
            "tests/unit/storage/test_storage_compaction.py::"
            "test_a_kill_at_any_step_leaves_the_log_as_before_or_after", COMPACTED),
     Mutant("a swap counts before it is on the disk", "B9 compaction",
-           (patch("storage.compaction:CleanedSegment._make_durable", _does_nothing),),
+           (patch("storage.compaction:CleanedSegment._make_durable", always(None)),),
            "tests/unit/storage/test_storage_compaction.py::"
            "test_a_rewritten_segment_is_on_the_disk_before_its_name_counts",
            why_no_seed="the start after a power loss finds what was torn, and proves nothing"),
     Mutant("a swap counts although the log was cut meanwhile", "B9 compaction", (
-               patch("storage.swapping:Swaps.void", _does_nothing),
+               patch("storage.swapping:Swaps.void", always(None)),
                patch("storage.swapping:Swaps.is_valid", always(True))),
            "tests/unit/storage/test_storage_compaction.py::"
            "test_a_log_that_is_cut_meanwhile_does_not_take_the_swap",
            why_no_seed="passes stay below the high watermark, and cuts above it"),
     Mutant("what a disk gives back is served unlooked at", "I10",
-           (patch("storage.reading:check_crc", _does_nothing),),
+           (patch("storage.reading:check_crc", always(None)),),
            "tests/unit/runtime/test_replica_damage.py::"
            "test_a_leader_does_not_serve_it_and_reports_itself", "bits flip"),
     Mutant("damage is over at once", "I10, B9",
@@ -309,7 +305,7 @@ MUTANTS = (
            why_no_seed="a follower that stands still while it is elected, and meets its damage as"
            " it thaws: once in 5,000 seeds"),
     Mutant("a restart forgets a corrupt batch", "S9, I10",
-           (patch("storage.damage_mark:DamageMark.set", _does_nothing),),
+           (patch("storage.damage_mark:DamageMark.set", always(None)),),
            "tests/scenarios/test_s9_lost_partition.py::"
            "test_a_corrupt_batch_that_a_leader_met_is_not_forgotten_by_its_restart[killed]",
            "damage is met"),
@@ -320,7 +316,7 @@ MUTANTS = (
            why_no_seed="the next start reads all that lies past the recovery point and does not"
            " begin: in the seconds of a run that is where the sector is"),
     Mutant("what could not be read once stays damaged", "S14, L1",
-           (patch("storage.damage_mark:DamageMark.take_off_if_readable", _does_nothing),),
+           (patch("storage.damage_mark:DamageMark.take_off_if_readable", always(None)),),
            "tests/unit/runtime/test_known_damage.py::"
            "test_a_sector_that_a_later_start_can_read_was_no_damage", "reads fail once"),
     Mutant("what could not be read once is taken for sound", "S9, I10",
