@@ -154,6 +154,8 @@ class CompactedLog(CommittedLog):
             return
         if self._is_of_former_history(offset):
             return  # what outdates it may be what was lost, or what only a former history had
+        if self._is_blind_past(offset):
+            return
         horizon_ms = self._horizons_ms.get(offset)
         if record.value is None and self._may_have_passed(horizon_ms):
             self._tombstones_gone.add(offset)
@@ -163,6 +165,11 @@ class CompactedLog(CommittedLog):
             f"{self.name}: {who} has nothing at offset {offset}, committed there is the last record"
             f" of its key: {record}, delete horizon {horizon_ms}",
         )
+
+    def _is_blind_past(self, offset: int) -> bool:
+        """What outdates it may have been committed in logs alone that a flipped bit hides."""
+        is_behind = self.end_offset < self.led_to
+        return not self.sees_all() and (is_behind or any(gap.stop > offset for gap in self._gaps))
 
     def _may_have_passed(self, horizon_ms: int | None) -> bool:
         """Where a bit flipped, some log may have had a horizon behind it that nobody looked at."""

@@ -129,6 +129,21 @@ def test_a_horizon_that_lay_behind_a_flipped_bit_may_have_passed() -> None:
     assert violation(lambda: compare(log, empty_run(2, 2, 0))) == COMPACTION
 
 
+def test_what_a_flipped_bit_hides_may_outdate_what_is_gone() -> None:
+    log = log_of(FIRST)
+    log.led_to = 4  # in a log that cannot be read on
+    compacted = rest(FIRST, [1])
+    assert violation(lambda: compare(log, compacted)) == COMPACTION
+    log.sees_all = lambda: False
+    compare(log, compacted)
+    kept = rest(batch(2, ("a", "2"), ("c", "1")), [2])
+    log.take(read_header(kept), kept, "b")
+    assert log.end_offset == log.led_to
+    compare(log, empty_run(0, 0, 0))
+    log.sees_all = lambda: True
+    assert violation(lambda: compare(log, empty_run(0, 1, 0))) == COMPACTION
+
+
 def test_nothing_is_compacted_that_no_leader_found_committed() -> None:
     log = log_of(FIRST, SECOND)
     log.check_is_whole(read_header(rest(FIRST, [1])), "b")
