@@ -239,7 +239,8 @@ class WatchedWorld:
         self,
     ) -> Iterator[tuple[BrokerRecord | None, PartitionSlice, PartitionState]]:
         """Served partitions with a leader, and how that broker stands to the leading controller;
-        only of slices about which it has nothing left to decide."""
+        only of slices about which it has nothing left to decide: one from long ago is touched
+        when every live broker has said what it holds (S17)."""
         slot = self.world.leading_controller
         if slot is None or slot.service is None:
             return
@@ -251,6 +252,9 @@ class WatchedWorld:
                 if value != self._values.get(value.name):
                     continue
                 for state in value.partitions:
+                    replica = (value.topic.topic_id, state.partition)
+                    if decisions.state.is_behind(replica, state):
+                        continue
                     if state.has_leader and not value.is_retained:
                         yield decisions.state.brokers.get(state.leader), value, state
 

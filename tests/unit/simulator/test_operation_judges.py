@@ -10,13 +10,22 @@ from tidemark_operator.controller.pool_state import PoolState
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_operator.controller.views import TopicView
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
-from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId
+from tidemark_protocol.controller_messages import HeldEpoch
+from tidemark_protocol.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
 from tidemark_protocol.partition_state import PartitionState
 
 from tests.simulator.operation_checks import (
     NOISY_TIMES,
     Erasures,
     QuietTime,
+    check_led_at_rest,
     crowded_racks,
     left_too_early,
     unnamed_leaderless,
@@ -302,6 +311,24 @@ def test_a_failure_that_is_heard_of_while_a_write_is_under_way_makes_no_void_ent
     notes.settled_failures = notes.failed_replicas
     with pytest.raises(Violation, match=r"I12.*led by a void entry"):
         judge.on_slice(old, new, stored)
+
+
+def test_a_slice_from_long_ago_waits_for_reports_before_a_dead_leader_goes() -> None:
+    """I12 and S17, seed 61000025 of "slices change": put back while its leader was down."""
+    value = a_slice(partition("0@1 1@1", leader="0@1"))
+    state = PoolState("shop/default", ControllerEpoch(1))
+    state.brokers[BrokerId(0)] = replace(active(0, 1), state=BrokerLifeState.FENCED)
+    state.slices[value.name] = value
+    lock = SimpleNamespace(locked=lambda: False)
+    pool = SimpleNamespace(decisions=SimpleNamespace(state=state, lock=lock, is_dirty=False))
+    slot = SimpleNamespace(service=SimpleNamespace(_pools={"": pool}))
+    watched = WatchedWorld(cast(Any, SimpleNamespace(leading_controller=slot)))
+    watched._values[value.name] = value
+    with pytest.raises(Violation, match=r"I12: orders-0: .*all is written"):
+        check_led_at_rest(watched)
+    held = HeldEpoch(value.topic.topic_id, 0, LeaderEpoch(6), PartitionEpoch(12))
+    assert state.note_held((held,), version=1)
+    check_led_at_rest(watched)
 
 
 def test_the_last_member_of_an_isr_that_commits_alone_stays() -> None:
