@@ -6,19 +6,23 @@ A clean stop, then one partition's directory is lost: the broker is clean, that 
 import asyncio
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tidemark_broker.runtime.checkpointing import Checkpointing, PassSettings
 from tidemark_broker.runtime.results import FetchResult
 from tidemark_broker.storage.partition_log import LogSettings
-from tidemark_operator.stores.object_store import BROKER
+from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset
+from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset, PartitionEpoch
+from tidemark_protocol.partition_state import Member
 
 from tests.scenarios.broker_on_disk import B, Machine, Process
 from tests.unit.controller.control_rig import ORDERS, FakeBroker, Rig, settle
+from tests.unit.controller.control_steps import successor
 from tests.unit.controller.control_values import shown
+from tests.unit.runtime.in_process_pool import InProcessPool
 from tests.waiting import eventually, run
 
 
@@ -241,5 +245,74 @@ def test_a_start_that_nobody_heard_of_leaves_the_evidence(tmp_path: Path) -> Non
         await again.serve()
         assert rig.partition(0).leader == B
         assert not is_listed(rig, 1)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_eligible", [False, True])
+def test_no_empty_log_takes_the_place_of_one_that_a_former_life_is_counted_on_for(
+    tmp_path: Path, is_eligible: bool
+) -> None:
+    """Whoever asked next what is here would take it for the log that is gone."""
+    pool = InProcessPool(tmp_path)
+    pool.lead(1)
+    pool.brokers[1].produce("a")
+    pool.replicate(rounds=3)
+    former = pool.member(3)
+    pool.kill(3)
+    (tmp_path / "broker-3").rename(tmp_path / "lost")
+    pool.start(3)
+    present = (pool.member(1), pool.member(2))
+    in_sync, eligible = (present, (former,)) if is_eligible else ((*present, former), ())
+    count_on(pool, in_sync, eligible)
+    broker = pool.brokers[3].partitions
+    assert broker.missing_logs(pool.image()) == ()
+    assert broker.untaken_logs() == ()
+    broker.untaken.take_again()
+    assert broker.replicas == ()
+    assert list(broker.failed_replicas) == [(pool.topic.topic_id, 0)]
+    count_on(pool, present, ())
+    assert not broker.failed_replicas
+    pool.replicate(3, rounds=2)
+    assert pool.brokers[3].log_bytes() == pool.brokers[1].log_bytes()
+
+
+def count_on(
+    pool: InProcessPool, in_sync: tuple[Member, ...], eligible: tuple[Member, ...]
+) -> None:
+    pool.state = replace(
+        pool.state,
+        in_sync_replicas=in_sync,
+        eligible_leaders=eligible,
+        partition_epoch=PartitionEpoch(pool.state.partition_epoch + 1),
+    )
+    pool.push()
+
+
+def test_a_slice_that_is_put_back_while_nobody_controls_counts_on_no_log_that_is_gone(
+    tmp_path: Path,
+) -> None:
+    """S12: the controller that registered B knew of no such partition, and its successor never
+    heard what B came back with."""
+
+    async def scenario() -> None:
+        rig, machine, process = await two_partitions(tmp_path)
+        key = (PARTITION_SLICE.kind, "shop", "orders-0")
+        saved = rig.store.objects.pop(key)
+        await process.voice_stops()
+        process.stop_cleanly()
+        shutil.rmtree(machine.path / "orders-1")
+        again = machine.open()
+        assert (await again.register()).is_clean
+        await again.serve()
+        rig.store.objects[key] = saved
+        await successor(rig)
+        await rig.advance(300)  # it decides what it can before B has spoken to it
+        again.session.serve()
+        polling = asyncio.create_task(again.session.run())
+        await eventually(lambda: rig.partition(0).leader == B)
+        await eventually(lambda: not is_listed(rig, 1))
+        assert shown(rig.partition(1)) == "leader -1@-1 epoch 1 isr [] eligible [0@1] pe 3"
+        polling.cancel()
 
     run(scenario)

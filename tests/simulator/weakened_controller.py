@@ -34,6 +34,13 @@ def _without_compare(original: Any) -> Any:
     return replaced
 
 
+def _whoever_lives(original: Any) -> Any:
+    def replaced(standing: Any) -> Any:
+        return standing.is_live
+
+    return replaced
+
+
 def _takes_unknown_for_done(original: Any) -> Any:
     async def replaced(self: Any, current: Any, wanted: Any) -> Any:
         try:
@@ -236,6 +243,16 @@ MUTANTS = (
            (patch(CONTROLLER + "broker_notes:BrokerNotes.note_entry_put_back", always(None)),),
            "tests/scenarios/test_s12_deleted_topics.py::"
            "test_a_restored_slice_counts_on_no_former_life_that_another_controller_registered",
+           why_no_seed="a broker that comes back without a log while its slice is away"),
+    Mutant("an empty log takes the place of one that a former life is counted on for", "S9",
+           (patch("runtime.hosted_replicas:counts_on_former_life", always(False)),),
+           "tests/scenarios/test_s9_lost_partition.py::"
+           "test_no_empty_log_takes_the_place_of_one_that_a_former_life_is_counted_on_for[False]",
+           why_no_seed="a broker that comes back without a log while its slice is away"),
+    Mutant("entries are renewed of brokers that have not spoken", "S9, S12",
+           (patch(CONTROLLER + "standing:may_renew", _whoever_lives),),
+           "tests/scenarios/test_s9_lost_partition.py::"
+           "test_a_slice_that_is_put_back_while_nobody_controls_counts_on_no_log_that_is_gone",
            why_no_seed="a broker that comes back without a log while its slice is away"),
     Mutant("a broker joins that has not spoken to this controller", "S9",
            (patch(CONTROLLER + "in_sync_replicas:_has_spoken", always(True)),),

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark_protocol.controller_messages import MetadataPush
-from tidemark_protocol.ids import BrokerId, TopicId
+from tidemark_protocol.ids import TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
-from tidemark_broker.runtime.hosted_replica import HostedReplica
+from tidemark_broker.runtime.hosted_replica import BrokerLife, HostedReplica
 
 _log = logging.getLogger(__name__)
 
@@ -40,23 +40,44 @@ class HostedReplicas:
         replica = self.by_id.get(key)
         return replica is not None and replica.log.latest_epoch >= state.leader_epoch
 
-    def may_make(self, topic: TopicState, partition: int) -> bool:
+    def may_make(self, topic: TopicState, state: PartitionState, life: BrokerLife) -> bool:
         """Its log is missing, and nobody's is in its place: while another topic id still has the
         name here, making it sets that log aside, under the hands of whoever leads or follows it."""
-        return (topic.topic_id, partition) not in self.by_id and (
-            (topic.topic, partition) not in self.by_name
+        return (
+            (topic.topic_id, state.partition) not in self.by_id
+            and (topic.topic, state.partition) not in self.by_name
+            and not counts_on_former_life(state, life)
         )
 
     def missing_logs(
-        self, broker_id: BrokerId, push: MetadataPush
+        self, life: BrokerLife, push: MetadataPush
     ) -> tuple[tuple[str, TopicId, int], ...]:
-        """(topic, topic id, partition) of logs that `broker_id` needs by this push."""
+        """(topic, topic id, partition) of logs that this broker needs by this push."""
         return tuple(
             (entry.topic.topic, entry.topic.topic_id, state.partition)
             for entry in push.topics
             if not entry.is_deleted
             for state in entry.partitions
-            if broker_id in state.replicas and self.may_make(entry.topic, state.partition)
+            if life.broker_id in state.replicas and self.may_make(entry.topic, state, life)
+        )
+
+
+def counts_on_former_life(state: PartitionState, life: BrokerLife) -> bool:
+    """S9: an entry says that a former life of this broker has what is committed. Where its log is
+    gone, an empty one in its place would look like that log to everybody from then on, this broker
+    itself included once it starts again."""
+    return any(
+        member.broker_id == life.broker_id and member.broker_epoch < life.broker_epoch
+        for member in state.in_sync_replicas + state.eligible_leaders
+    )
+
+
+def check_counts_on_no_former_life(state: PartitionState, life: BrokerLife) -> None:
+    """ValueError: the controller hears that this replica failed, and strikes the entry out."""
+    if counts_on_former_life(state, life):
+        raise ValueError(
+            f"an entry of a former life of broker {life.broker_id} is counted on, and its log is"
+            " not here: it begins anew once nobody counts on that one"
         )
 
 

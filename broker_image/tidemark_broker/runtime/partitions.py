@@ -25,7 +25,11 @@ from tidemark_broker.runtime.hosted_replica import (
     HostedReplica,
     ReplicaEvents,
 )
-from tidemark_broker.runtime.hosted_replicas import HostedReplicas, log_role
+from tidemark_broker.runtime.hosted_replicas import (
+    HostedReplicas,
+    check_counts_on_no_former_life,
+    log_role,
+)
 from tidemark_broker.runtime.log_starts import DeleteRecordsResult, delete_records
 from tidemark_broker.runtime.metadata import MetadataCache, MetadataChanges, TopicPartition
 from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot
@@ -276,15 +280,16 @@ class Partitions:
     def missing_logs(self, push: MetadataPush) -> tuple[tuple[str, TopicId, int], ...]:
         """(topic, topic id, partition) of logs that the push will need: making them syncs, so
         the caller has it done in a worker first."""
-        return self._hosted.missing_logs(self.broker_id, push)
+        return self._hosted.missing_logs(self._life(), push)
 
     def untaken_logs(self) -> tuple[tuple[str, TopicId, int], ...]:
         """The same, of roles that could not be taken."""
-        topics = self.metadata.topics_by_id
+        topics, states, life = self.metadata.topics_by_id, self.metadata.partitions, self._life()
         return tuple(
-            (topics[topic_id].topic, topic_id, partition)
-            for topic_id, partition in self.untaken.keys
-            if topic_id in topics and self._hosted.may_make(topics[topic_id], partition)
+            (topics[key[0]].topic, *key)
+            for key in self.untaken.keys
+            if key[0] in topics and key in states
+            if self._hosted.may_make(topics[key[0]], states[key], life)
         )
 
     def apply_push(self, push: MetadataPush) -> MetadataChanges:
@@ -394,6 +399,9 @@ class Partitions:
 
     # ---- inside
 
+    def _life(self) -> BrokerLife:
+        return BrokerLife(self.broker_id, self._broker_epoch, self.metadata.brokers)
+
     def _events(self) -> ReplicaEvents:
         listeners = self.listeners
         return ReplicaEvents(
@@ -428,10 +436,13 @@ class Partitions:
             # of this one would put that one's aside.
             self.untaken.forget(key)
             return
+        life = self._life()
         try:
-            replica = self._hosted.by_id.get(key) or self._create(key, topic.topic)
+            replica = self._hosted.by_id.get(key)
+            if replica is None:
+                check_counts_on_no_former_life(state, life)
+                replica = self._create(key, topic.topic)
             replica.apply_topic(topic)
-            life = BrokerLife(self.broker_id, self._broker_epoch, self.metadata.brokers)
             replica.apply_state(state, life, now_ms)
         except (DiskFull, ValueError) as error:
             self.untaken.note(key, error)

@@ -74,13 +74,21 @@ class Standings:
         return standing is not None and not standing.is_write_stalled
 
     def renewed(self, member: Member, replica: Replica, flush: str) -> Member:
-        """A valid entry under its broker's present epoch. Only of live brokers: their epoch is
-        durable, so no later, unclean registration can be given the same one. A void entry stays
-        void: whatever wrote it, its broker's present life does not stand for it (S2)."""
+        """A valid entry under its broker's present epoch. A void entry stays void: whatever wrote
+        it, its broker's present life does not stand for it (S2)."""
         standing = self._standings.get(member.broker_id)
-        if standing is None or not standing.is_live or not self.is_valid(member, replica, flush):
+        if standing is None or not may_renew(standing):
+            return member
+        if not self.is_valid(member, replica, flush):
             return member
         return Member(member.broker_id, standing.broker_epoch)
+
+
+def may_renew(standing: Standing) -> bool:
+    """Only of live brokers: their epoch is durable, so no later, unclean registration can be given
+    the same one (S2). Only of those that have spoken: else they may be without that log, as one
+    that another controller registered while the slice was away (S9)."""
+    return standing.is_live and standing.has_spoken
 
 
 def proves_since(standing: Standing, flush: str) -> BrokerEpoch:
