@@ -148,6 +148,8 @@ class Promises:
 
     def missing_leader(self, ended: BrokerId | None = None) -> str:
         """`ended`: a broker whose process may believe for ever that it leads."""
+        if unserved := self._world.unserved():
+            return unserved
         for name, topic_id, state in self._world.served_partitions():
             if not state.has_leader:
                 return f"{name} has no leader"

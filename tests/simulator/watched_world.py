@@ -141,6 +141,14 @@ class WatchedWorld:
             for state in value.partitions
         ]
 
+    def unserved(self) -> str:
+        """Which topic that its user wants has not all its partitions, or is retained still."""
+        served = Counter(topic_id for _, topic_id, _ in self.served_partitions())
+        for wish in self.world.topics:
+            if wish.is_wanted and (found := served[wish.topic_id]) < wish.partitions:
+                return f"{wish.topic}: {found} of {wish.partitions} partitions are served"
+        return ""
+
     def was_asked_to_delete(self, topic_id: TopicId) -> bool:
         return any(wish.topic_id == topic_id and wish.is_deleted for wish in self.world.topics)
 

@@ -9,18 +9,20 @@ import pytest
 from rich.console import Console
 from tidemark_operator.controller.broker_record import BrokerLifeState
 from tidemark_operator.controller.settings import ControllerSettings
+from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_operator.lease import LeaseSettings
-from tidemark_protocol.ids import BrokerEpoch, BrokerId
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, ControllerEpoch
 
 from tests.simulator.campaign import CampaignResult, percentile, show_times
 from tests.simulator.coverage_rows import FROZEN, KILLED, KILLED_WITH_CONTROLLER, kept
 from tests.simulator.last_ends import end_of
 from tests.simulator.promises import SECOND_US, Bounds, Promises
 from tests.simulator.run import Run, RunPlan
+from tests.simulator.topic_wishes import TopicWish
 from tests.simulator.violations import Violation
 from tests.simulator.watched_world import WatchedWorld
 from tests.small_world.beginning import a_record
-from tests.unit.controller.control_values import partition
+from tests.unit.controller.control_values import partition, topic
 
 BOUNDS = Bounds(leader_seconds=10.0, in_sync_seconds=5.0, metadata_seconds=2.0)
 
@@ -42,6 +44,9 @@ class Watched:
 
     def served_partitions(self) -> Any:
         return [("orders-0", "id", self.stored)]
+
+    def unserved(self) -> str:
+        return ""
 
     def live_brokers(self) -> Any:
         metadata = SimpleNamespace(partitions={("id", 0): self.told})
@@ -99,6 +104,30 @@ def test_a_leader_is_waited_for_since_the_last_fault() -> None:
     watched.now_us = 10 * SECOND_US + 1
     with pytest.raises(Violation, match="L1"):
         promises.are_kept()
+
+
+def test_a_topic_that_its_user_wants_again_has_a_leader_before_it_is_well() -> None:
+    """Seed 63000326: retained until the last fault ended, it was no partition that anybody led."""
+    stored: dict[str, PartitionSlice] = {}
+    wish = TopicWish("orders", topic().topic_id, partitions=1, replication_factor=3)
+    world: Any = SimpleNamespace(topics=[wish])
+    watched = WatchedWorld(world)
+    watched._values = stored
+    assert watched.unserved() == "orders: 0 of 1 partitions are served"
+    stored["orders-0"] = retained = a_slice(is_retained=True)
+    assert watched.unserved() == "orders: 0 of 1 partitions are served"
+    stored["orders-0"] = replace(retained, is_retained=False)
+    assert watched.unserved() == ""
+    wish.partitions = 2
+    assert watched.unserved() == "orders: 1 of 2 partitions are served"
+    wish.is_deleted = True
+    assert watched.unserved() == ""
+
+
+def a_slice(*, is_retained: bool) -> PartitionSlice:
+    state = partition("0@1 1@1 2@1", leader="0@1")
+    first = ControllerEpoch(1)
+    return PartitionSlice("p", "orders-0", topic(), "Retain", is_retained, first, (state,))
 
 
 def test_who_met_what_could_not_be_read_is_restarted_once_where_nobody_leads() -> None:
