@@ -47,8 +47,12 @@ def test_one_manifest_on_an_empty_namespace_becomes_ready(
     log.info(f"Ready on an empty namespace after {orders:.1f} s")
     assert orders < 60
     cluster.until_in_sync("orders")
-    status = cluster.must_get("topic", "orders")["status"]
-    assert (status["inSync"], status["leaderless"]) == ("9/9", 0)
+
+    def says_so() -> bool:
+        status = cluster.must_get("topic", "orders")["status"]
+        return (status["inSync"], status["leaderless"]) == ("9/9", 0)
+
+    cluster.until(says_so, "the Topic says so too", timeout_s=10)
     for kind in ("pvc", "pslice"):
         assert all("ownerReferences" not in each["metadata"] for each in cluster.items(kind))  # S4
     pods = cluster.items("pods")
