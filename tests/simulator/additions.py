@@ -20,8 +20,11 @@ from tests.simulator.faults import (
     freeze,
     isolate,
     let_up,
+    lose_controller_power,
     lose_power,
+    part_from_store,
 )
+from tests.simulator.store import ANSWERS, REQUESTS
 from tests.simulator.topic_wishes import TopicWish, states_of
 from tests.simulator.world import World
 
@@ -36,6 +39,7 @@ COMPACTED = "keys are compacted"
 COMPACTED_FLIPS = "bits flip where keys are compacted"  # a weather, of no ordinary seed
 OLD_RECORDS = "records grow old"
 RESTING = "producers rest"
+CONTROLLERS_CUT_OFF = "controllers are cut off"
 # Of a broker's files, beside its segments. Not those that say whose it is: `meta.properties`, which
 # only a human mends, and `partition.metadata`: of a topic that never was judges know nothing.
 FILES = {
@@ -66,6 +70,24 @@ def cancel_moves(world: World, topic: str, wait_us: int) -> None:
 
 def _is_moving(world: World, wish: TopicWish) -> bool:
     return any(is_moving(state) for state in states_of(world, wish))
+
+
+@fault
+def lose_node(world: World, which: int, off_us: int) -> None:
+    """A leader and the leading controller are pods of one node, and it falls silent."""
+    found, controller = leading(world), world.leading_controller
+    if not found or controller is None:
+        return
+    lose_power(world, found[which % len(found)][0], off_us)
+    lose_controller_power(world, world.controllers.index(controller), off_us)
+
+
+@fault
+def part_leading_from_store(world: World, loses: str, for_us: int) -> None:
+    """Whoever leads then; brokers go on asking it."""
+    controller = world.leading_controller
+    if controller is not None:
+        part_from_store(world, world.controllers.index(controller), loses, for_us)
 
 
 @fault
@@ -196,6 +218,7 @@ def _flip_at_rest(draw: Draw) -> tuple[Argument, ...]:
 
 
 COMPACTION_BLOWS = ("kill", "power")
+LOST_ON_THE_WAY = (REQUESTS, ANSWERS)
 
 ADDED: dict[str, Arguments] = {
     "strike_compaction": _strike_compaction,
@@ -207,6 +230,14 @@ ADDED: dict[str, Arguments] = {
         d.chance.choice(("freeze", "freeze", "isolate", "isolate", "down")),
         8_000_000,
         d.us(2_500, 6_000),
+    ),
+    "lose_node": lambda d: (d.chance.randrange(4), d.us(300, 9_000)),
+    "lose_controller_power": lambda d: (d.controller, d.us(300, 9_000)),
+    "part_leading_from_store": lambda d: (d.chance.choice(LOST_ON_THE_WAY), d.us(300, 9_000)),
+    "part_from_store": lambda d: (
+        d.controller,
+        d.chance.choice(LOST_ON_THE_WAY),
+        d.us(300, 9_000),
     ),
     "slow_moves": lambda d: (d.chance.choice((500, 2_000, 8_000)), d.us(3_000, 10_000)),
 }
@@ -242,5 +273,13 @@ ADDITIONS: dict[str, dict[str, int]] = {
         "move_partition": 3,
     },
     COMPACTED_FLIPS: {"flip_bit": 9, "strike_compaction": 1, "kill_leader": 1},
+    CONTROLLERS_CUT_OFF: {
+        "part_leading_from_store": 3,
+        "part_from_store": 2,
+        "lose_node": 1,
+        "lose_controller_power": 2,
+        "kill_leader": 4,
+        "freeze_leader": 2,
+    },
     UNCLEAN_LATER: {"allow_unclean": 4, "strand_leader": 3},
 }

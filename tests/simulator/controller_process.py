@@ -108,7 +108,7 @@ class ControllerSlot:
     async def _run(self) -> int:
         world = self._world
         address = f"{self.host}:{CONTROLLER_PORT}"
-        store = world.store.client()
+        store = world.store.client(self.name)
         settings = ControllerSettings(
             advertised_address=address, balance_interval_ms=world.options.balance_interval_ms
         )

@@ -185,7 +185,7 @@ def _cut_power(world: World, slot: BrokerSlot, off_us: int) -> None:
     world.timeline.after(off_us, _boot, slot)
 
 
-def _boot(slot: BrokerSlot) -> None:
+def _boot(slot: BrokerSlot | ControllerSlot) -> None:
     if not slot.machine.is_up:
         slot.machine.boot()
         slot.start()
@@ -326,6 +326,23 @@ def freeze_controller(world: World, number: int, for_us: int) -> None:
 
 
 @fault
+def lose_controller_power(world: World, number: int, off_us: int) -> None:
+    """Its node falls silent: nothing refuses brokers that wait for its answers."""
+    slot = _controller(world, number)
+    if slot.machine.is_up:
+        slot.machine.lose_power()
+        world.timeline.after(off_us, _boot, slot)
+
+
+@fault
+def part_from_store(world: World, number: int, loses: str, for_us: int) -> None:
+    """One operator alone from the API server; brokers reach it all the while."""
+    name = _controller(world, number).name
+    world.store.out_of_reach[name] = loses
+    world.timeline.after(for_us, world.store.out_of_reach.pop, name, None)
+
+
+@fault
 def api_outage(world: World, for_us: int) -> None:
     world.store.is_down = True
     world.timeline.after(for_us, setattr, world.store, "is_down", False)
@@ -406,6 +423,7 @@ def heal(world: World) -> None:
     network.held_up.clear()
     world.cut_off_since_us.clear()
     world.store.is_down = False
+    world.store.out_of_reach.clear()
     world.store.faults = StoreFaults()
     world.move_bytes_per_second = 0
     _good_messages(world)

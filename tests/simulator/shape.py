@@ -13,6 +13,7 @@ from tidemark_operator.controller.settings import ControllerSettings
 from tests.simulator.additions import (
     COMPACTED,
     COMPACTED_FLIPS,
+    CONTROLLERS_CUT_OFF,
     FLIPS_AT_REST,
     OLD_RECORDS,
     RESTING,
@@ -45,6 +46,7 @@ SHARE_WITH_OLD_RECORDS = 0.15
 SHARE_WITH_COMPACTION = 0.2
 SHARE_WITH_RESTS = 0.1
 SHARE_BALANCED_OFTEN = 0.3
+SHARE_WITH_CONTROLLERS_CUT_OFF = 0.2
 SHARE_IDEMPOTENT_WITH_ANY_ACKS = 0.4  # also the producer whose acks are drawn
 OFTEN_MS = 2_000  # as the pass over leaders comes once in a run at most by itself
 SHARE_SHORT_OF_ROOM = 0.2  # in an answer to a follower
@@ -139,6 +141,8 @@ def _ordinary(shape: Shape, seed: int) -> Shape:
     room = Random(f"room in answers of {seed}")
     if room.random() < SHARE_SHORT_OF_ROOM:
         shape = replace(shape, replica_fetch_max_bytes=room.choice(ROOMS_BYTES))
+    if Random(f"controllers of {seed}").random() < SHARE_WITH_CONTROLLERS_CUT_OFF:
+        shape = replace(shape, additions=(*shape.additions, CONTROLLERS_CUT_OFF))
     is_resting = Random(f"producer expiry of {seed}").random() < SHARE_WITH_RESTS
     return _resting(shape, seed) if is_resting else shape
 

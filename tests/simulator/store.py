@@ -1,8 +1,9 @@
 """The API server: objects behind compare-and-set, and each operator's way to it.
 
 A write may meet a conflict that nobody caused, lose its request, or lose its answer after it landed
-(both OutcomeUnknown, S3); an outage refuses reads with StoreError and leaves writes unknown. Reads
-and lists are quorum reads, as the seam promises.
+(both OutcomeUnknown, S3); an outage refuses reads with StoreError and leaves writes unknown. One
+operator alone may be out of its reach, in either direction. Reads and lists are quorum reads, as
+the seam promises.
 """
 
 import asyncio
@@ -31,6 +32,7 @@ from tests.simulator.timeline import Timeline
 P = ParamSpec("P")
 T = TypeVar("T")
 Key = tuple[str, str, str]  # kind, namespace, name
+REQUESTS, ANSWERS = "requests", "answers"
 KINDS_WITH_STATUS = frozenset({TOPIC.kind, BROKER_POOL.kind})
 
 
@@ -52,6 +54,7 @@ class SimulatedStore:
     def __init__(self, timeline: Timeline, chance: Random) -> None:
         self.faults = StoreFaults()
         self.is_down = False
+        self.out_of_reach: dict[str, str] = {}  # operators, and what is lost on their way
         self.version = 0
         self.writes = 0
         self.writes_asked: Counter[str] = Counter()  # by kind, whatever came of them
@@ -59,8 +62,8 @@ class SimulatedStore:
         self._chance = chance
         self._stored: dict[Key, bytes] = {}
 
-    def client(self) -> "StoreClient":
-        return StoreClient(self, self._chance)
+    def client(self, operator: str) -> "StoreClient":
+        return StoreClient(self, operator, self._chance)
 
     def objects(self, kind: ResourceKind) -> list[Object]:
         """As they are now, in name order; for judges, who need not ask through the network."""
@@ -154,9 +157,14 @@ class SimulatedStore:
 class StoreClient:
     """`ObjectStore` of one operator process."""
 
-    def __init__(self, store: SimulatedStore, chance: Random) -> None:
+    def __init__(self, store: SimulatedStore, operator: str, chance: Random) -> None:
         self._store = store
+        self._operator = operator
         self._chance = chance
+
+    @property
+    def _loses(self) -> str:
+        return self._store.out_of_reach.get(self._operator, "")
 
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
         return await self._read(self._store.get, kind, namespace, name)
@@ -196,6 +204,9 @@ class StoreClient:
         await self._delay()
         if self._store.is_down:
             raise StoreError("no connection to the API server")
+        if self._loses:
+            await asyncio.sleep(self._store.faults.timeout_ms / 1000)
+            raise StoreError("no answer of the API server")
         found = read(*arguments, **named)
         await self._delay()
         return found
@@ -209,7 +220,7 @@ class StoreClient:
         has_conflict = faults.conflict and chance.random() < faults.conflict
 
         def handle() -> None:
-            if store.is_down or is_request_lost:
+            if store.is_down or is_request_lost or self._loses == REQUESTS:
                 return
             try:
                 if has_conflict:
@@ -217,7 +228,7 @@ class StoreClient:
                 result, error = write(), None
             except StoreError as found:
                 result, error = None, found
-            if not is_answer_lost:
+            if not is_answer_lost and self._loses != ANSWERS:
                 store._timeline.after(self._delay_us(), self._answer, handled, result, error)
 
         store._timeline.after(self._delay_us(), handle)

@@ -219,8 +219,10 @@ class World(Surroundings):
             self.timeline.after(after_us, self.tell_of_trouble, broker)
 
     def tell_of_trouble(self, broker: BrokerSlot) -> None:
-        """Operators hear that its container ended."""
+        """Operators hear that its container ended, where the API server's watch reaches them."""
         for slot in self.controllers:
+            if slot.name in self.store.out_of_reach:
+                continue
             if slot.process is not None and slot.service is not None:
                 loop, service = slot.process.loop, slot.service
                 loop.call_soon(service.suspect, self.pool, broker.broker_id, "ContainerTerminated")

@@ -4,10 +4,16 @@ from random import Random
 
 import pytest
 
-from tests.simulator.additions import COMPACTED, OLD_RECORDS, RESTING, UNCLEAN_ELECTIONS
+from tests.simulator.additions import (
+    COMPACTED,
+    CONTROLLERS_CUT_OFF,
+    OLD_RECORDS,
+    RESTING,
+    UNCLEAN_ELECTIONS,
+)
 from tests.simulator.fault_plan import KINDS, MISTAKES, Draw, PlanShape, draw_plan
 from tests.simulator.faults import ACTS, Fault, heal, schedule
-from tests.simulator.shape import UNCLEAN, Shape
+from tests.simulator.shape import UNCLEAN, Shape, faults_of
 from tests.simulator.storms import ALL_KINDS, ALL_WEATHERS, WEATHERS, plan_of, weather_of
 from tests.simulator.world import World, WorldOptions
 from tests.unit.simulator.test_simulated_world import ends, produce, started
@@ -56,6 +62,14 @@ def test_in_some_seeds_a_producer_rests_longer_than_it_is_remembered() -> None:
     asked = [Shape.of(seed, RESTING) for seed in range(20)]
     assert {shape.rest_seconds for shape in resting + asked} == {2.0, 6.0}
     assert all(shape.idempotent[0] for shape in resting + asked)
+
+
+def test_of_a_fifth_of_all_seeds_controllers_are_cut_off() -> None:
+    drawn = [CONTROLLERS_CUT_OFF in Shape.of(seed).additions for seed in range(400)]
+    assert 55 < sum(drawn) < 105
+    seed = drawn.index(True)
+    kinds = {fault.kind for fault in faults_of(seed, 20)}
+    assert {"part_leading_from_store", "lose_node"} <= kinds
 
 
 def test_all_kinds_occur_within_some_seeds() -> None:

@@ -14,7 +14,7 @@ from tidemark_operator.stores.object_store import (
     StoreError,
 )
 
-from tests.simulator.store import StoreClient, StoreFaults
+from tests.simulator.store import ANSWERS, REQUESTS, StoreClient, StoreFaults
 from tests.simulator.world import World
 
 Scenario = Callable[[World, StoreClient], Awaitable[None]]
@@ -29,7 +29,7 @@ def run(scenario: Scenario) -> None:
         process = world.spawn("operator", world.new_machine("m"), "10.7.0.1")
 
         async def main() -> int:
-            await scenario(world, world.store.client())
+            await scenario(world, world.store.client("controller-0"))
             return 5
 
         process.start(main)
@@ -118,5 +118,20 @@ def test_an_outage_refuses_reads_and_leaves_writes_unknown() -> None:
         world.store.is_down = True
         assert await raised(store.get(LEASE, "n", "l")) is StoreError
         assert await raised(store.create(LEASE, lease())) is OutcomeUnknown
+
+    run(scenario)
+
+
+def test_an_operator_out_of_reach_is_so_alone_and_in_one_direction() -> None:
+    async def scenario(world: World, store: StoreClient) -> None:
+        other = world.store.client("controller-1")
+        world.store.out_of_reach["controller-0"] = REQUESTS
+        assert await raised(store.create(LEASE, lease())) is OutcomeUnknown
+        assert await raised(store.get(LEASE, "n", "l")) is StoreError
+        assert await other.get(LEASE, "n", "l") is None
+        world.store.out_of_reach["controller-0"] = ANSWERS
+        assert await raised(store.create(LEASE, lease())) is OutcomeUnknown
+        assert await raised(store.get(LEASE, "n", "l")) is StoreError
+        assert await other.get(LEASE, "n", "l") is not None
 
     run(scenario)

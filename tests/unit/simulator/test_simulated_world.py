@@ -11,6 +11,7 @@ from tidemark_broker.storage.record_batch import NewRecord, build_batch
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.simulator.broker_process import BrokerSlot
+from tests.simulator.store import ANSWERS, REQUESTS
 from tests.simulator.world import World, WorldOptions
 
 ROOT = Path(__file__).parents[3]
@@ -118,6 +119,42 @@ def test_a_standby_takes_over_from_a_killed_controller() -> None:
         former.process.kill()
         world.run_for(6_000)
         assert world.leading_controller not in (None, former)
+
+
+@pytest.mark.parametrize("loses", [REQUESTS, ANSWERS])
+def test_an_operator_that_alone_cannot_reach_the_api_server_gives_way(loses: str) -> None:
+    with World(4) as world:
+        started(world)
+        former = world.leading_controller
+        assert former is not None
+        world.store.out_of_reach[former.name] = loses
+        world.run_for(9_000)
+        leading = [slot for slot in world.controllers if slot.is_leading]
+        assert leading and former not in leading
+        leader = leader_of(world)
+        assert leader.process is not None
+        leader.process.kill()
+        world.run_for(2_500)
+        assert leader_of(world) is not leader
+        assert world.crashes == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_that_falls_silent_with_a_leader_and_the_controller_is_done_without(
+    seed: int,
+) -> None:
+    with World(seed) as world:
+        started(world)
+        former, leader = world.leading_controller, leader_of(world)
+        assert former is not None
+        leader.machine.lose_power()
+        former.machine.lose_power()
+        world.run_for(9_000)
+        assert leader_of(world) is not leader
+        results = produce(world, "a")
+        world.run_for(500)
+        assert [result.error for result in results] == [ErrorCode.NONE]
+        assert world.crashes == []
 
 
 SCRIPT = """
