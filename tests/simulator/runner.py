@@ -53,7 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--go-on", action="store_true", help="do not stop at a violation")
     options = parser.parse_args(arguments)
     stop = Stop()
-    signal.signal(signal.SIGINT, stop)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in the background of a script
+        signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
     logging.disable(logging.CRITICAL)  # the trace says it all; see sim-replay
     console = Console()

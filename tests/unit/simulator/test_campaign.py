@@ -75,6 +75,7 @@ def test_ctrl_c_ends_a_campaign_at_once_and_what_it_had_is_shown(jobs: int) -> N
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whatever ours does
     )
     while not has_handler(process.pid):
         time.sleep(0.05)
