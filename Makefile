@@ -46,7 +46,7 @@ sim: setup ## the simulator, to the first violation: SEEDS=n from FIRST_SEED=k, 
 		$(if $(GO_ON),--go-on) $(if $(WEATHER),--weather "$(WEATHER)")
 
 sim-replay: setup ## one run again: transcript and picture in build/sim; SEED=n, SHRINK=1 drops faults; WEATHER=name
-	@hack/sim replay --seed $(SEED) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SHRINK),--shrink) \
+	@hack/sim replay --seed "$(SEED)" $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SHRINK),--shrink) \
 		$(if $(WEATHER),--weather "$(WEATHER)")
 
 sim-mutants: setup ## every guard removed once: is it noticed? Writes tests/simulator/mutants.md

@@ -78,7 +78,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if rest and hasattr(parsed, "values") and not any(word.startswith("-") for word in rest):
         parsed.values = [*parsed.values, *rest]
     elif rest:
-        top.error(f"unrecognized arguments: {' '.join(rest)}")
+        known = f"`tidemark {parsed.command} --help` lists those that there are"
+        top.error(f"unrecognized arguments: {' '.join(rest)}; {known}")
     return parsed
 
 

@@ -27,9 +27,9 @@ def window_of(arguments: argparse.Namespace, sources: "Sequence[Source]") -> "tu
     """
     from tidemark_audit.sources.source import EARLIEST_MS, Window, last_sample_ms
 
-    start = None if arguments.start is None else time_ms(arguments.start)
-    end = None if arguments.end is None else time_ms(arguments.end)
-    length = None if arguments.window is None else duration_ms(arguments.window)
+    start = None if arguments.start is None else time_ms(arguments.start, "--start")
+    end = None if arguments.end is None else time_ms(arguments.end, "--end")
+    length = None if arguments.window is None else duration_ms(arguments.window, "--window")
     if start is not None and length is not None:
         raise CommandFailed(
             expected="--start or --window",
@@ -39,7 +39,7 @@ def window_of(arguments: argparse.Namespace, sources: "Sequence[Source]") -> "tu
         )
     unsettled = 0
     if end is None and any(source.is_live for source in sources):
-        unsettled = duration_ms(arguments.settle)
+        unsettled = duration_ms(arguments.settle, "--settle")
         end = int(time.time() * 1000) - unsettled
         if start is None and length is None:
             length = UNITS_MS["d"]
@@ -89,7 +89,7 @@ def what_if_settings(text: str | None) -> "WhatIf | None":
         ) from error
 
 
-def time_ms(text: str) -> int:
+def time_ms(text: str, option: str) -> int:
     """RFC 3339, or seconds since 1970. Raises CommandFailed."""
     with contextlib.suppress(ValueError):
         if abs(seconds := float(text)) <= MOST_SECONDS:
@@ -97,19 +97,19 @@ def time_ms(text: str) -> int:
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
-        raise _bad_time(text, "2026-05-01T12:00:00Z, or seconds since 1970") from error
+        raise _bad_time(f"{option} as 2026-05-01T12:00:00Z, or seconds since 1970", text) from error
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def duration_ms(text: str) -> int:
+def duration_ms(text: str, option: str) -> int:
     """As Prometheus writes it: 500ms, 15s, 1h. Raises CommandFailed."""
     number, unit = (text[:-2], 1) if text.endswith("ms") else (text[:-1], UNITS_MS.get(text[-1:]))
     if unit is None or not number.isdecimal():
-        raise _bad_time(text, "a duration as 15s")
+        raise _bad_time(f"{option} as 500ms, 15s, 5m, 24h, 7d or 2w", text)
     return int(number) * unit
 
 
-def _bad_time(text: str, expected: str) -> CommandFailed:
+def _bad_time(expected: str, text: str) -> CommandFailed:
     return CommandFailed(
         expected=expected, found=repr(text), to_do="write it so", exit_code=EXIT_USAGE
     )

@@ -115,6 +115,8 @@ class Narrator:
         self._console.print(f"  {answer.verdict}  {answer.sentence}", markup=False, style="bold")
         for incident in answer.incidents:
             self._console.print(f"            {incident}", markup=False)
+        if answer.verdict == "VIOLATED":
+            self.line("objectives are those of a cluster in production: the faults above count")
         self.line(f"report: {answer.page}")
 
     def figures(self, by_kind: Mapping[str, Mapping[str, Any]]) -> None:

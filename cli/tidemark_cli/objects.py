@@ -62,7 +62,7 @@ async def create_object(arguments: argparse.Namespace, manifest: Manifest) -> Ma
     if target.controller_url:
         body = msgspec.json.encode(manifest)  # JSON is YAML
         status, answer = await _exchange(target, "POST", "/v1/apply", body)
-        _check_done(status, answer, kind, name)
+        _check_done(status, answer, f"a {kind} that the controller accepts")
         return await _ask(target, "GET", kind, name, None)
     _check_has_objects(target)
     objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
@@ -74,7 +74,7 @@ async def delete_object(arguments: argparse.Namespace, kind: str, name: str) -> 
     target = await find_target(arguments)
     if target.controller_url:
         status, answer = await _exchange(target, "DELETE", f"/v1/{PLURALS[kind]}/{name}")
-        _check_done(status, answer, kind, name)
+        _check_done(status, answer, _there(kind, name))
         return
     _check_has_objects(target)
     objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
@@ -107,15 +107,19 @@ async def _ask(
 ) -> Manifest:
     body = None if patch is None else msgspec.json.encode(patch)
     status, answer = await _exchange(target, method, f"/v1/{PLURALS[kind]}/{name}", body)
-    _check_done(status, answer, kind, name)
+    _check_done(status, answer, _there(kind, name))
     found: Manifest = answer
     return found
 
 
-def _check_done(status: int, answer: Any, kind: str, name: str) -> None:
+def _there(kind: str, name: str) -> str:
+    return f"{kind} {name} to be there, and the change to be one that it allows"
+
+
+def _check_done(status: int, answer: Any, expected: str) -> None:
     if status != 200:
         raise CommandFailed(
-            expected=f"{kind} {name} to be there, and the change to be one that it allows",
+            expected=expected,
             found="; ".join(map(str, answer.get("problems") or [f"HTTP {status} {answer}"])),
             to_do="correct the command; `tidemark status` shows what there is",
         )

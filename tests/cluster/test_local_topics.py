@@ -78,6 +78,11 @@ def test_what_cannot_be_is_refused_in_words(
     assert words in told["error"]["found"] and told["error"]["toDo"]
 
 
+def test_a_refused_new_topic_is_not_expected_to_be_there(cluster: LocalCluster) -> None:
+    code, told = topics(cluster, "create", "odd", "--partitions", "0")
+    assert (code, told["error"]["expected"]) == (1, "a Topic that the controller accepts")
+
+
 def test_a_topic_whose_data_is_kept_says_so_to_who_produces(cluster: LocalCluster) -> None:
     topics(cluster, "create", "kept")
     cluster.wait_until_in_sync("kept")

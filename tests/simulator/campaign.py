@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing import get_context
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tests.interrupts import Stop, end_workers, workers_that_hear_no_ctrl_c
 from tests.simulator.coverage_rows import ROWS
 from tests.simulator.run import RunResult, run_seed
 
@@ -61,15 +63,19 @@ def results_of(
     # Spawned, not forked: a child begins as a run from the command line does.
     context = get_context("spawn")
     with ProcessPoolExecutor(jobs, context, initializer=keep_garbage_of_runs_only) as pool:
-        running: set[Future[RunResult]] = {
-            pool.submit(work, seed) for seed in islice(waiting, 2 * jobs)
-        }
+        with workers_that_hear_no_ctrl_c():
+            running: set[Future[RunResult]] = {
+                pool.submit(work, seed) for seed in islice(waiting, 2 * jobs)
+            }
         try:
             while running:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     running.update(pool.submit(work, seed) for seed in islice(waiting, 1))
                     yield future.result()
+        except KeyboardInterrupt:
+            end_workers()
+            raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -89,8 +95,11 @@ def campaign(
     *,
     goes_on: bool = False,
     work: Callable[[int], RunResult] = run_seed,
+    stop: Stop | None = None,
 ) -> CampaignResult:
+    """What there was until then when it is interrupted."""
     result = CampaignResult()
+    stop = stop or Stop()
     began = last_line = time.monotonic()
     columns = (
         TextColumn("{task.description}"),
@@ -99,7 +108,7 @@ def campaign(
         TimeElapsedColumn(),
         TextColumn("{task.fields[speed]:.0f} runs/min"),
     )
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console) as progress, suppress(KeyboardInterrupt):
         task = progress.add_task(f"seeds from {seeds.start}", total=len(seeds), speed=0.0)
         for found in results_of(seeds, jobs, work):
             result.add(found)
@@ -109,6 +118,8 @@ def campaign(
                 show_failure(console, found)
                 if not goes_on:
                     break
+            if stop.signal_number:
+                break
             if not console.is_terminal and time.monotonic() > last_line + LOG_LINE_EVERY_S:
                 last_line = time.monotonic()
                 console.print(progress_line(result, len(seeds)), markup=False)
@@ -153,6 +164,18 @@ def percentile(ordered: Sequence[int], percent: int) -> int:
 
 
 def show_coverage(console: Console, result: CampaignResult) -> None:
+    if result.runs:
+        _show_tables(console, result)
+    console.print(
+        f"{result.runs} runs, {result.simulated_seconds:.0f} simulated seconds, {result.events}"
+        f" events in {result.seconds:.0f} s: {result.runs_per_minute:.0f} runs per minute,"
+        f" {len(result.failures)} violations",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _show_tables(console: Console, result: CampaignResult) -> None:
     table = Table(title=f"what happened in {result.runs} runs", title_justify="left")
     table.add_column("event")
     table.add_column("times", justify="right")
@@ -161,9 +184,3 @@ def show_coverage(console: Console, result: CampaignResult) -> None:
         table.add_row(name, str(result.coverage[name]), str(result.runs_with[name]))
     console.print(table)
     show_times(console, result)
-    console.print(
-        f"{result.runs} runs, {result.simulated_seconds:.0f} simulated seconds, {result.events}"
-        f" events in {result.seconds:.0f} s: {result.runs_per_minute:.0f} runs per minute,"
-        f" {len(result.failures)} violations",
-        markup=False,
-    )

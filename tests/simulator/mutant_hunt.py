@@ -25,6 +25,7 @@ from rich.console import Console
 
 from tests.exhaustive.planted import PLANTED
 from tests.exhaustive.search import begun_in, explored
+from tests.simulator.arguments import at_least
 from tests.simulator.campaign import results_of
 from tests.simulator.mutant import Mutant, planted
 from tests.simulator.mutants import MUTANTS, mutant_of
@@ -205,12 +206,18 @@ def renew(found: Sequence[Hunted], known: dict[str, int]) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--seeds", type=int, default=MOST_SEEDS, help="at most, for each mutant")
+    parser.add_argument(
+        "--jobs", type=at_least(1), default=os.cpu_count() or 1, help="processes (one a processor)"
+    )
+    parser.add_argument(
+        "--seeds", type=at_least(1), default=MOST_SEEDS, help=f"at most, each ({MOST_SEEDS})"
+    )
     parser.add_argument("--only", default="", help="mutants whose name contains this")
     parser.add_argument("--under", default="", help="run a mutant's test with it planted")
     options = parser.parse_args(arguments)
     if options.under:
+        if options.under not in {mutant.name for mutant in MUTANTS}:
+            parser.error(f"no mutant is named {options.under!r}: see tests/simulator/mutants.md")
         return run_test_under(options.under)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     chosen = [mutant for mutant in MUTANTS if options.only in mutant.name]

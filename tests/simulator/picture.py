@@ -9,7 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-LEFT, WIDTH, LANE, GAP = 90, 1500, 46, 30
+LEFT, WIDTH, LANE, GAP, TOP = 90, 1500, 46, 30, 90.0
+LEGEND = (
+    "filled: leads, with its leader epoch; pale: follows; grey: has no role; nothing: no process.  "
+    "Line: high watermark; dotted: log end.  Red: faults, listed below."
+)
 COLOURS = ("#1f77b4", "#d98218", "#2a9d4a", "#a53fb0", "#c0392b")
 
 
@@ -43,7 +47,7 @@ def picture(title: str, samples: Sequence[Sample], marks: Iterable[Mark]) -> str
     brokers = sorted({key[1] for sample in samples for key in sample.replicas})
     end_us = max((sample.now_us for sample in samples), default=1) or 1
     drawing = _Drawing(end_us)
-    top = 60.0
+    top = TOP
     for partition in partitions:
         drawing.text(LEFT, top - 6, partition, "heading")
         most = max(
@@ -56,7 +60,7 @@ def picture(title: str, samples: Sequence[Sample], marks: Iterable[Mark]) -> str
             top += LANE + 6
         top += GAP
     bottom = drawing.marks(marks, top)
-    drawing.axis(50, top - GAP)
+    drawing.axis(TOP - 10, top - GAP)
     return drawing.document(title, bottom + 20)
 
 
@@ -112,9 +116,10 @@ class _Drawing:
         for number, mark in enumerate(marks, 1):
             x = self.x(mark.now_us)
             self._parts.append(
-                f'<line x1="{x:.1f}" x2="{x:.1f}" y1="44" y2="{top - GAP:.1f}" class="mark"/>'
+                f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 16:.1f}" y2="{top - GAP:.1f}"'
+                ' class="mark"/>'
             )
-            self.text(x + 1, 42 - 10 * (number % 3), str(number), "number")
+            self.text(x + 1, TOP - 18 - 10 * (number % 3), str(number), "number")
             self.text(
                 LEFT, top + 16 * row, f"{number}. {mark.now_us / 1e6:.3f} s  {mark.text}", "note"
             )
@@ -145,7 +150,8 @@ class _Drawing:
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 20}"'
             f' height="{height:.0f}"><style>{style}</style>\n'
             f'<rect width="100%" height="100%" fill="#fff"/>'
-            f'<text x="8" y="18" class="heading">{escape(title)}</text>\n{body}\n</svg>\n'
+            f'<text x="8" y="18" class="heading">{escape(title)}</text>\n'
+            f'<text x="8" y="34" class="note">{LEGEND}</text>\n{body}\n</svg>\n'
         )
 
 

@@ -1,4 +1,5 @@
-"""`make sim`: a campaign of seeds. Exit code 1 with the first violation, 0 when there is none.
+"""`make sim`: a campaign of seeds. Exit code 1 with the first violation, 0 when there is none, 130
+when Ctrl-C ended it (143: SIGTERM); what there was by then is shown.
 
 python -m tests.simulator.runner --seeds 1000 --first-seed 1 --jobs 2
 python -m tests.simulator.runner --seeds 130 --weather all --go-on
@@ -13,6 +14,8 @@ from functools import partial
 
 from rich.console import Console
 
+from tests.interrupts import Stop
+from tests.simulator.arguments import WEATHERS, at_least, weather
 from tests.simulator.campaign import campaign, show_coverage
 from tests.simulator.run import RunResult, run_seed
 from tests.simulator.storms import ALL_WEATHERS, seconds_of
@@ -34,26 +37,35 @@ def run_in(seed: int, asked: str) -> RunResult:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--first-seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser = argparse.ArgumentParser(description=__doc__, epilog=WEATHERS)
+    parser.add_argument("--seeds", type=at_least(1), default=200, help="how many (200)")
+    parser.add_argument("--first-seed", type=at_least(0), default=1, help="the others follow (1)")
+    parser.add_argument(
+        "--jobs", type=at_least(1), default=os.cpu_count() or 1, help="processes (one a processor)"
+    )
     parser.add_argument(
         "--weather",
         default="",
-        choices=(EACH_IN_TURN, *NAMES),
+        metavar="NAME",
+        type=weather(EACH_IN_TURN),
         help="nothing but that one, shorter runs; all: each seed in the next one",
     )
     parser.add_argument("--go-on", action="store_true", help="do not stop at a violation")
     options = parser.parse_args(arguments)
-    # Told to end, it ends its workers too, each after the run that it is in.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    stop = Stop()
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in the background of a script
+        signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
     logging.disable(logging.CRITICAL)  # the trace says it all; see sim-replay
     console = Console()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     work = partial(run_in, asked=options.weather) if options.weather else run_seed
-    result = campaign(seeds, options.jobs, console, goes_on=options.go_on, work=work)
+    result = campaign(seeds, options.jobs, console, goes_on=options.go_on, work=work, stop=stop)
     show_coverage(console, result)
+    if stop.signal_number:
+        by = signal.Signals(stop.signal_number).name
+        console.print(f"ended by {by} after {result.runs} of {len(seeds)} runs", markup=False)
+        return 128 + stop.signal_number
     return 1 if result.failures else 0
 
 

@@ -190,7 +190,7 @@ def _audited(
     try:
         sources = sources_at(arguments.places, token_file=arguments.token_file)
         window, unsettled_ms = window_of(arguments, sources)
-        interval_ms = None if interval is None else duration_ms(interval)
+        interval_ms = None if interval is None else duration_ms(interval, "--scrape-interval")
         return audit_what_if(
             _engine(arguments, output),
             sources,

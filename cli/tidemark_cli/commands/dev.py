@@ -12,6 +12,7 @@ from tidemark_cli.failures import EXIT_USAGE, CommandFailed
 from tidemark_cli.output import Output
 
 HELP = "run a cluster of processes on this machine"
+MAX_PORT = 65_535
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +52,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
             to_do="ask for one broker or more",
             exit_code=EXIT_USAGE,
         )
+    _check_ports(arguments)
     local = importlib.import_module("tidemark_operator.local.main")
     return cast(
         int,
@@ -63,3 +65,30 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
             manifests=list(arguments.manifests),
         ),
     )
+
+
+def _check_ports(arguments: argparse.Namespace) -> None:
+    """Each broker has one port of its own in both rows, and the controller has one."""
+    wanted: dict[int, str] = {}
+    rows = (
+        ("--controller-port", arguments.controller_port, 1),
+        ("--http-port", arguments.http_port, arguments.brokers),
+        ("--kafka-port", arguments.kafka_port, arguments.brokers),
+    )
+    for option, first, count in rows:
+        if first < 1 or first + count - 1 > MAX_PORT:
+            raise CommandFailed(
+                expected=f"{option} from 1 to {MAX_PORT - count + 1}",
+                found=str(first),
+                to_do="choose another port; that of each further broker is one higher",
+                exit_code=EXIT_USAGE,
+            )
+        for port in range(first, first + count):
+            if port in wanted:
+                raise CommandFailed(
+                    expected="ports for the controller and for each broker that nobody else has",
+                    found=f"port {port} for {wanted[port]} and {option}",
+                    to_do="choose them further apart: that of each further broker is one higher",
+                    exit_code=EXIT_USAGE,
+                )
+            wanted[port] = option

@@ -23,7 +23,7 @@ ACTIONS: dict[str, Action] = {
     "delete": topic_objects.delete,
 }
 SENTENCES = {
-    "create": "make a topic",
+    "create": "make a topic; commitRule and flush, which never change, only a manifest can choose",
     "describe": "all that is known of a topic: manifest, configs, partitions, conditions",
     "alter": "change configs, partitions or replication of a topic",
     "delete": "delete a topic; its data stays unless its deletionPolicy, or --with-data, says not",

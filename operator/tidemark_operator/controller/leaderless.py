@@ -18,12 +18,13 @@ def leaderless_sentence(
     replica = (topic.topic_id, partition.partition)
     active = [b for b in partition.replicas if standings.is_active(b, replica)]
     text = f"partition {partition.partition} has no leader: "
+    helpful = list(partition.replicas)
     if has_valid_entry(topic, partition, standings):
         entries = partition.in_sync_replicas + partition.eligible_leaders
-        waited = _names(
-            [m.broker_id for m in entries if standings.is_valid(m, replica, topic.flush)]
+        helpful = [m.broker_id for m in entries if standings.is_valid(m, replica, topic.flush)]
+        text += (
+            f"only brokers {_names(helpful)} surely have every committed record, and none is active"
         )
-        text += f"only brokers {waited} surely have every committed record, and none is active"
     else:
         unheard = [b for b in partition.replicas if evidence.reports.log_end(b, replica) is None]
         text += "no replica can prove that it has every committed record"
@@ -32,7 +33,7 @@ def leaderless_sentence(
         elif longest := _with_longest_log(partition, replica, evidence):
             text += f", and brokers {_names(longest)}, which have the longest log, are not active"
     if not active:
-        return f"{text}; start one of brokers {_names(list(partition.replicas))}"
+        return f"{text}; start one of brokers {_names(helpful)}"
     best = max(active, key=lambda b: (evidence.reports.log_end(b, replica) or NOTHING_SAID, -b))
     choice = choice_text(Choice(partition.partition, best, partition.leader_epoch))
     return (

@@ -24,6 +24,7 @@ from tidemark_operator.controller.service import ControllerService, ControllerSe
 from tidemark_operator.leading import BrokerTrouble, LeadingOperator
 from tidemark_operator.lease import ControllerLease, LeaseSettings
 from tidemark_operator.local.api import add_local_routes
+from tidemark_operator.local.last_words import last_words
 from tidemark_operator.local.manifests import NAMESPACE, ManifestRefused, apply_manifests
 from tidemark_operator.local.ports import until_free
 from tidemark_operator.manifests.specs import PoolSpec
@@ -174,7 +175,10 @@ class LocalCluster:
 
     def _broker_exited(self, pool: PoolSpec, broker_id: BrokerId) -> None:
         log_path = self.runtime.log_path(pool.pool, broker_id)
-        say(f"broker {broker_id} of {pool.name} ended and is started again; its log: {log_path}")
+        words = last_words(log_path)
+        why = f" ({words})" if words else ""
+        then = f"and is started again; its log: {log_path}"
+        say(f"broker {broker_id} of {pool.name} ended{why} {then}")
         self._leading.on_trouble(BrokerTrouble(pool.pool, broker_id, "ProcessEnded"))
 
     def _look_at_pool(self, pool: PoolSpec) -> None:

@@ -40,10 +40,9 @@ def config_faults(config: Mapping[str, str], replication_factor: int) -> Iterato
 
 
 def unknown_config_sentence(name: str) -> str:
-    return (
-        f'unknown config "{name}"; the nearest known name is "{nearest_name(name)}"; '
-        f"known names are {', '.join(KNOWN_NAMES)}"
-    )
+    nearest = nearest_name(name)
+    hint = f'the nearest known name is "{nearest}"; ' if nearest else ""
+    return f'unknown config "{name}"; {hint}known names are {", ".join(KNOWN_NAMES)}'
 
 
 def effective_config(config: Mapping[str, str], replication_factor: int) -> dict[str, str]:
@@ -55,11 +54,13 @@ def effective_config(config: Mapping[str, str], replication_factor: int) -> dict
 
 
 def nearest_name(name: str) -> str:
-    """The known name that the fewest edits make of `name`; case and separators count little."""
+    """The known name that the fewest edits make of `name`; case and separators count little. "" if
+    that would be another name altogether."""
     if name in _MEANT:
         return _MEANT[name]
     plain = re.sub(r"[_\-\s]", ".", re.sub(r"(?<=[a-z])(?=[A-Z])", ".", name[:64])).lower()
-    return min(KNOWN_NAMES, key=lambda known: (_edit_distance(plain, known), known))
+    edits, nearest = min((_edit_distance(plain, known), known) for known in KNOWN_NAMES)
+    return nearest if 2 * edits <= len(nearest) else ""
 
 
 def _edit_distance(left: str, right: str) -> int:

@@ -51,6 +51,42 @@ def test_options_may_stand_before_the_values_of_produce() -> None:
         parse(["produce", "orders", "-p", "2", "a", "--nonsense"])
 
 
+def test_an_unknown_option_names_the_commands_own_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(["status", "--nonsense"])
+    assert ended.value.code == 2
+    assert "unrecognized arguments: --nonsense; `tidemark status --help`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--http-port", "99999"], "expected:   --http-port from 1 to 65533"),
+        (["--kafka-port", "65534"], "expected:   --kafka-port from 1 to 65533"),
+        (["--controller-port", "-1"], "expected:   --controller-port from 1 to 65535"),
+        (["--kafka-port", "18081"], "found:      port 18081 for --http-port and --kafka-port"),
+        (["--controller-port", "18082"], "port 18082 for --controller-port and --http-port"),
+        (["--brokers", "0"], "expected:   --brokers of at least 1"),
+    ],
+)
+def test_ports_that_cannot_be_had_together_are_refused_before_anything_begins(
+    options: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["dev", "--data-dir", str(tmp_path / "data"), *options]) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("option", ["--window", "--settle", "--start", "--scrape-interval"])
+def test_a_time_that_is_none_is_refused_with_its_option(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", "http://127.0.0.1:1", option, "soon"]) == 4
+    written = capsys.readouterr().err
+    assert f"expected:   {option} as " in written
+    assert "found:      'soon'" in written
+
+
 def test_an_unreachable_server_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["produce", "orders", "x", "--server", "127.0.0.1:1"])
     written = capsys.readouterr().err

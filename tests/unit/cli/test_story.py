@@ -102,6 +102,7 @@ def test_a_round_names_the_dead_and_the_new_leader() -> None:
     assert "broker 1 leads orders-0, leader epoch 1 -> 2" in written
     assert "PASSED" in written
     assert "VIOLATED  R1 not kept" in written
+    assert "the faults above count" in written
     assert "broker 0: 1 partition" in written
     assert "\x1b" not in written  # plain lines without a terminal
 

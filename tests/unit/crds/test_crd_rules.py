@@ -244,6 +244,11 @@ def test_an_unknown_config_is_refused_with_the_nearest_known_name() -> None:
     assert '"segment.bytes"' in unknown_config_sentence("Segment_Byte")
 
 
+def test_an_unknown_config_that_is_like_none_is_said_to_be_near_none() -> None:
+    sentence = unknown_config_sentence("commitRule")
+    assert sentence == f'unknown config "commitRule"; known names are {", ".join(KNOWN_NAMES)}'
+
+
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [

@@ -1,15 +1,24 @@
 """A campaign runs the seeds that it was asked for, in the weather that it was asked for."""
 
 import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+from tests.interrupts import Stop
 from tests.simulator.campaign import campaign
 from tests.simulator.run import RunResult
 from tests.simulator.runner import weather_at
 from tests.simulator.storms import ALL_WEATHERS
 
 SEEDS = range(7, 12)
+ROOT = Path(__file__).parents[3]
 
 
 def broken_at(*seeds: int) -> tuple[list[int], str]:
@@ -43,3 +52,43 @@ def test_all_weathers_come_one_after_another() -> None:
     assert [weather_at(seed, "all") for seed in range(1, len(every) + 1)] == every
     assert weather_at(1 + len(every), "all") == every[0]
     assert [weather_at(seed, "files go") for seed in (1, 2)] == ["files go"] * 2
+
+
+def test_an_interrupt_that_got_lost_in_a_run_ends_the_campaign_after_it() -> None:
+    """What a weak reference's callback raises is told to nobody."""
+    stop = Stop()
+
+    def work(seed: int) -> RunResult:
+        stop.signal_number = signal.SIGINT
+        return RunResult(seed, "options", None, 1, 1, 0.1)
+
+    assert campaign(SEEDS, 1, Console(file=io.StringIO()), work=work, stop=stop).runs == 1
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_ends_a_campaign_at_once_and_what_it_had_is_shown(jobs: int) -> None:
+    command = ["tests.simulator.runner", "--seeds", "500", "--jobs", str(jobs)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whatever ours does
+    )
+    while not has_handler(process.pid):
+        time.sleep(0.05)
+    time.sleep(1.0)  # workers are there
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: its workers hear it too
+    told, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert "Traceback" not in told, told
+    assert "ended by SIGINT after" in told
+    assert "of 500 runs" in told
+
+
+def has_handler(pid: int) -> bool:
+    """Of SIGTERM, which is set behind that of SIGINT."""
+    caught = Path(f"/proc/{pid}/status").read_text().partition("SigCgt:")[2].split()[0]
+    return bool(int(caught, 16) & 1 << signal.SIGTERM - 1)
