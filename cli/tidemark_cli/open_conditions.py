@@ -1,12 +1,8 @@
-"""Conditions of Topics and BrokerPools that somebody should look at, and no others; and partitions
-that refuse acks=all, which no condition tells. Pure.
-"""
+"""Conditions of Topics and BrokerPools that somebody should look at, and no others. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from tidemark_cli.metadata import NO_LEADER, TopicView
 
 TOLD_WHEN_TRUE = frozenset({"Attention", "Moving"})  # all others are well when they are True
 
@@ -35,20 +31,3 @@ def open_conditions(kind: str, items: Iterable[Mapping[str, Any]]) -> Iterator[O
                     str(condition.get("message", "")),
                 )
                 yield OpenCondition(kind, name, type_, reason, message)
-
-
-def refusals(topics: Iterable[TopicView]) -> Iterator[str]:
-    """One line for each topic with partitions that are led and take no acks=all."""
-    for topic in topics:
-        short = [
-            view
-            for view in topic.partitions
-            if view.leader != NO_LEADER and len(view.in_sync_replicas) < view.min_insync_replicas
-        ]
-        if short:
-            numbers = ", ".join(str(view.partition) for view in short)
-            least = max(view.min_insync_replicas for view in short)
-            yield (
-                f"topic {topic.topic}: acks=all is refused: fewer replicas in sync than"
-                f" min.insync.replicas ({least}): partitions {numbers}"
-            )

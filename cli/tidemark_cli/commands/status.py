@@ -1,5 +1,5 @@
 """`tidemark status`: every partition's leader, epoch, ISR and replicas; every broker's state; and
-the conditions of Topics and BrokerPools that somebody should look at, with what refuses acks=all.
+the conditions of Topics and BrokerPools that somebody should look at.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from tidemark_cli.kubernetes_objects import KubernetesObjects
 from tidemark_cli.leader_lookup import NobodyAnswers
 from tidemark_cli.metadata import NO_LEADER, PartitionView, TopicView, UnreadableAnswer
 from tidemark_cli.objects import list_objects
-from tidemark_cli.open_conditions import OpenCondition, open_conditions, refusals
+from tidemark_cli.open_conditions import OpenCondition, open_conditions
 from tidemark_cli.outcomes import BrokerRefused
 from tidemark_cli.output import Output, table
 from tidemark_cli.targets import Target, find_target
@@ -162,12 +162,11 @@ def _draw(console: Console, status: ClusterStatus) -> None:
         for row in status.brokers
     ]
     console.print(table(("broker", "state", "epoch", "address", "rack"), brokers))
-    lines = (*map(str, status.conditions), *refusals(status.topics))
-    if lines:
+    if status.conditions:
         console.print()
         console.print("TO LOOK AT", style="bold")
-    for line in lines:
-        console.print(line, markup=False)
+    for condition in status.conditions:
+        console.print(str(condition), markup=False)
 
 
 def _epoch(row: BrokerRow) -> str:

@@ -7,7 +7,7 @@ from tidemark_cli.cluster_status import BrokerRow, ClusterStatus, read_status
 from tidemark_cli.commands.move import _original
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.metadata import PartitionView, TopicView
-from tidemark_cli.open_conditions import open_conditions, refusals
+from tidemark_cli.open_conditions import open_conditions
 
 
 def item(name: str, *conditions: tuple[str, str, str]) -> dict[str, Any]:
@@ -26,17 +26,6 @@ def test_what_is_well_is_not_told() -> None:
         "topic/big: not Ready: needs 5 brokers",
         "topic/orders: Moving: partition 0",
         "topic/orders: not Placed: no broker 7",
-    ]
-
-
-def test_partitions_that_are_led_and_refuse_acks_all_are_told() -> None:
-    def partition(number: int, leader: int, *in_sync: int) -> PartitionView:
-        return PartitionView(number, leader, 1, (0, 1, 2), in_sync, min_insync_replicas=2)
-
-    views = (partition(0, 0, 0), partition(1, 0, 0, 1), partition(2, -1), partition(3, 2, 2))
-    assert list(refusals([TopicView("orders", views), TopicView("well", views[1:3])])) == [
-        "topic orders: acks=all is refused: fewer replicas in sync than min.insync.replicas (2):"
-        " partitions 0, 3"
     ]
 
 
