@@ -5,7 +5,7 @@ adopts it: the id is recorded in its status first, so that a crash in between ca
 adopted data look like that of a deleted Topic. On any doubt: a condition, no action.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemark_protocol.ids import BrokerId, TopicId
@@ -13,17 +13,17 @@ from tidemark_protocol.partition_state import TopicState
 
 from tidemark_operator.controller.last_resorts import Choice, is_chosen
 from tidemark_operator.controller.placement import place
-from tidemark_operator.controller.reassignment import is_moving, original_of
+from tidemark_operator.controller.reassignment import is_moving
 from tidemark_operator.controller.views import TopicView
 from tidemark_operator.manifests.specs import DEFAULT_POOL, TopicSpec
 from tidemark_operator.reconcile.conditions import Condition
 from tidemark_operator.reconcile.plan_moves import (
     Places,
     any_misplaced,
-    moving_conditions,
     pinned_condition,
     wanted_moves,
 )
+from tidemark_operator.reconcile.topic_conditions import listing, ready_conditions
 
 Assignments = tuple[tuple[BrokerId, ...], ...]
 
@@ -324,51 +324,13 @@ def _plan_growth(observed: ObservedTopic, view: TopicView) -> TopicPlan:
 def _waiting_to_grow(observed: ObservedTopic, view: TopicView, growth: TopicPlan) -> TopicPlan:
     """What the partitions that there are need goes on; that others are not made is said too."""
     plan = _plan_changes(observed, view)
-    missing = _listing(list(range(view.topic.partition_count, observed.spec.partitions)))
+    missing = listing(list(range(view.topic.partition_count, observed.spec.partitions)))
     told = (
         replace(condition, message=f"{missing} are not made yet: {condition.message}")
         for condition in growth.conditions
     )
     others = (each for each in plan.conditions if each.type != "Ready" or not each.is_true)
     return TopicPlan(plan.action, (*told, *others), is_waiting=True)
-
-
-def ready_conditions(view: TopicView) -> tuple[Condition, ...]:
-    return tuple(_ready_conditions(view))
-
-
-def _ready_conditions(view: TopicView) -> Iterator[Condition]:
-    count = view.topic.partition_count
-    known = len(view.partitions)
-    leaderless = [state.partition for state in view.partitions if not state.has_leader]
-    if known < count:
-        yield Condition(
-            "Ready", False, "StateUnsettled", f"{known} of {count} partitions can be read"
-        )
-    elif leaderless:
-        yield Condition("Ready", False, "Leaderless", f"no leader: {_listing(leaderless)}")
-    else:
-        yield Condition("Ready", True, "AllPartitionsLed", f"all {count} partitions have a leader")
-    behind = [
-        state.partition
-        for state in view.partitions
-        if not state.in_sync_ids.issuperset(original_of(state))
-    ]
-    if behind:
-        yield Condition(
-            "FullyReplicated", False, "UnderReplicated", f"not fully in sync: {_listing(behind)}"
-        )
-    else:
-        yield Condition("FullyReplicated", True, "AllInSync", "every replica is in sync")
-    yield from moving_conditions(view)
-    if view.notices:
-        yield Condition("Attention", True, "SeeMessage", "; ".join(view.notices))
-
-
-def _listing(partitions: list[int]) -> str:
-    shown = ", ".join(str(partition) for partition in partitions[:20])
-    more = f" and {len(partitions) - 20} more" if len(partitions) > 20 else ""
-    return f"partitions {shown}{more}"
 
 
 def _too_few_brokers(observed: ObservedTopic) -> TopicPlan | None:

@@ -21,6 +21,7 @@ from tidemark_operator.reconcile.plan_topic import (
     UpdateTopic,
     plan_topic,
 )
+from tidemark_operator.reconcile.topic_conditions import ready_conditions
 from tidemark_operator.runtimes.broker_runtime import (
     BrokerProcess,
     ObservedBroker,
@@ -216,6 +217,29 @@ def test_the_condition_names_what_a_move_waits_for() -> None:
         "partition 0 to brokers 3,1,2: waiting for 3 to be in sync"
     )
     assert conditions["FullyReplicated"].is_true  # nothing is missing of what was there
+
+
+@pytest.mark.parametrize(
+    ("in_sync", "reason", "message"),
+    [
+        ("0@1 1@2 2@3", "AllInSync", "every replica is in sync"),
+        ("0@1 1@2", "UnderReplicated", "not fully in sync: partitions 0"),
+        (
+            "0@1",
+            "BelowMinInsync",
+            "acks=all is refused, fewer are in sync than min.insync.replicas: partitions 0; "
+            "not fully in sync: partitions 0",
+        ),
+    ],
+)
+def test_the_condition_says_whether_acks_all_is_refused(
+    in_sync: str, reason: str, message: str
+) -> None:
+    """Such a Topic is Ready: it is led."""
+    view = view_of(spec_of(), partition(in_sync, leader="0@1", min_insync=2))
+    found = {c.type: c for c in ready_conditions(view)}
+    assert found["Ready"].is_true
+    assert (found["FullyReplicated"].reason, found["FullyReplicated"].message) == (reason, message)
 
 
 @pytest.mark.parametrize(

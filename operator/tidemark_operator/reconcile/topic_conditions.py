@@ -1,0 +1,61 @@
+"""What a Topic's conditions say of the partitions that there are. Pure."""
+
+from collections.abc import Iterator
+
+from tidemark_operator.controller.reassignment import original_of
+from tidemark_operator.controller.views import TopicView
+from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.reconcile.plan_moves import moving_conditions
+
+
+def ready_conditions(view: TopicView) -> tuple[Condition, ...]:
+    return tuple(_ready_conditions(view))
+
+
+def _ready_conditions(view: TopicView) -> Iterator[Condition]:
+    count = view.topic.partition_count
+    known = len(view.partitions)
+    leaderless = [state.partition for state in view.partitions if not state.has_leader]
+    if known < count:
+        yield Condition(
+            "Ready", False, "StateUnsettled", f"{known} of {count} partitions can be read"
+        )
+    elif leaderless:
+        yield Condition("Ready", False, "Leaderless", f"no leader: {listing(leaderless)}")
+    else:
+        yield Condition("Ready", True, "AllPartitionsLed", f"all {count} partitions have a leader")
+    yield _replication_condition(view)
+    yield from moving_conditions(view)
+    if view.notices:
+        yield Condition("Attention", True, "SeeMessage", "; ".join(view.notices))
+
+
+def _replication_condition(view: TopicView) -> Condition:
+    behind = [
+        state.partition
+        for state in view.partitions
+        if not state.in_sync_ids.issuperset(original_of(state))
+    ]
+    if not behind:
+        return Condition("FullyReplicated", True, "AllInSync", "every replica is in sync")
+    text = f"not fully in sync: {listing(behind)}"
+    refusing = [
+        state.partition
+        for state in view.partitions
+        if len(state.in_sync_ids) < state.min_insync_replicas
+    ]
+    if not refusing:
+        return Condition("FullyReplicated", False, "UnderReplicated", text)
+    return Condition(
+        "FullyReplicated",
+        False,
+        "BelowMinInsync",
+        f"acks=all is refused, fewer are in sync than min.insync.replicas: {listing(refusing)}; "
+        f"{text}",
+    )
+
+
+def listing(partitions: list[int]) -> str:
+    shown = ", ".join(str(partition) for partition in partitions[:20])
+    more = f" and {len(partitions) - 20} more" if len(partitions) > 20 else ""
+    return f"partitions {shown}{more}"
