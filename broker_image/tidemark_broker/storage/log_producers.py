@@ -51,6 +51,7 @@ class LogProducers:
             log_end_offset=segments[-1].next_offset,
         )
         self._told_at = offset if len(self.states) else NOTHING_TOLD
+        self._written += 1  # this one need not be synced: only the newest of then was
         if part is not None and part.next_offset >= offset:
             highest_producer_id = max(highest_producer_id, self.states.highest_producer_id)
             self.states, offset = part.producers, part.next_offset
@@ -132,7 +133,8 @@ class LogProducers:
         written = self._written
         if written == self._synced:
             return 0
-        self._snapshots.sync()
+        if (told_at := self._told_at) != NOTHING_TOLD:
+            self._snapshots.sync(told_at)
         return written
 
     def note_synced(self, written: int) -> None:

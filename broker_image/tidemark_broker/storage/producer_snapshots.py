@@ -172,14 +172,13 @@ class ProducerSnapshots:
                 raise
         return is_written
 
-    def sync(self) -> None:
+    def sync(self, offset: Offset) -> None:
         """Worker thread; a snapshot that is removed meanwhile needs no sync. Raises OSError."""
-        for offset in self._offsets()[-1:]:
-            for suffix in (SIDE_SUFFIX, KAFKA_SUFFIX):
-                try:
-                    self._disk.sync_file(self._path(offset, suffix))
-                except FileNotFoundError:
-                    continue
+        for suffix in (SIDE_SUFFIX, KAFKA_SUFFIX):
+            try:
+                self._disk.sync_file(self._path(offset, suffix))
+            except FileNotFoundError:
+                continue
 
     def remove_above(self, offset: Offset) -> None:
         """The log was cut: what they tell of is gone."""
