@@ -429,3 +429,26 @@ def test_a_snapshot_that_counts_again_after_a_truncation_is_synced_first(tmp_pat
     assert log.delete_segments_below(Offset(3)) == 1
     assert known(reopened(log, 3)) == known(log)
     assert 8 in known(log)
+
+
+@pytest.mark.parametrize("batches", [3, 4, 7])
+def test_retention_goes_on_in_a_log_that_rolls_after_each_flush(
+    tmp_path: Path, batches: int
+) -> None:
+    """The newest snapshot is never synced then, an older one is; a producer that is quiet has
+    nothing in the segments that stay."""
+    log = open_log(tmp_path / "log", settings=THREE_A_SEGMENT)
+    produce(log, 0, producer_id=8)
+    sequences = iter(range(1000))
+    for _ in range(5):
+        for _ in range(batches):
+            produce(log, next(sequences))
+        kept_from = log.log_end_offset
+        log.flush()
+        for _ in range(batches):
+            produce(log, next(sequences))
+        log.raise_log_start(max(log.log_start_offset, Offset(kept_from - 3)))
+        log.delete_segments_below(log.log_start_offset)
+    assert len(names(log, ".log")) <= 2 + 2 * batches // 3
+    assert known(reopened(log, log.log_start_offset)) == known(log)
+    assert 8 in known(log)
