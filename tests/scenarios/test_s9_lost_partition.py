@@ -5,6 +5,7 @@ A clean stop, then one partition's directory is lost: the broker is clean, that 
 
 import asyncio
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -289,8 +290,18 @@ def count_on(
     pool.push()
 
 
+def lose_directory(machine: Machine) -> None:
+    shutil.rmtree(machine.path / "orders-1")
+
+
+def lose_records(machine: Machine) -> None:
+    data = machine.log_file(1).read_bytes()
+    machine.log_file(1).write_bytes(data[: len(data) // 2])
+
+
+@pytest.mark.parametrize("lose", [lose_directory, lose_records])
 def test_a_slice_that_is_put_back_while_nobody_controls_counts_on_no_log_that_is_gone(
-    tmp_path: Path,
+    tmp_path: Path, lose: Callable[[Machine], None]
 ) -> None:
     """S12: the controller that registered B knew of no such partition, and its successor never
     heard what B came back with."""
@@ -301,7 +312,7 @@ def test_a_slice_that_is_put_back_while_nobody_controls_counts_on_no_log_that_is
         saved = rig.store.objects.pop(key)
         await process.voice_stops()
         process.stop_cleanly()
-        shutil.rmtree(machine.path / "orders-1")
+        lose(machine)
         again = machine.open()
         assert (await again.register()).is_clean
         await again.serve()

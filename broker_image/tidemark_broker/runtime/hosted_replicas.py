@@ -19,6 +19,9 @@ class HostedReplicas:
 
     by_id: dict[tuple[TopicId, int], HostedReplica] = field(default_factory=dict)
     by_name: dict[tuple[str, int], HostedReplica] = field(default_factory=dict)
+    # Logs that ended below their own checkpointed watermark when they were opened. Once registered,
+    # the checkpoint says no more of it (S31), and that controller may not have known the partition.
+    short: set[tuple[TopicId, int]] = field(default_factory=set)
 
     def add(self, replica: HostedReplica) -> None:
         self.by_id[replica.topic_id, replica.partition] = replica
@@ -49,6 +52,20 @@ class HostedReplicas:
             and not counts_on_former_life(state, life)
         )
 
+    def check_counts_on_nothing_lost(
+        self, key: tuple[TopicId, int], state: PartitionState, life: BrokerLife
+    ) -> None:
+        """Before a role is taken. ValueError: the controller hears that this replica failed, and
+        strikes the entry out."""
+        if key in self.by_id and key not in self.short:
+            return
+        if counts_on_former_life(state, life):
+            raise ValueError(
+                f"an entry of a former life of broker {life.broker_id} is counted on, and its log"
+                " is not here, or not whole: it begins anew once nobody counts on that one"
+            )
+        self.short.discard(key)
+
     def missing_logs(
         self, life: BrokerLife, push: MetadataPush
     ) -> tuple[tuple[str, TopicId, int], ...]:
@@ -70,15 +87,6 @@ def counts_on_former_life(state: PartitionState, life: BrokerLife) -> bool:
         member.broker_id == life.broker_id and member.broker_epoch < life.broker_epoch
         for member in state.in_sync_replicas + state.eligible_leaders
     )
-
-
-def check_counts_on_no_former_life(state: PartitionState, life: BrokerLife) -> None:
-    """ValueError: the controller hears that this replica failed, and strikes the entry out."""
-    if counts_on_former_life(state, life):
-        raise ValueError(
-            f"an entry of a former life of broker {life.broker_id} is counted on, and its log is"
-            " not here: it begins anew once nobody counts on that one"
-        )
 
 
 def log_role(replica: HostedReplica, state: PartitionState) -> None:
