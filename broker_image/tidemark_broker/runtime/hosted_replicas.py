@@ -84,7 +84,7 @@ def counts_on_former_life(state: PartitionState, life: BrokerLife) -> bool:
     gone, an empty one in its place would look like that log to everybody from then on, this broker
     itself included once it starts again."""
     return any(
-        member.broker_id == life.broker_id and member.broker_epoch < life.broker_epoch
+        member.broker_id == life.broker_id and member.broker_epoch != life.broker_epoch
         for member in state.in_sync_replicas + state.eligible_leaders
     )
 

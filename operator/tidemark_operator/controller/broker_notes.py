@@ -36,7 +36,7 @@ class BrokerNotes:
         deposed controller that landed late (S2)."""
         if self.found_replicas is None or replica in self.found_replicas:
             return
-        if member.broker_epoch < self.lost_below:
+        if member.broker_epoch != self.lost_below:
             self.lost_replicas |= {replica}
 
     def note_entry_put_back(

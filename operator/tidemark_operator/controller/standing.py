@@ -25,7 +25,8 @@ class Standing:
     is_live: bool
     is_stopping: bool = False
     # Missing in the last registration's report, or behind their own checkpoint (S9): entries of
-    # epochs below `lost_below` are void for them. Joining anew, under the new epoch, is not.
+    # epochs below `lost_below` are void for them. Joining anew, under the new epoch, is not. Those
+    # above it are of a life whose record is lost, and the slice was away when epochs began anew.
     lost_replicas: frozenset[Replica] = frozenset()
     lost_below: BrokerEpoch = BrokerEpoch(-1)
     # Reported failed by the running broker: void and not to be led from, whatever the epoch.
@@ -56,7 +57,8 @@ class Standings:
             return False
         if replica in standing.failed_replicas:
             return False
-        return not (member.broker_epoch < standing.lost_below and replica in standing.lost_replicas)
+        is_of_present_life = member.broker_epoch == standing.lost_below
+        return is_of_present_life or replica not in standing.lost_replicas
 
     def is_active(self, broker_id: BrokerId, replica: Replica) -> bool:
         """May lead and may be in the ISR: live, not stopping, this replica not failed."""
