@@ -20,7 +20,7 @@ from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset, PartitionEp
 from tidemark_protocol.partition_state import Member
 
 from tests.scenarios.broker_on_disk import B, Machine, Process
-from tests.unit.controller.control_rig import ORDERS, FakeBroker, Rig, settle
+from tests.unit.controller.control_rig import ORDERS, TICK_MS, FakeBroker, Rig, settle
 from tests.unit.controller.control_steps import successor
 from tests.unit.controller.control_values import shown
 from tests.unit.runtime.in_process_pool import InProcessPool
@@ -325,5 +325,42 @@ def test_a_slice_that_is_put_back_while_nobody_controls_counts_on_no_log_that_is
         await eventually(lambda: not is_listed(rig, 1))
         assert shown(rig.partition(1)) == "leader -1@-1 epoch 1 isr [] eligible [0@1] pe 3"
         polling.cancel()
+
+    run(scenario)
+
+
+@pytest.mark.xfail(strict=True, reason="a broker has spoken that was not told of this slice")
+def test_no_entry_is_renewed_in_a_slice_that_its_broker_was_not_told_of(tmp_path: Path) -> None:
+    """S3: its last write has no known outcome, so the push that B applies is without it."""
+
+    async def scenario() -> None:
+        rig, machine, process = await two_partitions(tmp_path)
+        key = (PARTITION_SLICE.kind, "shop", "orders-0")
+        saved = rig.store.objects.pop(key)
+        await process.voice_stops()
+        process.stop_cleanly()
+        lose_directory(machine)
+        again = machine.open()
+        assert (await again.register()).is_clean
+        await again.serve()
+        rig.store.objects[key] = saved
+        await successor(rig)
+        rig.store.faults[PARTITION_SLICE.kind] = ["lost"]
+        rig.clock.ms += TICK_MS
+        await rig.service.tick()
+        for _ in range(100):
+            if rig.store.faults[PARTITION_SLICE.kind]:
+                await asyncio.sleep(0)
+        rig.store.is_down = True
+        await rig.advance(100)
+        again.session.serve()
+        polling = asyncio.create_task(again.session.run())
+        await eventually(lambda: again.partitions.metadata.controller_epoch == 2)
+        await settle()
+        assert not again.partitions.failed_replicas
+        polling.cancel()  # its next poll comes a moment later
+        rig.store.is_down = False
+        await rig.advance(100)
+        assert rig.partition(1).leader != B
 
     run(scenario)
