@@ -16,11 +16,11 @@ from tidemark_broker.runtime.results import FetchResult
 from tidemark_broker.storage.partition_log import LogSettings
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset, PartitionEpoch
-from tidemark_protocol.partition_state import Member
+from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset, PartitionEpoch, TopicId
+from tidemark_protocol.partition_state import Member, TopicState
 
 from tests.scenarios.broker_on_disk import B, Machine, Process
-from tests.unit.controller.control_rig import ORDERS, TICK_MS, FakeBroker, Rig, settle
+from tests.unit.controller.control_rig import ORDERS, POOL, TICK_MS, FakeBroker, Rig, settle
 from tests.unit.controller.control_steps import successor
 from tests.unit.controller.control_values import shown
 from tests.unit.runtime.in_process_pool import InProcessPool
@@ -364,6 +364,39 @@ def test_no_entry_is_renewed_in_a_slice_that_its_broker_was_not_told_of(tmp_path
         polling = asyncio.create_task(again.session.run())
         await eventually(lambda: rig.partition(0).leader == B)
         await eventually(lambda: not is_listed(rig, 1))
+        polling.cancel()
+
+    run(scenario)
+
+
+def test_a_log_that_made_room_for_another_topics_is_not_counted_on_when_its_slice_is_put_back(
+    tmp_path: Path,
+) -> None:
+    """S12: a slice is deleted by hand, its Topic made anew and deleted, then the slice put back:
+    the entry is of B's present life, and its log was set aside."""
+
+    async def scenario() -> None:
+        rig, _, process = await two_partitions(tmp_path)
+        process.session.serve()
+        polling = asyncio.create_task(process.session.run())
+        hosted = process.partitions.hosted
+        await eventually(lambda: hosted(ORDERS, 1) is not None)
+        key = (PARTITION_SLICE.kind, "shop", "orders-0")
+        saved = rig.store.objects.pop(key)
+        await rig.service.confirm_slices(POOL, ORDERS)
+        again = TopicState("orders", TopicId("7f1c0000-0000-0000-0000-000000000009"), 2, 1)
+        await rig.service.create_topic(POOL, again, ((B,), (B,)))
+        await eventually(lambda: hosted(again.topic_id, 1) is not None)
+        assert hosted(ORDERS, 1) is None
+        await rig.service.delete_topic(POOL, again.topic_id, retain=False, topic="orders")
+        await eventually(lambda: hosted(again.topic_id, 1) is None)
+        unclean = FakeBroker(rig, BrokerId(0), "0-b")
+        await unclean.register()
+        rig.store.objects[key] = saved
+        await rig.service.look_for_slices(POOL, ORDERS)
+        await rig.advance(100)
+        await eventually(lambda: not is_listed(rig, 1))
+        assert not rig.partition(1).has_leader
         polling.cancel()
 
     run(scenario)

@@ -22,6 +22,8 @@ class HostedReplicas:
     # Logs that ended below their own checkpointed watermark when they were opened. Once registered,
     # the checkpoint says no more of it (S31), and that controller may not have known the partition.
     short: set[tuple[TopicId, int]] = field(default_factory=set)
+    # Logs that made room for another topic's of their name, in this very life.
+    made_room: set[tuple[TopicId, int]] = field(default_factory=set)
 
     def add(self, replica: HostedReplica) -> None:
         self.by_id[replica.topic_id, replica.partition] = replica
@@ -49,8 +51,15 @@ class HostedReplicas:
         return (
             (topic.topic_id, state.partition) not in self.by_id
             and (topic.topic, state.partition) not in self.by_name
-            and not counts_on_former_life(state, life)
+            and not self._counts_on_lost_log((topic.topic_id, state.partition), state, life)
         )
+
+    def _counts_on_lost_log(
+        self, key: tuple[TopicId, int], state: PartitionState, life: BrokerLife
+    ) -> bool:
+        members = state.in_sync_replicas + state.eligible_leaders
+        is_named = any(member.broker_id == life.broker_id for member in members)
+        return (key in self.made_room and is_named) or counts_on_former_life(state, life)
 
     def check_counts_on_nothing_lost(
         self, key: tuple[TopicId, int], state: PartitionState, life: BrokerLife
@@ -59,12 +68,13 @@ class HostedReplicas:
         strikes the entry out."""
         if key in self.by_id and key not in self.short:
             return
-        if counts_on_former_life(state, life):
+        if self._counts_on_lost_log(key, state, life):
             raise ValueError(
-                f"an entry of a former life of broker {life.broker_id} is counted on, and its log"
-                " is not here, or not whole: it begins anew once nobody counts on that one"
+                f"a log that broker {life.broker_id} had is counted on, and is not here, or not"
+                " whole: it begins anew once nobody counts on that one"
             )
         self.short.discard(key)
+        self.made_room.discard(key)
 
     def missing_logs(
         self, life: BrokerLife, push: MetadataPush

@@ -461,6 +461,7 @@ class Partitions:
         if former is not None:  # recreated under its name: the directory sets the old one aside
             former.become_idle("topic recreated")
             self._hosted.by_id.pop((former.topic_id, former.partition), None)
+            self._hosted.made_room.add((former.topic_id, former.partition))
         log = self._directory.create_log(topic, key[0], key[1])
         replica = HostedReplica(log, high_watermark=Offset(0), events=self._events())
         self._hosted.add(replica)
