@@ -15,11 +15,18 @@ from tidemark_operator.stores.object_store import (
     StoreError,
 )
 from tidemark_protocol.controller_messages import ReplicaReport, TopicPush
-from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId
-from tidemark_protocol.partition_state import TopicState
+from tidemark_protocol.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+)
+from tidemark_protocol.partition_state import Member, TopicState
 
 from tests.unit.controller.control_rig import ORDERS, POOL, FakeBroker, FakeStore, Rig
-from tests.unit.controller.control_steps import clean_restart, held, successor
+from tests.unit.controller.control_steps import clean_restart, expand, held, successor
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID, InProcessPool
 from tests.waiting import run
 
@@ -257,6 +264,37 @@ def test_a_restored_slice_counts_on_no_former_life_that_another_controller_regis
     async def scenario() -> None:
         assert await led_by_when_put_back(is_succeeded=True) == 2
         assert await led_by_when_put_back(held(0, 5), is_succeeded=True) == 2
+
+    run(scenario)
+
+
+def test_a_restored_slice_counts_on_no_life_above_the_one_that_came_back_without_its_log() -> None:
+    """S2, S9: of a broker whose object and volume are lost too, epochs begin anew while no slice
+    names its former ones."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        await rig.create()
+        again = await clean_restart(rig, rig.brokers[1], held(0, 5))
+        await rig.advance(100, rig.brokers[0], again, rig.brokers[2])
+        joined = Member(BrokerId(1), BrokerEpoch(4))
+        await rig.brokers[0].alter(expand(rig.partition(), joined))
+        assert joined in rig.partition().in_sync_replicas
+        saved = rig.stored_slice()
+        rig.store.objects.clear()
+        await successor(rig)
+        rig.highest_epochs.pop(BrokerId(1))
+        back = [FakeBroker(rig, BrokerId(1), "1-b")]
+        back += [FakeBroker(rig, BrokerId(i), f"{i}-b", replicas=(held(0, 5),)) for i in (0, 2)]
+        for broker in back:
+            await broker.register()
+            await broker.catch_up()
+        assert back[0].epoch == 1
+        rig.store.objects[PARTITION_SLICE.kind, "shop", "orders-0"] = saved
+        await rig.service.look_for_slices(POOL, ORDERS)
+        await rig.advance(300)
+        assert not rig.partition().has_leader  # until all have said what they have (S14)
+        assert rig.partition().in_sync_ids == frozenset()
 
     run(scenario)
 

@@ -5,6 +5,7 @@ A clean stop, then one partition's directory is lost: the broker is clean, that 
 
 import asyncio
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +16,11 @@ from tidemark_broker.runtime.results import FetchResult
 from tidemark_broker.storage.partition_log import LogSettings
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset, PartitionEpoch
-from tidemark_protocol.partition_state import Member
+from tidemark_protocol.ids import BrokerId, ControllerEpoch, Offset, PartitionEpoch, TopicId
+from tidemark_protocol.partition_state import Member, TopicState
 
 from tests.scenarios.broker_on_disk import B, Machine, Process
-from tests.unit.controller.control_rig import ORDERS, FakeBroker, Rig, settle
+from tests.unit.controller.control_rig import ORDERS, POOL, TICK_MS, FakeBroker, Rig, settle
 from tests.unit.controller.control_steps import successor
 from tests.unit.controller.control_values import shown
 from tests.unit.runtime.in_process_pool import InProcessPool
@@ -289,8 +290,18 @@ def count_on(
     pool.push()
 
 
+def lose_directory(machine: Machine) -> None:
+    shutil.rmtree(machine.path / "orders-1")
+
+
+def lose_records(machine: Machine) -> None:
+    data = machine.log_file(1).read_bytes()
+    machine.log_file(1).write_bytes(data[: len(data) // 2])
+
+
+@pytest.mark.parametrize("lose", [lose_directory, lose_records])
 def test_a_slice_that_is_put_back_while_nobody_controls_counts_on_no_log_that_is_gone(
-    tmp_path: Path,
+    tmp_path: Path, lose: Callable[[Machine], None]
 ) -> None:
     """S12: the controller that registered B knew of no such partition, and its successor never
     heard what B came back with."""
@@ -301,7 +312,7 @@ def test_a_slice_that_is_put_back_while_nobody_controls_counts_on_no_log_that_is
         saved = rig.store.objects.pop(key)
         await process.voice_stops()
         process.stop_cleanly()
-        shutil.rmtree(machine.path / "orders-1")
+        lose(machine)
         again = machine.open()
         assert (await again.register()).is_clean
         await again.serve()
@@ -313,6 +324,79 @@ def test_a_slice_that_is_put_back_while_nobody_controls_counts_on_no_log_that_is
         await eventually(lambda: rig.partition(0).leader == B)
         await eventually(lambda: not is_listed(rig, 1))
         assert shown(rig.partition(1)) == "leader -1@-1 epoch 1 isr [] eligible [0@1] pe 3"
+        polling.cancel()
+
+    run(scenario)
+
+
+def test_no_entry_is_renewed_in_a_slice_that_its_broker_was_not_told_of(tmp_path: Path) -> None:
+    """S3: its last write has no known outcome, so the push that B applies is without it."""
+
+    async def scenario() -> None:
+        rig, machine, process = await two_partitions(tmp_path)
+        key = (PARTITION_SLICE.kind, "shop", "orders-0")
+        saved = rig.store.objects.pop(key)
+        await process.voice_stops()
+        process.stop_cleanly()
+        lose_directory(machine)
+        again = machine.open()
+        assert (await again.register()).is_clean
+        await again.serve()
+        rig.store.objects[key] = saved
+        await successor(rig)
+        rig.store.faults[PARTITION_SLICE.kind] = ["lost"]
+        rig.clock.ms += TICK_MS
+        await rig.service.tick()
+        for _ in range(100):
+            if rig.store.faults[PARTITION_SLICE.kind]:
+                await asyncio.sleep(0)
+        rig.store.is_down = True
+        await rig.advance(100)
+        again.session.serve()
+        polling = asyncio.create_task(again.session.run())
+        await eventually(lambda: again.partitions.metadata.controller_epoch == 2)
+        await settle()
+        assert not again.partitions.failed_replicas
+        polling.cancel()  # its next poll comes a moment later
+        rig.store.is_down = False
+        await rig.advance(100)
+        assert rig.partition(1).leader != B
+        polling = asyncio.create_task(again.session.run())
+        await eventually(lambda: rig.partition(0).leader == B)
+        await eventually(lambda: not is_listed(rig, 1))
+        polling.cancel()
+
+    run(scenario)
+
+
+def test_a_log_that_made_room_for_another_topics_is_not_counted_on_when_its_slice_is_put_back(
+    tmp_path: Path,
+) -> None:
+    """S12: a slice is deleted by hand, its Topic made anew and deleted, then the slice put back:
+    the entry is of B's present life, and its log was set aside."""
+
+    async def scenario() -> None:
+        rig, _, process = await two_partitions(tmp_path)
+        process.session.serve()
+        polling = asyncio.create_task(process.session.run())
+        hosted = process.partitions.hosted
+        await eventually(lambda: hosted(ORDERS, 1) is not None)
+        key = (PARTITION_SLICE.kind, "shop", "orders-0")
+        saved = rig.store.objects.pop(key)
+        await rig.service.confirm_slices(POOL, ORDERS)
+        again = TopicState("orders", TopicId("7f1c0000-0000-0000-0000-000000000009"), 2, 1)
+        await rig.service.create_topic(POOL, again, ((B,), (B,)))
+        await eventually(lambda: hosted(again.topic_id, 1) is not None)
+        assert hosted(ORDERS, 1) is None
+        await rig.service.delete_topic(POOL, again.topic_id, retain=False, topic="orders")
+        await eventually(lambda: hosted(again.topic_id, 1) is None)
+        unclean = FakeBroker(rig, BrokerId(0), "0-b")
+        await unclean.register()
+        rig.store.objects[key] = saved
+        await rig.service.look_for_slices(POOL, ORDERS)
+        await rig.advance(100)
+        await eventually(lambda: not is_listed(rig, 1))
+        assert not rig.partition(1).has_leader
         polling.cancel()
 
     run(scenario)

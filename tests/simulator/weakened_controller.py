@@ -35,7 +35,7 @@ def _without_compare(original: Any) -> Any:
 
 
 def _whoever_lives(original: Any) -> Any:
-    def replaced(standing: Any) -> Any:
+    def replaced(standing: Any, _: Any) -> Any:
         return standing.is_live
 
     return replaced

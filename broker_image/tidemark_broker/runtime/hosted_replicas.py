@@ -19,6 +19,11 @@ class HostedReplicas:
 
     by_id: dict[tuple[TopicId, int], HostedReplica] = field(default_factory=dict)
     by_name: dict[tuple[str, int], HostedReplica] = field(default_factory=dict)
+    # Logs that ended below their own checkpointed watermark when they were opened. Once registered,
+    # the checkpoint says no more of it (S31), and that controller may not have known the partition.
+    short: set[tuple[TopicId, int]] = field(default_factory=set)
+    # Logs that made room for another topic's of their name, in this very life.
+    made_room: set[tuple[TopicId, int]] = field(default_factory=set)
 
     def add(self, replica: HostedReplica) -> None:
         self.by_id[replica.topic_id, replica.partition] = replica
@@ -46,8 +51,30 @@ class HostedReplicas:
         return (
             (topic.topic_id, state.partition) not in self.by_id
             and (topic.topic, state.partition) not in self.by_name
-            and not counts_on_former_life(state, life)
+            and not self._counts_on_lost_log((topic.topic_id, state.partition), state, life)
         )
+
+    def _counts_on_lost_log(
+        self, key: tuple[TopicId, int], state: PartitionState, life: BrokerLife
+    ) -> bool:
+        members = state.in_sync_replicas + state.eligible_leaders
+        is_named = any(member.broker_id == life.broker_id for member in members)
+        return (key in self.made_room and is_named) or counts_on_former_life(state, life)
+
+    def check_counts_on_nothing_lost(
+        self, key: tuple[TopicId, int], state: PartitionState, life: BrokerLife
+    ) -> None:
+        """Before a role is taken. ValueError: the controller hears that this replica failed, and
+        strikes the entry out."""
+        if key in self.by_id and key not in self.short:
+            return
+        if self._counts_on_lost_log(key, state, life):
+            raise ValueError(
+                f"a log that broker {life.broker_id} had is counted on, and is not here, or not"
+                " whole: it begins anew once nobody counts on that one"
+            )
+        self.short.discard(key)
+        self.made_room.discard(key)
 
     def missing_logs(
         self, life: BrokerLife, push: MetadataPush
@@ -67,18 +94,9 @@ def counts_on_former_life(state: PartitionState, life: BrokerLife) -> bool:
     gone, an empty one in its place would look like that log to everybody from then on, this broker
     itself included once it starts again."""
     return any(
-        member.broker_id == life.broker_id and member.broker_epoch < life.broker_epoch
+        member.broker_id == life.broker_id and member.broker_epoch != life.broker_epoch
         for member in state.in_sync_replicas + state.eligible_leaders
     )
-
-
-def check_counts_on_no_former_life(state: PartitionState, life: BrokerLife) -> None:
-    """ValueError: the controller hears that this replica failed, and strikes the entry out."""
-    if counts_on_former_life(state, life):
-        raise ValueError(
-            f"an entry of a former life of broker {life.broker_id} is counted on, and its log is"
-            " not here: it begins anew once nobody counts on that one"
-        )
 
 
 def log_role(replica: HostedReplica, state: PartitionState) -> None:

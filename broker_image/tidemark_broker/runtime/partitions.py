@@ -25,11 +25,7 @@ from tidemark_broker.runtime.hosted_replica import (
     HostedReplica,
     ReplicaEvents,
 )
-from tidemark_broker.runtime.hosted_replicas import (
-    HostedReplicas,
-    check_counts_on_no_former_life,
-    log_role,
-)
+from tidemark_broker.runtime.hosted_replicas import HostedReplicas, log_role
 from tidemark_broker.runtime.log_starts import DeleteRecordsResult, delete_records
 from tidemark_broker.runtime.metadata import MetadataCache, MetadataChanges, TopicPartition
 from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot
@@ -271,6 +267,8 @@ class Partitions:
             watermark = directory.high_watermarks.get((topic_id, partition), Offset(0))
             replica = HostedReplica(log, high_watermark=watermark, events=self._events())
             self._hosted.add(replica)
+            if watermark > log.log_end_offset:
+                self._hosted.short.add((topic_id, partition))
             self.damaged.remember(replica)
 
     def start_life(self, broker_epoch: BrokerEpoch) -> None:
@@ -438,10 +436,8 @@ class Partitions:
             return
         life = self._life()
         try:
-            replica = self._hosted.by_id.get(key)
-            if replica is None:
-                check_counts_on_no_former_life(state, life)
-                replica = self._create(key, topic.topic)
+            self._hosted.check_counts_on_nothing_lost(key, state, life)
+            replica = self._hosted.by_id.get(key) or self._create(key, topic.topic)
             replica.apply_topic(topic)
             replica.apply_state(state, life, now_ms)
         except (DiskFull, ValueError) as error:
@@ -465,6 +461,7 @@ class Partitions:
         if former is not None:  # recreated under its name: the directory sets the old one aside
             former.become_idle("topic recreated")
             self._hosted.by_id.pop((former.topic_id, former.partition), None)
+            self._hosted.made_room.add((former.topic_id, former.partition))
         log = self._directory.create_log(topic, key[0], key[1])
         replica = HostedReplica(log, high_watermark=Offset(0), events=self._events())
         self._hosted.add(replica)

@@ -6,6 +6,8 @@ need call nothing but `drop_snapshots`. I8 rests on the order: noted after the w
 
 import errno
 from collections.abc import Sequence
+from itertools import count
+from typing import NamedTuple
 
 from tidemark_protocol.ids import Offset
 
@@ -17,7 +19,15 @@ from tidemark_broker.storage.producer_states import NO_PRODUCER_ID, ProducerStat
 from tidemark_broker.storage.segment import Segment
 from tidemark_broker.storage.synced_part import SyncedPart
 
-NOTHING_TOLD = Offset(-1)
+
+class Told(NamedTuple):
+    """A snapshot of this log. `number`: another one may come in its place, at the same offset."""
+
+    offset: Offset
+    number: int
+
+
+NOTHING_TOLD = Told(Offset(-1), 0)
 
 
 class LogProducers:
@@ -28,9 +38,10 @@ class LogProducers:
         self.states = ProducerStates()
         self._checkpoint = checkpoint
         self._snapshots = ProducerSnapshots(disk, checkpoint.path.parent)
-        self._told_at = NOTHING_TOLD  # the newest snapshot of this log that is there
-        # Snapshots of this life: what a former one left may not be synced.
-        self._written, self._synced = 1, 0
+        self._told = NOTHING_TOLD  # by the newest snapshot of this log that is there
+        self._there: dict[Offset, Told] = {}  # those that may be counted on once they are synced
+        self._synced = NOTHING_TOLD  # the newest that a worker synced; it may be gone since
+        self._numbers = count(1)
 
     def restore(
         self,
@@ -50,7 +61,9 @@ class LogProducers:
             log_start_offset=log_start_offset,
             log_end_offset=segments[-1].next_offset,
         )
-        self._told_at = offset if len(self.states) else NOTHING_TOLD
+        self._told, self._there = NOTHING_TOLD, {}
+        if len(self.states):
+            self._note_told(offset)  # it need not be synced: a flush syncs the newest of then alone
         if part is not None and part.next_offset >= offset:
             highest_producer_id = max(highest_producer_id, self.states.highest_producer_id)
             self.states, offset = part.producers, part.next_offset
@@ -82,15 +95,16 @@ class LogProducers:
         """The log was truncated: sequences of batches that are gone are free again."""
         log_end_offset = segments[-1].next_offset
         self._snapshots.remove_above(log_end_offset)
-        if self._told_at > log_end_offset:
-            self._told_at = NOTHING_TOLD
+        self._there = {at: told for at, told in self._there.items() if at <= log_end_offset}
+        if self._told.offset > log_end_offset:
+            self._told = NOTHING_TOLD
         if not self.states.truncate_to(log_end_offset):
             self.restore(segments, log_start_offset)
 
     def forget_all(self) -> None:
         """The log begins anew elsewhere."""
         self._snapshots.remove_above(Offset(-1))
-        self._told_at = NOTHING_TOLD
+        self._told, self._there = NOTHING_TOLD, {}
         self.states.forget_all()
 
     def write_snapshot(self, segments: Sequence[Segment], disk: Disk | None = None) -> None:
@@ -101,9 +115,11 @@ class LogProducers:
             return
         epochs = self._checkpoint.epochs
         if self._snapshots.write_if_possible(self.states, end_offset, epochs, disk):
-            self._told_at = end_offset
-        self._written += 1
+            self._note_told(end_offset)
         self.drop_snapshots(segments)
+
+    def _note_told(self, offset: Offset) -> None:
+        self._told = self._there[offset] = Told(offset, next(self._numbers))
 
     def may_lose_below(
         self, offset: Offset, segments: Sequence[Segment], small_writes: Disk
@@ -112,28 +128,39 @@ class LogProducers:
         that stay: else a retry is taken for a first batch after the next start (S24, I8). If not,
         the snapshot is written, by the way that is open to small writes when the volume is full.
         Raises OSError, ENOSPC where that too has no room."""
-        if self._told_at >= offset and self._written == self._synced:
+        if self._synced_at >= offset:
             return True
         if all(entry.window[0].first_offset >= offset for _, entry in self.states):
             return True
-        if self._told_at < offset:
+        if self._told.offset < offset:
             self.write_snapshot(segments, small_writes)
-            if self._told_at < offset:
+            if self._told.offset < offset:
                 raise OSError(errno.ENOSPC, "no room for a snapshot of the producers")
         return False
 
+    @property
+    def _synced_at(self) -> Offset:
+        synced = self._synced
+        is_there = self._there.get(synced.offset) == synced
+        return synced.offset if is_there else NOTHING_TOLD.offset
+
     def drop_snapshots(self, segments: Sequence[Segment]) -> None:
-        """Of segments that are gone. What they tell of expires, and not before (S24)."""
-        self._snapshots.prune([segment.base_offset for segment in segments])
+        """Of segments that are gone. What they tell of expires, and not before (S24). The newest
+        synced one stays: a log that rolls faster than it is flushed has no newer one."""
+        kept = {*(segment.base_offset for segment in segments), self._synced_at}
+        self._snapshots.prune(kept)
+        kept.add(self._told.offset)
+        self._there = {at: told for at, told in self._there.items() if at in kept}
 
-    def sync(self) -> int:
-        """In a worker. What `note_synced` is to be told once the directory is synced too; 0: there
-        was nothing to sync."""
-        written = self._written
-        if written == self._synced:
-            return 0
-        self._snapshots.sync()
-        return written
+    def sync(self) -> Told | None:
+        """In a worker. What `note_synced` is to be told once the directory is synced too; None:
+        there was nothing to sync."""
+        told = self._told
+        if told in (NOTHING_TOLD, self._synced):
+            return None
+        self._snapshots.sync(told.offset)
+        return told
 
-    def note_synced(self, written: int) -> None:
-        self._synced = max(self._synced, written)
+    def note_synced(self, told: Told | None) -> None:
+        if told is not None:
+            self._synced = told

@@ -9,7 +9,7 @@ same epoch at the same offset means the same log below.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from errno import EIO
 from pathlib import Path
 from struct import Struct
@@ -172,23 +172,22 @@ class ProducerSnapshots:
                 raise
         return is_written
 
-    def sync(self) -> None:
+    def sync(self, offset: Offset) -> None:
         """Worker thread; a snapshot that is removed meanwhile needs no sync. Raises OSError."""
-        for offset in self._offsets()[-1:]:
-            for suffix in (SIDE_SUFFIX, KAFKA_SUFFIX):
-                try:
-                    self._disk.sync_file(self._path(offset, suffix))
-                except FileNotFoundError:
-                    continue
+        for suffix in (SIDE_SUFFIX, KAFKA_SUFFIX):
+            try:
+                self._disk.sync_file(self._path(offset, suffix))
+            except FileNotFoundError:
+                continue
 
     def remove_above(self, offset: Offset) -> None:
         """The log was cut: what they tell of is gone."""
         self._remove(known for known in self._offsets() if known > offset)
 
-    def prune(self, base_offsets: Sequence[Offset]) -> None:
-        """Keeps one for each segment, and the newest: others save no reading."""
+    def prune(self, kept: Collection[Offset]) -> None:
+        """Keeps those, one for each segment, and the newest: others save no reading."""
         offsets = self._offsets()
-        self._remove(offset for offset in offsets[:-1] if offset not in base_offsets)
+        self._remove(offset for offset in offsets[:-1] if offset not in kept)
 
     def load_newest(
         self,

@@ -15,6 +15,8 @@ class BrokerNotes:
 
     applied_controller_epoch: ControllerEpoch = ControllerEpoch(NO_EPOCH)
     applied_version: int = -1
+    # Left out of its first push, as their last write had no known outcome then (S3): not told yet.
+    untold_replicas: frozenset[Replica] = frozenset()
     heartbeat: int = 0  # the number of the newest one
     report: dict[Replica, ReplicaReport] | None = None
     # The image version that was applied when it reported: what stood still by then is as it said.
@@ -36,7 +38,7 @@ class BrokerNotes:
         deposed controller that landed late (S2)."""
         if self.found_replicas is None or replica in self.found_replicas:
             return
-        if member.broker_epoch < self.lost_below:
+        if member.broker_epoch != self.lost_below:
             self.lost_replicas |= {replica}
 
     def note_entry_put_back(

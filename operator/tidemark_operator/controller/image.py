@@ -79,6 +79,20 @@ class MetadataImage:
         if topic is not None:
             topic.hidden.update(number for number in partitions if number in topic.partitions)
 
+    def hidden(self) -> frozenset[tuple[TopicId, int]]:
+        return frozenset(
+            (topic_id, number)
+            for topic_id, topic in self._topics.items()
+            for number in topic.hidden
+        )
+
+    def is_told(self, topic_id: TopicId, partition: int, version: int) -> bool:
+        """Whoever applied that version knows what is told of it, or there is nothing to tell."""
+        topic = self._topics.get(topic_id)
+        if topic is None or partition not in topic.partitions:
+            return True
+        return partition not in topic.hidden and topic.versions[partition] <= version
+
     def delete(self, state: TopicState) -> None:
         """An explicit entry in pushes, until `finish_deletion`."""
         self._topics.pop(state.topic_id, None)

@@ -207,7 +207,10 @@ class PoolHeartbeats:
         notes.applied_version = request.applied_image_version
         notes.failed_replicas = _failed(request)
         self.decisions.note_held(request.held_epochs)
-        if not had_heard and state.applied_version(request.broker_id) >= 0:
+        applied, untold = state.applied_version(request.broker_id), notes.untold_replicas
+        image = self.decisions.image
+        notes.untold_replicas = frozenset(r for r in untold if not image.is_told(*r, applied))
+        if (not had_heard and applied >= 0) or notes.untold_replicas != untold:
             self.decisions.is_dirty = True  # elections may have waited for just this
 
     def suspect(self, broker_id: BrokerId, reason: str) -> None:
@@ -237,6 +240,9 @@ class PoolHeartbeats:
         if response.push is not None:
             record = self.decisions.state.brokers[poll.broker_id]
             self._pushed_to.add((poll.broker_id, record.incarnation))
+            notes = self.decisions.state.notes_of(poll.broker_id)
+            if response.push.is_full and notes.report_version < 0:
+                notes.untold_replicas |= self.decisions.image.hidden()
         self.polls.answer(poll, response, now_ms)
 
     def _note_allowed_to_stop(self, poll: OpenPoll) -> None:

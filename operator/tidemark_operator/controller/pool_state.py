@@ -91,6 +91,7 @@ class PoolState:
                 lost_below=notes.lost_below,
                 failed_replicas=notes.failed_replicas,
                 has_spoken=self._has_heard(broker_id),
+                untold_replicas=notes.untold_replicas,
                 is_write_stalled=notes.is_write_stalled,
             )
         standings.update((standing.broker_id, standing) for standing in overriding)
@@ -107,7 +108,9 @@ class PoolState:
 
     def evidence(self, replica: Replica, state: PartitionState) -> Evidence:
         return Evidence(
-            self._reports_for(replica), self.choices.get(replica), self._is_confirmed(state)
+            self._reports_for(replica),
+            self.choices.get(replica),
+            self._is_confirmed(replica, state),
         )
 
     def _reports_for(self, replica: Replica) -> Reports:
@@ -122,11 +125,16 @@ class PoolState:
             if notes.report is not None and notes.report_version >= version
         }
 
-    def _is_confirmed(self, state: PartitionState) -> bool:
+    def _is_confirmed(self, replica: Replica, state: PartitionState) -> bool:
         """Each live replica applied a push of ours or registered with us since we took over, so
         that it said what it holds above the slice (S17)."""
         return all(
-            record is None or not record.is_live or self._has_heard(broker_id)
+            record is None
+            or not record.is_live
+            or (
+                self._has_heard(broker_id)
+                and replica not in self.notes_of(broker_id).untold_replicas
+            )
             for broker_id in state.replicas
             for record in (self.brokers.get(broker_id),)
         )

@@ -25,7 +25,8 @@ class Standing:
     is_live: bool
     is_stopping: bool = False
     # Missing in the last registration's report, or behind their own checkpoint (S9): entries of
-    # epochs below `lost_below` are void for them. Joining anew, under the new epoch, is not.
+    # epochs below `lost_below` are void for them. Joining anew, under the new epoch, is not. Those
+    # above it are of a life whose record is lost, and the slice was away when epochs began anew.
     lost_replicas: frozenset[Replica] = frozenset()
     lost_below: BrokerEpoch = BrokerEpoch(-1)
     # Reported failed by the running broker: void and not to be led from, whatever the epoch.
@@ -33,6 +34,7 @@ class Standing:
     # This controller heard of what it holds and of what failed there: as only memory keeps both, a
     # former controller's word is nothing that a successor knows.
     has_spoken: bool = True
+    untold_replicas: frozenset[Replica] = frozenset()  # of these it has not, whatever it said
     # It lives, but its disk takes no writes (S20): any other replica leads better.
     is_write_stalled: bool = False
 
@@ -56,7 +58,8 @@ class Standings:
             return False
         if replica in standing.failed_replicas:
             return False
-        return not (member.broker_epoch < standing.lost_below and replica in standing.lost_replicas)
+        is_of_present_life = member.broker_epoch == standing.lost_below
+        return is_of_present_life or replica not in standing.lost_replicas
 
     def is_active(self, broker_id: BrokerId, replica: Replica) -> bool:
         """May lead and may be in the ISR: live, not stopping, this replica not failed."""
@@ -77,18 +80,19 @@ class Standings:
         """A valid entry under its broker's present epoch. A void entry stays void: whatever wrote
         it, its broker's present life does not stand for it (S2)."""
         standing = self._standings.get(member.broker_id)
-        if standing is None or not may_renew(standing):
+        if standing is None or not may_renew(standing, replica):
             return member
         if not self.is_valid(member, replica, flush):
             return member
         return Member(member.broker_id, standing.broker_epoch)
 
 
-def may_renew(standing: Standing) -> bool:
+def may_renew(standing: Standing, replica: Replica) -> bool:
     """Only of live brokers: their epoch is durable, so no later, unclean registration can be given
     the same one (S2). Only of those that have spoken: else they may be without that log, as one
     that another controller registered while the slice was away (S9)."""
-    return standing.is_live and standing.has_spoken
+    has_spoken = standing.has_spoken and replica not in standing.untold_replicas
+    return standing.is_live and has_spoken
 
 
 def proves_since(standing: Standing, flush: str) -> BrokerEpoch:

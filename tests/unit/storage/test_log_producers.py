@@ -407,3 +407,48 @@ def test_batches_that_stay_tell_of_their_producers_without_a_snapshot(tmp_path: 
         log.delete_segments_below(Offset(6))
     assert log.delete_segments_below(Offset(3)) == 1
     assert known(reopened(log, 6)) == known(log) == {7: [(0, n, n) for n in range(3, 8)]}
+
+
+def test_a_snapshot_that_counts_again_after_a_truncation_is_synced_first(tmp_path: Path) -> None:
+    """I8: a flush syncs the newest alone. Once that one is cut off, the one before it tells of the
+    producers, and a power cut would leave its name."""
+    disk = FaultyDisk()
+    log = open_log(tmp_path / "log", disk, settings=THREE_A_SEGMENT)
+    produce(log, 0, producer_id=8)
+    for sequence in range(12):
+        produce(log, sequence)
+    log.flush()
+    assert names(log, ".producers") == [3, 6, 9, 11]
+    log.truncate_to(Offset(4))  # deeper than what is remembered: made anew
+    assert names(log, ".producers") == [3]
+    log.raise_log_start(Offset(3))
+    assert log.delete_segments_below(Offset(3)) == 0
+    disk.done.clear()
+    log.flush()
+    assert ("sync", f"{3:020d}.producers") in disk.done
+    assert log.delete_segments_below(Offset(3)) == 1
+    assert known(reopened(log, 3)) == known(log)
+    assert 8 in known(log)
+
+
+@pytest.mark.parametrize("batches", [3, 4, 7])
+def test_retention_goes_on_in_a_log_that_rolls_after_each_flush(
+    tmp_path: Path, batches: int
+) -> None:
+    """The newest snapshot is never synced then, an older one is; a producer that is quiet has
+    nothing in the segments that stay."""
+    log = open_log(tmp_path / "log", settings=THREE_A_SEGMENT)
+    produce(log, 0, producer_id=8)
+    sequences = iter(range(1000))
+    for _ in range(5):
+        for _ in range(batches):
+            produce(log, next(sequences))
+        kept_from = log.log_end_offset
+        log.flush()
+        for _ in range(batches):
+            produce(log, next(sequences))
+        log.raise_log_start(max(log.log_start_offset, Offset(kept_from - 3)))
+        log.delete_segments_below(log.log_start_offset)
+    assert len(names(log, ".log")) <= 2 + 2 * batches // 3
+    assert known(reopened(log, log.log_start_offset)) == known(log)
+    assert 8 in known(log)
