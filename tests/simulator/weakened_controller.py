@@ -35,8 +35,23 @@ def _without_compare(original: Any) -> Any:
 
 
 def _whoever_lives(original: Any) -> Any:
-    def replaced(standing: Any, _: Any) -> Any:
+    def replaced(standing: Any, replica: Any) -> Any:
+        del replica
         return standing.is_live
+
+    return replaced
+
+
+def _knows_former_lives_only(original: Any) -> Any:
+    def replaced(self: Any, member: Any) -> Any:
+        return member.broker_epoch < self.lost_below
+
+    return replaced
+
+
+def _whatever_is_here(original: Any) -> Any:
+    def replaced(self: Any, key: Any) -> Any:
+        return key in self.by_id
 
     return replaced
 
@@ -239,6 +254,12 @@ MUTANTS = (
            "tests/scenarios/test_s12_deleted_topics.py::"
            "test_a_restored_slice_counts_on_nobody_who_came_back_without_its_log",
            why_no_seed="a broker that comes back without a log while its slice is away"),
+    Mutant("a slice that comes later counts on lives above the present one", "S2, S9",
+           (patch(CONTROLLER + "broker_notes:BrokerNotes._is_of_another_life",
+                  _knows_former_lives_only),),
+           "tests/scenarios/test_s12_deleted_topics.py::"
+           "test_a_restored_slice_counts_on_no_life_above_the_one_that_came_back_without_its_log",
+           why_no_seed="a broker whose object, volume and slices are all lost"),
     Mutant("a slice put back counts on lives that another controller registered", "S9, S12",
            (patch(CONTROLLER + "broker_notes:BrokerNotes.note_entry_put_back", always(None)),),
            "tests/scenarios/test_s12_deleted_topics.py::"
@@ -248,6 +269,22 @@ MUTANTS = (
            (patch("runtime.hosted_replicas:counts_on_former_life", always(False)),),
            "tests/scenarios/test_s9_lost_partition.py::"
            "test_no_empty_log_takes_the_place_of_one_that_a_former_life_is_counted_on_for[False]",
+           why_no_seed="a broker that comes back without a log while its slice is away"),
+    Mutant("a log that was found short is counted on", "S9, S12",
+           (patch("runtime.hosted_replicas:HostedReplicas._is_whole", _whatever_is_here),),
+           "tests/scenarios/test_s9_lost_partition.py::"
+           "test_a_slice_that_is_put_back_while_nobody_controls_counts_on_no_log_that_is_gone"
+           "[lose_records]",
+           why_no_seed="a broker that comes back with a short log while its slice is away"),
+    Mutant("an empty log takes the place of one that made room", "S9, S12",
+           (patch("runtime.hosted_replicas:HostedReplicas._has_made_room", always(False)),),
+           "tests/scenarios/test_s9_lost_partition.py::test_a_log_that_made_room_for_another_topics"
+           "_is_not_counted_on_when_its_slice_is_put_back",
+           why_no_seed="a slice put back after its name was another topic's for a while"),
+    Mutant("a broker has spoken of what it was not told of", "S3, S9",
+           (patch(CONTROLLER + "image:MetadataImage.hidden", always(frozenset())),),
+           "tests/scenarios/test_s9_lost_partition.py::"
+           "test_no_entry_is_renewed_in_a_slice_that_its_broker_was_not_told_of",
            why_no_seed="a broker that comes back without a log while its slice is away"),
     Mutant("entries are renewed of brokers that have not spoken", "S9, S12",
            (patch(CONTROLLER + "standing:may_renew", _whoever_lives),),

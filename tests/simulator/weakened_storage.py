@@ -19,6 +19,10 @@ PROOFS = "storage.start_proofs:StartProofs."
 COMPACTION = "storage.compaction:Compaction."
 
 
+def _whatever_was_written(original: Any) -> Any:
+    return property(lambda self: self._told.offset)
+
+
 def _locks_a_file_of_its_own(original: Any) -> Any:
     numbers = count()
 
@@ -215,6 +219,12 @@ MUTANTS = (
            "test_an_emptied_log_whose_snapshot_found_no_room_keeps_its_batches",
            why_no_seed="retention of all that a producer wrote on a full disk, a kill, and a retry"
            " of its first batch after that"),
+    Mutant("retention counts on a snapshot of producers that nobody synced", "S24, I8",
+           (patch("storage.log_producers:LogProducers._synced_at", _whatever_was_written),),
+           "tests/unit/storage/test_log_producers.py::"
+           "test_a_snapshot_that_counts_again_after_a_truncation_is_synced_first",
+           why_no_seed="retention of all that a producer wrote, a power loss before the next flush,"
+           " and a retry of its first batch after that"),
     Mutant("one batch of each producer outlives a stop", "S24",
            (patch("storage.producer_snapshots:encode_side_snapshot", _keeps_one_batch),),
            "tests/scenarios/test_s24_five_batches.py::"

@@ -59,14 +59,20 @@ class HostedReplicas:
     ) -> bool:
         members = state.in_sync_replicas + state.eligible_leaders
         is_named = any(member.broker_id == life.broker_id for member in members)
-        return (key in self.made_room and is_named) or counts_on_former_life(state, life)
+        return (is_named and self._has_made_room(key)) or counts_on_former_life(state, life)
+
+    def _has_made_room(self, key: tuple[TopicId, int]) -> bool:
+        return key in self.made_room
+
+    def _is_whole(self, key: tuple[TopicId, int]) -> bool:
+        return key in self.by_id and key not in self.short
 
     def check_counts_on_nothing_lost(
         self, key: tuple[TopicId, int], state: PartitionState, life: BrokerLife
     ) -> None:
         """Before a role is taken. ValueError: the controller hears that this replica failed, and
         strikes the entry out."""
-        if key in self.by_id and key not in self.short:
+        if self._is_whole(key):
             return
         if self._counts_on_lost_log(key, state, life):
             raise ValueError(

@@ -38,8 +38,12 @@ class BrokerNotes:
         deposed controller that landed late (S2)."""
         if self.found_replicas is None or replica in self.found_replicas:
             return
-        if member.broker_epoch != self.lost_below:
+        if self._is_of_another_life(member):
             self.lost_replicas |= {replica}
+
+    def _is_of_another_life(self, member: Member) -> bool:
+        """A former one, or one whose record is lost and whose epoch was higher."""
+        return member.broker_epoch != self.lost_below
 
     def note_entry_put_back(
         self, replica: Replica, member: Member, broker_epoch: BrokerEpoch

@@ -297,7 +297,7 @@ def test_a_client_that_is_shown_a_damaged_batch_says_so() -> None:
 
 
 def test_what_never_happened_is_a_row_too() -> None:
-    result = CampaignResult(coverage=Counter({"truncations": 3}))
+    result = CampaignResult(runs=1, coverage=Counter({"truncations": 3}))
     shown = io.StringIO()
     show_coverage(Console(file=shown, width=200), result)
     assert [name for name in ROWS if name not in shown.getvalue()] == []
