@@ -104,7 +104,10 @@ class DamageJudge:
         if not known or audit.replica.damage is not None:  # it knows, and says so
             return
         for header in audit.damaged():
-            if any(header.base_offset <= offset < header.next_offset for offset in known):
+            end: int = header.next_offset
+            if audit.is_cut_short and end == audit.end_offset:
+                end = header.base_offset + 1  # its count of offsets may be what flipped
+            if any(header.base_offset <= offset < end for offset in known):
                 raise Violation(
                     "I6",
                     f"{audit.who}, {why}, has a corrupt batch at {header.base_offset}, which it"

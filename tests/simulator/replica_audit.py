@@ -80,13 +80,13 @@ class ReplicaAudit:
 
     def _forget_copy(self) -> None:
         self._batches: list[CopiedBatch] = []
-        self._end_offset = -1
+        self.end_offset = -1
         self._taken = 0  # batches compared below the own high watermark
         self._matched = 0  # batches compared below what was acknowledged
         self._first_offset = self.replica.log._segments[0].base_offset
         self._segment_index = 0
         self._position = 0
-        self._is_cut_short = False  # by damage that a flipped bit may have done
+        self.is_cut_short = False  # by damage that a flipped bit may have done
 
     def has_news(self) -> bool:
         """Since last asked: what is looked at for a client in mid-event nobody else has seen."""
@@ -160,7 +160,7 @@ class ReplicaAudit:
             if not batch.is_intact or self.committed.differs(batch.header, batch.data):
                 return batch.header.base_offset if has_common else 0
             has_common = has_common or self.committed.has(batch.header)
-        return self._end_offset if has_common else 0
+        return self.end_offset if has_common else 0
 
     def look_at_everything(self) -> None:
         """The whole log from its files, compared anew."""
@@ -175,7 +175,7 @@ class ReplicaAudit:
     def is_sound(self, offset: int) -> bool:
         """Whether it held that one, intact, when it was last looked at."""
         is_damaged = any(each.base_offset <= offset < each.next_offset for each in self.damaged())
-        return offset < self._end_offset and not is_damaged
+        return offset < self.end_offset and not is_damaged
 
     # ---- parts
 
@@ -296,21 +296,21 @@ class ReplicaAudit:
     def _copy_new_batches(self) -> None:
         log = self.replica.log
         segments = log._segments
-        while self._segment_index < len(segments) and not self._is_cut_short:
+        while self._segment_index < len(segments) and not self.is_cut_short:
             segment = segments[self._segment_index]
             if self._position < segment.size_bytes:
                 data = self.files.segment_bytes(segment)
-                while self._position < segment.size_bytes and not self._is_cut_short:
+                while self._position < segment.size_bytes and not self.is_cut_short:
                     self._copy_batch(segment, data)
             if self._segment_index + 1 == len(segments):
                 break
             self._segment_index += 1
             self._position = 0
-        expected = self._end_offset if self._batches else log.log_end_offset
-        if expected == log.log_end_offset or self._is_cut_short:
+        expected = self.end_offset if self._batches else log.log_end_offset
+        if expected == log.log_end_offset or self.is_cut_short:
             return
         if any(self._may_have_flipped(segment) for segment in segments):
-            self._is_cut_short = True  # a length is what the bit changed
+            self.is_cut_short = True  # a length is what the bit changed
         else:
             raise Violation(
                 "I10",
@@ -325,7 +325,7 @@ class ReplicaAudit:
             self._check_place(header)
         except (CorruptBatch, Violation) as error:
             if self._may_have_flipped(segment):
-                self._is_cut_short = True
+                self.is_cut_short = True
                 return
             if isinstance(error, Violation):
                 raise
@@ -344,7 +344,7 @@ class ReplicaAudit:
             self.committed.check_is_whole(header, self.who)
         self.committed.expiry.note_written(header)
         self._batches.append(CopiedBatch(header, batch, is_intact))
-        self._end_offset = header.next_offset
+        self.end_offset = header.next_offset
         self._position = end
 
     def _may_have_flipped(self, segment: Segment) -> bool:
@@ -389,9 +389,9 @@ class ReplicaAudit:
             )
 
     def _check_continues(self, header: BatchHeader) -> None:
-        if header.base_offset != self._end_offset:
+        if header.base_offset != self.end_offset:
             raise Violation(
-                "I4", f"{self.who}: offset {header.base_offset} follows {self._end_offset - 1}"
+                "I4", f"{self.who}: offset {header.base_offset} follows {self.end_offset - 1}"
             )
         last_epoch = self._batches[-1].header.partition_leader_epoch
         if header.partition_leader_epoch < last_epoch:
@@ -463,7 +463,7 @@ class ReplicaAudit:
     def is_readable(self) -> bool:
         """False: a flipped bit keeps the judge from reading on in this log."""
         is_damaged = self.is_unreliable and bool(self.damaged())
-        return not (self._is_cut_short or is_damaged)
+        return not (self.is_cut_short or is_damaged)
 
     def could_read(self, offset: int) -> bool:
         """Of what retention took here the leader may know still, as of the last batch of a

@@ -222,6 +222,8 @@ def a_damaged_replica(damaged_offsets: list[int]) -> Any:
             topic_id=TOPIC_ID, partition=0, damage=SimpleNamespace(offset=3, sound_from=3)
         ),
         damaged=lambda: headers,
+        is_cut_short=False,
+        end_offset=10,
         is_sound=lambda offset: offset not in damaged_offsets,
     )
 
@@ -240,6 +242,19 @@ def a_judge() -> DamageJudge:
 def test_who_met_a_corrupt_batch_counts_again_only_with_that_batch_sound() -> None:
     judge, audit = a_judge(), a_damaged_replica([3])
     rebuilt(judge, audit)
+    with pytest.raises(Violation, match="had met before"):
+        judge.check_entry(KEY, ME, audit, "in sync")
+
+
+def test_a_count_of_offsets_that_flipped_says_nothing_of_what_lies_behind() -> None:
+    """Seed 66003124: it seemed to reach over the batch that had been met, and mended."""
+    judge, audit = a_judge(), a_damaged_replica([])
+    rebuilt(judge, audit)
+    judge._known[KEY, ME] = {3: None}
+    audit.damaged = lambda: [SimpleNamespace(base_offset=1, next_offset=130)]
+    audit.is_cut_short, audit.end_offset = True, 130
+    judge.check_entry(KEY, ME, audit, "in sync")
+    audit.is_cut_short = False
     with pytest.raises(Violation, match="had met before"):
         judge.check_entry(KEY, ME, audit, "in sync")
 
