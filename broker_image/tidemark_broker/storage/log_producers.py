@@ -6,8 +6,7 @@ need call nothing but `drop_snapshots`. I8 rests on the order: noted after the w
 
 import errno
 from collections.abc import Sequence
-from itertools import count
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from tidemark_protocol.ids import Offset
 
@@ -20,14 +19,15 @@ from tidemark_broker.storage.segment import Segment
 from tidemark_broker.storage.synced_part import SyncedPart
 
 
-class Told(NamedTuple):
-    """A snapshot of this log. `number`: another one may come in its place, at the same offset."""
+@dataclass(slots=True, eq=False)
+class Told:
+    """A snapshot of this log; another one may come in its place, at the same offset."""
 
     offset: Offset
-    number: int
+    is_synced: bool = False  # said by a worker, maybe when it is gone
 
 
-NOTHING_TOLD = Told(Offset(-1), 0)
+NOTHING_TOLD = Told(Offset(-1), is_synced=True)
 
 
 class LogProducers:
@@ -40,8 +40,6 @@ class LogProducers:
         self._snapshots = ProducerSnapshots(disk, checkpoint.path.parent)
         self._told = NOTHING_TOLD  # by the newest snapshot of this log that is there
         self._there: dict[Offset, Told] = {}  # those that may be counted on once they are synced
-        self._synced = NOTHING_TOLD  # the newest that a worker synced; it may be gone since
-        self._numbers = count(1)
 
     def restore(
         self,
@@ -119,7 +117,7 @@ class LogProducers:
         self.drop_snapshots(segments)
 
     def _note_told(self, offset: Offset) -> None:
-        self._told = self._there[offset] = Told(offset, next(self._numbers))
+        self._told = self._there[offset] = Told(offset)
 
     def may_lose_below(
         self, offset: Offset, segments: Sequence[Segment], small_writes: Disk
@@ -140,27 +138,28 @@ class LogProducers:
 
     @property
     def _synced_at(self) -> Offset:
-        synced = self._synced
-        is_there = self._there.get(synced.offset) == synced
-        return synced.offset if is_there else NOTHING_TOLD.offset
+        synced = (at for at, told in self._there.items() if told.is_synced)
+        return max(synced, default=NOTHING_TOLD.offset)
 
     def drop_snapshots(self, segments: Sequence[Segment]) -> None:
         """Of segments that are gone. What they tell of expires, and not before (S24). The newest
-        synced one stays: a log that rolls faster than it is flushed has no newer one."""
-        kept = {*(segment.base_offset for segment in segments), self._synced_at}
+        synced one stays: a log that rolls faster than it is flushed has no newer one. So does what
+        a start read, which a former life may have counted on, until a newer one is synced."""
+        kept = {*(segment.base_offset for segment in segments), self._told.offset}
+        if self._there:
+            kept.add(max(self._synced_at, min(self._there)))
         self._snapshots.prune(kept)
-        kept.add(self._told.offset)
         self._there = {at: told for at, told in self._there.items() if at in kept}
 
     def sync(self) -> Told | None:
         """In a worker. What `note_synced` is to be told once the directory is synced too; None:
         there was nothing to sync."""
         told = self._told
-        if told in (NOTHING_TOLD, self._synced):
+        if told.is_synced:
             return None
         self._snapshots.sync(told.offset)
         return told
 
     def note_synced(self, told: Told | None) -> None:
         if told is not None:
-            self._synced = told
+            told.is_synced = True
