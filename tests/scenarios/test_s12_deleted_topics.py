@@ -268,9 +268,12 @@ def test_a_restored_slice_counts_on_no_former_life_that_another_controller_regis
     run(scenario)
 
 
-def test_a_restored_slice_counts_on_no_life_above_the_one_that_came_back_without_its_log() -> None:
+@pytest.mark.parametrize("is_succeeded", [False, True])
+def test_a_restored_slice_counts_on_no_life_above_the_one_that_came_back_without_its_log(
+    is_succeeded: bool,
+) -> None:
     """S2, S9: of a broker whose object and volume are lost too, epochs begin anew while no slice
-    names its former ones."""
+    names its former ones. `is_succeeded`: by a controller that it did not register with."""
 
     async def scenario() -> None:
         rig = await Rig().start(3)
@@ -290,6 +293,9 @@ def test_a_restored_slice_counts_on_no_life_above_the_one_that_came_back_without
             await broker.register()
             await broker.catch_up()
         assert back[0].epoch == 1
+        if is_succeeded:
+            await successor(rig, epoch=3)
+            await rig.advance(300, *back)
         rig.store.objects[PARTITION_SLICE.kind, "shop", "orders-0"] = saved
         await rig.service.look_for_slices(POOL, ORDERS)
         await rig.advance(300)

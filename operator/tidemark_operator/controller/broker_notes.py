@@ -50,7 +50,7 @@ class BrokerNotes:
     ) -> None:
         """S9, in a slice that was put back by hand (S12): the broker may have come back without
         that log while no controller knew of it, and ours was not the one that it registered with.
-        An entry of a former life proves nothing then."""
-        if self.found_replicas is None and member.broker_epoch < broker_epoch:
+        An entry of another life proves nothing then."""
+        if self.found_replicas is None and member.broker_epoch != broker_epoch:
             self.lost_replicas |= {replica}
             self.lost_below = broker_epoch
