@@ -22,7 +22,8 @@ class UntakenRoles:
         """`failed_replicas`: what heartbeats report; `take` applies what is known of it."""
         self._failed_replicas = failed_replicas
         self._take = take
-        self._untaken: dict[tuple[TopicId, int], None] = {}
+        # With what was reported of it before: a damaged log is that still.
+        self._untaken: dict[tuple[TopicId, int], str | None] = {}
 
     @property
     def keys(self) -> tuple[tuple[TopicId, int], ...]:
@@ -35,14 +36,18 @@ class UntakenRoles:
         """Nothing was written and nothing is led here: the controller has to choose another."""
         if key not in self._untaken:
             _log.error("role not taken", extra={"partition": key[1], "error": str(error)})
-        self._untaken[key] = None
+            self._untaken[key] = self._failed_replicas.get(key)
         self._failed_replicas[key] = str(error)
 
     def forget(self, key: tuple[TopicId, int]) -> None:
         """It was taken or may be by now, or nobody wants it here any more."""
-        if key in self._untaken:
-            del self._untaken[key]
+        if key not in self._untaken:
+            return
+        reported_before = self._untaken.pop(key)
+        if reported_before is None:
             self._failed_replicas.pop(key, None)
+        else:
+            self._failed_replicas[key] = reported_before
 
     def take_again(self) -> None:
         """While there is space. A role that the controller gave to nobody meanwhile is reported

@@ -292,3 +292,24 @@ def test_a_mark_of_a_former_version_is_of_damage_that_stays() -> None:
 def test_an_unreadable_mark_puts_all_of_the_log_in_doubt(data: bytes) -> None:
     known = decode_damage(data)
     assert (known.offset, known.is_reported) == (0, True)
+
+
+def test_a_damaged_log_that_was_short_too_stays_failed_once_nobody_counts_on_it(
+    pool: InProcessPool,
+) -> None:
+    """Its role was refused for what recovery cut off; that this is over says nothing of the damage:
+    it is to be heard of before the longest log of all is taken (S14)."""
+    flip_a_bit(pool.brokers[1], 2)
+    pool.brokers[1].read(2)
+    directory = pool.brokers[1].directory
+    directory.checkpoint_high_watermarks(pool.brokers[1].partitions.high_watermarks())
+    (pool.path / "broker-1" / "recovery-point-offset-checkpoint").unlink()
+    again = restart(pool, 1)
+    pool.push()
+    assert again.partitions.untaken.keys == (KEY,)
+    pool.lead_nobody()
+    again.partitions.untaken.take_again()
+    assert again.partitions.untaken.keys == ()
+    assert list(again.partitions.failed_replicas) == [KEY]
+    again.partitions.on_tick()
+    assert is_registered_failed(again)
