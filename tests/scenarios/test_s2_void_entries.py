@@ -1,6 +1,7 @@
 """S2: an entry of an ISR is (broker id, broker epoch), and a void one never comes back to life."""
 
 import pytest
+from tidemark_operator.controller.service import NotLeading
 from tidemark_operator.controller.slice_store import Deposed, PutOff
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE
 from tidemark_protocol.controller_messages import ReplicaReport
@@ -284,5 +285,30 @@ def test_s9_a_clean_start_without_one_replica_is_void_for_it_before_its_epoch_is
         assert answer.is_clean
         state = rig.partition(1)
         assert 1 not in {m.broker_id for m in state.in_sync_replicas + state.eligible_leaders}
+
+    run(scenario)
+
+
+def test_a_topic_that_a_deposed_controller_made_late_keeps_the_life_that_it_registered_late() -> (
+    None
+):
+    """Its successor, which read before both, takes in slices that name an epoch above the one it
+    knows, as those do that are put back after a Broker object was lost (S12)."""
+
+    async def scenario() -> None:
+        rig = await Rig().start(3)
+        new_controller = rig.another_controller()
+        await new_controller.load(ControllerEpoch(2))
+        late = FakeBroker(rig, BrokerId(1), "1-b")
+        await late.register(clean_stop_epoch=BrokerEpoch(2))
+        await late.catch_up()
+        rig.brokers[1] = late
+        await rig.create()
+        assert rig.partition().in_sync_replicas == members("0@1 1@4 2@3")
+        rig.service = new_controller
+        with pytest.raises(NotLeading, match="everything has to be read again"):
+            await rig.service.look_for_slices(POOL, ORDERS)
+        assert not new_controller.is_leading
+        assert {"id": 1, "epoch": 4} in rig.stored_slice()["partitions"][0]["isr"]
 
     run(scenario)

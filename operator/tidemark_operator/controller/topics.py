@@ -7,7 +7,7 @@ one that looks as if a slice were missing (S12). Callers hold no lock; each take
 
 from dataclasses import dataclass, replace
 
-from tidemark_protocol.ids import NO_BROKER, BrokerId, TopicId
+from tidemark_protocol.ids import NO_BROKER, BrokerEpoch, BrokerId, TopicId
 from tidemark_protocol.partition_state import TopicState
 
 from tidemark_operator.controller.deletions import delete_for_good
@@ -161,9 +161,24 @@ async def _take_in(pool: PoolController, topic_id: TopicId) -> None:
         return  # every full push of this term says so first
     for value in await pool.slice_store.find(pool.state.pool, topic_id):
         if value.name not in pool.state.slices and topic_id not in pool.state.tombstones:
+            await _confirm_lives(pool, value)
             pool.state.note_put_back(value)
             pool.load_slice(value)
             pool.is_dirty = True
+
+
+async def _confirm_lives(pool: PoolController, value: PartitionSlice) -> None:
+    """An entry above the life that we know proves nothing, unless a deposed controller registered
+    that one after we had read (decision 0083). Raises PutOff, Deposed."""
+    epochs: dict[BrokerId, BrokerEpoch] = {}
+    for state in value.partitions:
+        for member in state.in_sync_replicas + state.eligible_leaders:
+            known = epochs.get(member.broker_id, member.broker_epoch)
+            epochs[member.broker_id] = max(known, member.broker_epoch)
+    for broker_id, epoch in epochs.items():
+        record = pool.state.brokers.get(broker_id)
+        if record is not None and epoch > record.broker_epoch:
+            await pool.slice_store.confirm_broker(record)
 
 
 def _ever_had_slices(pool: PoolController, topic_id: TopicId, count: int, had_slices: bool) -> bool:
