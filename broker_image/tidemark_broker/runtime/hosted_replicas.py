@@ -69,11 +69,11 @@ class HostedReplicas:
 
     def check_counts_on_nothing_lost(
         self, key: tuple[TopicId, int], state: PartitionState, life: BrokerLife
-    ) -> None:
+    ) -> bool:
         """Before a role is taken. ValueError: the controller hears that this replica failed, and
-        strikes the entry out."""
+        strikes the entry out. True: that may have been so, and is over."""
         if self._is_whole(key):
-            return
+            return False
         if self._counts_on_lost_log(key, state, life):
             raise ValueError(
                 f"a log that broker {life.broker_id} had is counted on, and is not here, or not"
@@ -81,6 +81,7 @@ class HostedReplicas:
             )
         self.short.discard(key)
         self.made_room.discard(key)
+        return True
 
     def missing_logs(
         self, life: BrokerLife, push: MetadataPush

@@ -436,7 +436,8 @@ class Partitions:
             return
         life = self._life()
         try:
-            self._hosted.check_counts_on_nothing_lost(key, state, life)
+            if self._hosted.check_counts_on_nothing_lost(key, state, life):
+                self.untaken.forget(key)  # which takes no space, as roles do
             replica = self._hosted.by_id.get(key) or self._create(key, topic.topic)
             replica.apply_topic(topic)
             replica.apply_state(state, life, now_ms)

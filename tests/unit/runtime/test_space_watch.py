@@ -8,6 +8,7 @@ import pytest
 from tidemark_broker.runtime.space_watch import LEAST_FREE_BYTES, SpaceWatch, least_free_bytes
 from tidemark_broker.storage.disk import DiskSpace, OsDisk
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import Offset
 
 from tests.unit.runtime.in_process_pool import KEY, InProcessPool
 from tests.unit.storage.faulty_disk import FaultyDisk
@@ -140,3 +141,23 @@ def test_a_role_not_taken_is_reported_until_there_is_space_also_while_nobody_has
     assert list(broker.partitions.failed_replicas) == []
     pool.lead(1, in_sync=[1])
     assert broker.produce("a", acks=1)[0].error is ErrorCode.NONE
+
+
+def test_a_short_log_is_reported_no_more_once_nobody_counts_on_it_space_or_not(
+    pool: InProcessPool,
+) -> None:
+    """S9, S14: with one replica nobody else can lead; it takes no space to have lost records."""
+    pool.brokers[1].produce("a", acks=1)
+    pool.brokers[1].directory.checkpoint_high_watermarks({KEY: Offset(1)})
+    path = pool.brokers[1].replica().log.segments[0].path
+    pool.kill(1)
+    path.write_bytes(b"")
+    broker = pool.start(1)
+    note_free(pool, 10)
+    pool.push()
+    assert list(broker.partitions.failed_replicas) == [KEY]
+    pool.lead_nobody()
+    assert list(broker.partitions.failed_replicas) == []
+    assert broker.partitions.untaken.keys == ()
+    pool.lead(1, in_sync=[1])
+    assert broker.replica().role == "leader"
