@@ -31,7 +31,7 @@ from tests.simulator.clients import (
 )
 from tests.simulator.clock import EPOCH_US
 from tests.simulator.compacted_history import check_last_reads, with_compacted
-from tests.simulator.coverage_rows import WAIVED_AFTER_FLIPS, ended_early, kept, waived
+from tests.simulator.coverage_rows import UNSEEN, WAIVED_AFTER_FLIPS, ended_early, kept, waived
 from tests.simulator.faults import Fault, heal, schedule
 from tests.simulator.group_member import SimulatedGroup
 from tests.simulator.idempotent_client import IdempotentProducer
@@ -176,7 +176,7 @@ class Run:
             # Each of them is found as a log is opened or as a batch is committed, before any
             # client could have been shown what came of it.
             self._is_over = True
-            self._judge_history(self._without_last_reads(), but="unseen")
+            self._judge_history(self._without_last_reads(), but=UNSEEN)
 
     def _heal_and_judge(self) -> None:
         try:
@@ -191,7 +191,7 @@ class Run:
             self.invariants.coverage[waived(found.name)] += 1
             self._is_over = True
             self.invariants.conclude()
-            self._judge_history(self._without_last_reads(), but="unseen")
+            self._judge_history(self._without_last_reads(), but=UNSEEN)
             return
         check_last_reads(self.history, self.invariants.committed_logs())
         self._judge_history(self.history)

@@ -4,7 +4,7 @@ import pytest
 from tidemark_cli.history import Kind, Operation, Outcome
 
 from tests.simulator import run as simulated_run
-from tests.simulator.coverage_rows import ended_early
+from tests.simulator.coverage_rows import ROWS, ended_early
 from tests.simulator.run import Run, RunPlan
 from tests.simulator.violations import SENT_AGAIN_LATE, BeyondPromises
 
@@ -48,4 +48,5 @@ def test_what_clients_saw_before_a_run_ended_early_is_judged() -> None:
         result = run.go()
         assert result.coverage[ended_early(SENT_AGAIN_LATE)] == 1
         assert (result.violation is None) is (broken is None)
+        assert result.coverage.keys() <= set(ROWS) or broken is not None
         assert broken is None or (result.violation or ("",))[0].startswith(broken)
