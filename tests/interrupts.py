@@ -15,16 +15,28 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 
 class Stop:
-    """A handler of signals. `signal_number` stays: an exception that is raised in the callback of a
-    weak reference, where a handler may run, is told to nobody."""
+    """A handler of signals. It raises KeyboardInterrupt while inside, where somebody waits for it,
+    also for a signal that came before. `signal_number` stays: an exception that is raised in the
+    callback of a weak reference, where a handler may run, is told to nobody."""
 
     def __init__(self) -> None:
         self.signal_number = 0
+        self._interrupts = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         del frame
         self.signal_number = number
-        raise KeyboardInterrupt
+        if self._interrupts:
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> None:
+        self._interrupts = True
+        if self.signal_number:
+            self._interrupts = False
+            raise KeyboardInterrupt
+
+    def __exit__(self, *_: object) -> None:
+        self._interrupts = False
 
 
 @contextmanager

@@ -85,9 +85,9 @@ def main(arguments: list[str]) -> int:
     parts = parts_asked_for(arguments)
     total, ended, failed = 0, 0, False
     with ProcessPoolExecutor(2, mp_context=get_context("fork"), max_tasks_per_child=None) as pool:
-        with workers_that_hear_no_ctrl_c():
-            under_way = {pool.submit(searched, part): part for part in parts}
         try:
+            with workers_that_hear_no_ctrl_c():
+                under_way = {pool.submit(searched, part): part for part in parts}
             for done in as_completed(under_way):
                 part, result = under_way[done], done.result()
                 total += result.states

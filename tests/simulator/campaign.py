@@ -63,11 +63,11 @@ def results_of(
     # Spawned, not forked: a child begins as a run from the command line does.
     context = get_context("spawn")
     with ProcessPoolExecutor(jobs, context, initializer=keep_garbage_of_runs_only) as pool:
-        with workers_that_hear_no_ctrl_c():
-            running: set[Future[RunResult]] = {
-                pool.submit(work, seed) for seed in islice(waiting, 2 * jobs)
-            }
         try:
+            with workers_that_hear_no_ctrl_c():
+                running: set[Future[RunResult]] = {
+                    pool.submit(work, seed) for seed in islice(waiting, 2 * jobs)
+                }
             while running:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
@@ -108,7 +108,7 @@ def campaign(
         TimeElapsedColumn(),
         TextColumn("{task.fields[speed]:.0f} runs/min"),
     )
-    with Progress(*columns, console=console) as progress, suppress(KeyboardInterrupt):
+    with Progress(*columns, console=console) as progress, suppress(KeyboardInterrupt), stop:
         task = progress.add_task(f"seeds from {seeds.start}", total=len(seeds), speed=0.0)
         for found in results_of(seeds, jobs, work):
             result.add(found)

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,11 @@ from tests.simulator.campaign import campaign
 from tests.simulator.run import RunResult
 from tests.simulator.runner import weather_at
 from tests.simulator.storms import ALL_WEATHERS
+from tests.waiting import wait_for
 
 SEEDS = range(7, 12)
 ROOT = Path(__file__).parents[3]
+AT_WORK_SECONDS = 3.0  # of a processor; imports take one
 
 
 def broken_at(*seeds: int) -> tuple[list[int], str]:
@@ -77,9 +78,7 @@ def test_ctrl_c_ends_a_campaign_at_once_and_what_it_had_is_shown(jobs: int) -> N
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whatever ours does
     )
-    while not has_handler(process.pid):
-        time.sleep(0.05)
-    time.sleep(1.0)  # workers are there
+    wait_for("a campaign that is under way", lambda: is_at_work(process.pid, jobs))
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: its workers hear it too
     told, _ = process.communicate(timeout=60)
     assert process.returncode == 130, told
@@ -88,7 +87,22 @@ def test_ctrl_c_ends_a_campaign_at_once_and_what_it_had_is_shown(jobs: int) -> N
     assert "of 500 runs" in told
 
 
-def has_handler(pid: int) -> bool:
-    """Of SIGTERM, which is set behind that of SIGINT."""
-    caught = Path(f"/proc/{pid}/status").read_text().partition("SigCgt:")[2].split()[0]
-    return bool(int(caught, 16) & 1 << signal.SIGTERM - 1)
+def is_at_work(pid: int, jobs: int) -> bool:
+    """It hears signals, and its workers are there; alone it has spent a while on its seeds."""
+    process = Path(f"/proc/{pid}")
+    caught = (process / "status").read_text().partition("SigCgt:")[2].split()[0]
+    if not int(caught, 16) & 1 << signal.SIGTERM - 1:  # set behind that of SIGINT
+        return False
+    if jobs > 1:
+        children = (process / f"task/{pid}/children").read_text().split()
+        return len(children) > jobs  # and one that counts resources
+    ticks = int((process / "stat").read_text().rpartition(")")[2].split()[11])
+    return ticks / os.sysconf("SC_CLK_TCK") > AT_WORK_SECONDS
+
+
+def test_a_signal_that_comes_before_anybody_waits_for_it_ends_what_waits_then() -> None:
+    stop = Stop()
+    stop(signal.SIGTERM, None)
+    assert campaign(SEEDS, 1, Console(file=io.StringIO()), stop=stop).runs == 0
+    stop(signal.SIGINT, None)  # while its tables are shown
+    assert stop.signal_number == signal.SIGINT

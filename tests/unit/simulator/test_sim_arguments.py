@@ -1,5 +1,7 @@
 """What is typed wrong at the simulator and the search is refused in a sentence."""
 
+from types import ModuleType
+
 import pytest
 
 from tests.exhaustive.__main__ import parts_asked_for
@@ -19,10 +21,10 @@ from tests.simulator import mutant_hunt, runner
     ],
 )
 def test_wrong_arguments_are_refused_with_what_was_expected(
-    command: object, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    command: ModuleType, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        command.main(arguments)  # type: ignore[attr-defined]
+        command.main(arguments)
     assert ended.value.code == 2
     assert told in capsys.readouterr().err
 
