@@ -6,7 +6,7 @@ ON ?=
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test test-local check format cluster cluster-down images deploy sim sim-replay sim-mutants sim-exhaustive e2e-long bench bench-scale bench-audit lock
+.PHONY: help setup demo test test-local check format cluster cluster-down images deploy sim sim-replay sim-mutants sim-exhaustive e2e-long bench bench-scale bench-topics bench-topics-on-kind bench-audit lock
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -63,6 +63,12 @@ bench: setup ## beside Apache Kafka on this machine, in turns: ROUNDS=n, else 3 
 
 bench-scale: setup ## 3,000 partitions, 1,000 connections and 200 consumers: memory, processor, a kill
 	@$(PYTHON) -m bench.scale
+
+bench-topics: setup ## many and large topics beside Kafka (about 60 min): ARGUMENTS="--parts requests,wide --systems tidemark"
+	@$(PYTHON) -m bench.topics $(ARGUMENTS)
+
+bench-topics-on-kind: setup cluster ## 1,000 Topics, and 10,000 partitions, on the kind cluster (about 15 min)
+	@$(PYTHON) -m bench.topics_on_kind $(ARGUMENTS)
 
 bench-audit: setup ## the audit beside DuckDB, 10^6 to 10^8 samples: ROUNDS=n, ARGUMENTS="--samples 1000000 --huge"
 	@$(PYTHON) -m bench.audit --rounds $(or $(ROUNDS),3) $(ARGUMENTS)
