@@ -127,7 +127,9 @@ class Operator:
         self, settings: OperatorSettings, store: KubernetesStore, lease_store: KubernetesStore
     ) -> None:
         """`lease_store` has connections of its own: a renewal waits behind no other call."""
-        controller_settings = ControllerSettings(advertised_address=settings.address)
+        controller_settings = ControllerSettings(
+            advertised_address=settings.address, installation=settings.namespace
+        )
         self.controller = ControllerService(
             store,
             settings=controller_settings,

@@ -37,14 +37,17 @@ class ControllerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         service = self._service
-        yield GaugeMetricFamily(
-            "tidemark_controller_leads", "1 on the leading controller", float(service.is_leading)
+        leads = GaugeMetricFamily(
+            "tidemark_controller_leads", "1 on the leading controller", labels=["installation"]
         )
-        yield GaugeMetricFamily(
+        leads.add_metric([service.installation], float(service.is_leading))
+        epoch = GaugeMetricFamily(
             "tidemark_controller_epoch",
             "Controller epoch, -1 while standing by",
-            float(service.controller_epoch),
+            labels=["installation"],
         )
+        epoch.add_metric([service.installation], float(service.controller_epoch))
+        yield from (leads, epoch)
         if service.is_leading:
             yield from self._pools()
 

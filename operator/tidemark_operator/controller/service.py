@@ -151,6 +151,11 @@ class ControllerService:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
+    def installation(self) -> str:
+        """The operators that stand for one another, in metrics."""
+        return self._settings.installation
+
+    @property
     def is_leading(self) -> bool:
         return self._controller_epoch is not None
 

@@ -284,7 +284,8 @@ def test_a_standby_tells_that_it_stands_by_and_nothing_else() -> None:
         await rig.create()
         await rig.service.step_down()
         text = (await exposition(rig.service)).decode()
-        names = {line.split()[0] for line in text.splitlines() if not line.startswith("#")}
-        assert names == {"tidemark_controller_leads", "tidemark_controller_epoch"}
+        series = {line.split()[0] for line in text.splitlines() if not line.startswith("#")}
+        families = ("tidemark_controller_leads", "tidemark_controller_epoch")
+        assert series == {f'{name}{{installation="local"}}' for name in families}
 
     run(scenario)
