@@ -228,7 +228,7 @@ def _words(data: bytes) -> tuple[str, str, tuple[str, ...], str]:
     cut short."""
     try:
         answer: Any = msgspec.json.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return "", data[:200].decode(errors="replace"), (), ""
     if not isinstance(answer, dict):
         return "", "", (), ""
