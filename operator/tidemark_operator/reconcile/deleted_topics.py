@@ -39,11 +39,13 @@ class DeletedTopics:
 
     async def forget(self, key: WorkKey) -> tuple[KeptTopic, ...]:
         """Retains or deletes the data that no Topic claims; returns what it was."""
-        # One that the index does not know yet, say of a controller that was deposed.
-        await self._store.get(PARTITION_SLICE, key.namespace, slice_name(key.name, 0))
+        index, first = self._store.index, slice_name(key.name, 0)
+        if not index.has_slice(key.namespace, first):
+            # Maybe of a controller that was deposed: reading it puts it into the index.
+            await self._store.get(PARTITION_SLICE, key.namespace, first)
         forgotten = []
-        for topic_id in self._store.index.ids_of_owner(key):
-            for entry in self._store.index.slices_with_id(topic_id)[:1]:
+        for topic_id in index.ids_of_owner(key):
+            for entry in index.slices_with_id(topic_id)[:1]:
                 async with self._names.hold((entry.pool, entry.topic_name)):
                     forgotten += await self._forget(key, topic_id)
         return tuple(forgotten)

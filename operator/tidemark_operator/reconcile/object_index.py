@@ -89,6 +89,9 @@ class ObjectIndex:
     def topics_with_id(self, topic_id: TopicId) -> tuple[TopicEntry, ...]:
         return tuple(self._topics[key] for key in self._topics_by_id.get(topic_id))
 
+    def has_slice(self, namespace: str, name: str) -> bool:
+        return (namespace, name) in self._slices
+
     def slices_with_id(self, topic_id: TopicId) -> tuple[SliceEntry, ...]:
         return tuple(self._slices[key] for key in self._slices_by_id.get(topic_id))
 

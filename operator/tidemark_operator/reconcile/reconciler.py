@@ -32,6 +32,7 @@ from tidemark_operator.reconcile.apply import TopicApplier
 from tidemark_operator.reconcile.conditions import Condition
 from tidemark_operator.reconcile.deleted_topics import DeletedTopics, TopicNames
 from tidemark_operator.reconcile.indexed_store import IndexedStore
+from tidemark_operator.reconcile.object_index import TopicEntry
 from tidemark_operator.reconcile.observe import (
     InvalidManifest,
     TopicObserver,
@@ -51,6 +52,7 @@ from tidemark_operator.reconcile.plan_topic import (
     plan_topic,
 )
 from tidemark_operator.reconcile.sliceless import SlicelessTopics
+from tidemark_operator.reconcile.slices import KeptTopic
 from tidemark_operator.reconcile.status import StatusWriter
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.runtimes.broker_runtime import (
@@ -87,8 +89,10 @@ class ReconcilerSettings:
     default_pool_spec: dict[str, Any] = field(default_factory=dict)
     # At most one status write per object in this time (after a few at once).
     status_interval_ms: int = 1000
-    # A Topic that waits for something looks again this often, should a change go unnoticed.
+    # A Topic that waits for something looks again this often, should a change go unnoticed; many
+    # together no more often than that many a second.
     waiting_interval_ms: int = 5000
+    waiting_turns_per_second: int = 20
     # While brokers are replaced one by one: how soon to see whether the next may go.
     roll_interval_ms: int = 500
 
@@ -170,8 +174,10 @@ class Reconciler:
         as most events are of their own status writes."""
         key, version = _key(kind.kind, item), "" if is_deleted else _version(item)
         if is_deleted:
+            former = self._store.index.topic(key)
             uid = item["metadata"].get("uid")
             self._store.index.note_gone(kind, key.namespace, key.name, uid=uid)
+            self._wake_namesakes(former)
         else:
             self._store.index.note(kind, item)
         turn = self._turns.get(key)
@@ -345,8 +351,7 @@ class Reconciler:
             self._seen.pop(key, None)
             self._waiting.pop(key, None)
             await self._forget_deleted(key)
-            if former is not None:
-                self._wake_namesakes(former.pool, former.topic_name)
+            self._wake_namesakes(former)
             return None
         self._seen[key] = _version(topic)
         if "deletionTimestamp" in topic["metadata"]:
@@ -384,8 +389,12 @@ class Reconciler:
                 else:  # it is served as ever: one impossible move makes no other word stale
                     shown = replace(plan, conditions=(*plan.conditions, failed))
                     wait_ms = await self._write_topic_status(topic, observed.view, shown)
-                return wait_ms or self._settings.waiting_interval_ms
-        return self._settings.waiting_interval_ms
+                return wait_ms or self._waiting_ms()
+        return self._waiting_ms()
+
+    def _waiting_ms(self) -> int:
+        of_all = 1000 * len(self._waiting) // self._settings.waiting_turns_per_second
+        return max(self._settings.waiting_interval_ms, of_all)
 
     async def _apply(self, spec: TopicSpec, plan: TopicPlan, topic: Object) -> Condition | None:
         """The condition, where the controller refused for good."""
@@ -419,14 +428,14 @@ class Reconciler:
         wait_ms = await self._write_status(TOPIC, topic, fields, plan.conditions)
         is_whole = view is not None and not view.is_retained and not view.missing_slices
         if wait_ms is None and not is_whole:
-            return self._settings.waiting_interval_ms
+            return self._waiting_ms()
         return wait_ms
 
     async def _forget_deleted(self, key: WorkKey) -> None:
         """The Topic object is gone by a live read. Its data follows the slices' own policy."""
         for kept in await self._deleted.forget(key):
             self._keys.pop(kept.topic_id, None)
-            self._wake_namesakes(kept.pool, kept.topic_name)
+            self._wake_namesakes(kept)
 
     def _note_waiting(
         self, key: WorkKey, spec: TopicSpec, view: TopicView | None, plan: TopicPlan
@@ -437,10 +446,11 @@ class Reconciler:
         else:
             self._waiting.pop(key, None)
 
-    def _wake_namesakes(self, pool: str, topic_name: str) -> None:
-        for entry in self._store.index.topics_named(pool, topic_name):
-            if entry.key in self._waiting:
-                self._add(entry.key)
+    def _wake_namesakes(self, gone: TopicEntry | KeptTopic | None) -> None:
+        if gone is not None:
+            for entry in self._store.index.topics_named(gone.pool, gone.topic_name):
+                if entry.key in self._waiting:
+                    self._add(entry.key)
 
     def _wake_waiting(self, pool: str) -> None:
         for key, wanted_pool in self._waiting.items():
