@@ -37,6 +37,7 @@ from tidemark_operator.json_log import set_up
 from tidemark_operator.leading import BrokerTrouble, LeadingOperator, is_pod_terminated
 from tidemark_operator.lease import ControllerLease, LeaseSettings
 from tidemark_operator.manifests.pods import PodSettings
+from tidemark_operator.manifests.schemas import load_schema
 from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
@@ -44,6 +45,7 @@ from tidemark_operator.runtimes.pods import PodRuntime
 from tidemark_operator.runtimes.racks import NodeRacks
 from tidemark_operator.stores import kubernetes
 from tidemark_operator.stores.kubernetes import KubernetesStore
+from tidemark_operator.stores.object_store import TOPIC
 from tidemark_operator.topic_admin.calls import topic_calls
 from tidemark_operator.topic_admin.service import TopicAdmin
 
@@ -304,6 +306,7 @@ def main() -> None:
     except SettingsError as error:
         sys.exit(f"tidemark-operator: {error}")
     set_up(settings.log_level)
+    load_schema(TOPIC.kind)  # of all kinds: the loop must not wait for that
     try:
         uvloop.run(run(settings))
     except OperatorEnded as error:

@@ -351,6 +351,7 @@ class Reconciler:
             self._seen.pop(key, None)
             self._waiting.pop(key, None)
             await self._forget_deleted(key)
+            turn.has_changed = False  # by that
             self._wake_namesakes(former)
             return None
         self._seen[key] = _version(topic)
