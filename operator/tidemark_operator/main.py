@@ -31,18 +31,21 @@ from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock,
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import Change, ControllerService
 from tidemark_operator.controller.settings import ControllerSettings
-from tidemark_operator.handlers import ClusterWatch
+from tidemark_operator.handlers import ClusterWatch, ObjectEvent
 from tidemark_operator.health import create_health_app
 from tidemark_operator.json_log import set_up
 from tidemark_operator.leading import BrokerTrouble, LeadingOperator, is_pod_terminated
 from tidemark_operator.lease import ControllerLease, LeaseSettings
 from tidemark_operator.manifests.pods import PodSettings
+from tidemark_operator.manifests.schemas import load_schema
+from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.runtimes.pods import PodRuntime
 from tidemark_operator.runtimes.racks import NodeRacks
 from tidemark_operator.stores import kubernetes
 from tidemark_operator.stores.kubernetes import KubernetesStore
+from tidemark_operator.stores.object_store import TOPIC
 from tidemark_operator.topic_admin.calls import topic_calls
 from tidemark_operator.topic_admin.service import TopicAdmin
 
@@ -130,8 +133,9 @@ class Operator:
         controller_settings = ControllerSettings(
             advertised_address=settings.address, installation=settings.namespace
         )
+        self.store = IndexedStore(store)
         self.controller = ControllerService(
-            store,
+            self.store,
             settings=controller_settings,
             clock=MonotonicClock(),
             wall_clock_ms=wall_clock_ms,
@@ -141,7 +145,7 @@ class Operator:
         )
         self._queue = WorkQueue()
         self._reconciler = Reconciler(
-            store,
+            self.store,
             self.controller,
             PodRuntime(store, PodSettings(controllers=settings.controllers)),
             settings=ReconcilerSettings(default_pool_spec=settings.default_pool_spec),
@@ -169,6 +173,11 @@ class Operator:
                 lease_store, settings.namespace, identity
             ),
         )
+
+    def on_object(self, event: ObjectEvent) -> None:
+        key = self._reconciler.on_event(event.kind, event.item, is_deleted=event.is_deleted)
+        if key is not None:
+            self.leading.on_key(key)
 
     def end(self, error: BaseException | None) -> None:
         if not self.ended.done():
@@ -213,7 +222,7 @@ async def run(settings: OperatorSettings) -> None:
     api = await serve(
         operator.controller,
         _listen(settings.controller_port),
-        more_calls=topic_calls(TopicAdmin(stores.open, operator.controller)),
+        more_calls=topic_calls(TopicAdmin(operator.store, operator.controller)),
     )
     health = await _serve_health(operator, settings.health_port)
     watch.start()
@@ -259,6 +268,9 @@ def _watch(
         with contextlib.suppress(RuntimeError):  # the loop is closed: we are ending
             loop.call_soon_threadsafe(act, value)
 
+    def on_object(event: ObjectEvent) -> None:
+        from_thread(operator.on_object, event)
+
     def on_key(key: WorkKey) -> None:
         from_thread(operator.leading.on_key, key)
 
@@ -267,6 +279,7 @@ def _watch(
 
     return ClusterWatch(
         namespaces=settings.watch_namespaces,
+        on_object=on_object,
         on_key=on_key,
         on_trouble=on_trouble,
         on_end=lambda error: from_thread(operator.end, error),
@@ -295,6 +308,7 @@ def main() -> None:
     except SettingsError as error:
         sys.exit(f"tidemark-operator: {error}")
     set_up(settings.log_level)
+    load_schema(TOPIC.kind)  # of all kinds: the loop must not wait for that
     try:
         uvloop.run(run(settings))
     except OperatorEnded as error:

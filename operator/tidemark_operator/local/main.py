@@ -28,11 +28,12 @@ from tidemark_operator.local.last_words import last_words
 from tidemark_operator.local.manifests import NAMESPACE, ManifestRefused, apply_manifests
 from tidemark_operator.local.ports import until_free
 from tidemark_operator.manifests.specs import PoolSpec
+from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.runtimes.processes import ProcessesRuntime, ProcessSettings
-from tidemark_operator.stores.object_store import BROKER_POOL, TOPIC, StoreError
-from tidemark_operator.stores.sqlite import SqliteStore
+from tidemark_operator.stores.object_store import BROKER_POOL, TOPIC, ResourceKind, StoreError
+from tidemark_operator.stores.sqlite import SqliteStore, StoredChange
 from tidemark_operator.topic_admin.calls import topic_calls
 from tidemark_operator.topic_admin.service import TopicAdmin
 
@@ -40,6 +41,7 @@ HOST = "127.0.0.1"
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 PORTS_FREE_SECONDS = 10.0
+WATCHED = {kind.kind: kind for kind in (TOPIC, BROKER_POOL)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,14 @@ class LocalCluster:
         """`more_arguments`: further flags of each broker (`ProcessSettings`)."""
         self._settings = settings
         self._store = store
+        self._indexed = IndexedStore(store)
         self._stop = asyncio.Event()
         self._exit_code = 0
         self._queue = WorkQueue()
         controller_settings = ControllerSettings()
         self._address = f"{HOST}:{settings.controller_port}"
         self.controller = ControllerService(
-            store,
+            self._indexed,
             settings=controller_settings,
             clock=MonotonicClock(),
             wall_clock_ms=wall_clock_ms,
@@ -88,7 +91,7 @@ class LocalCluster:
             on_due=self._look_at_pool,
         )
         self._reconciler = Reconciler(
-            store,
+            self._indexed,
             self.controller,
             self.runtime,
             settings=ReconcilerSettings(default_pool_spec={"replicas": settings.brokers}),
@@ -118,7 +121,7 @@ class LocalCluster:
                 self.controller,
                 listening,
                 pid_of=self.runtime.pid,
-                more_calls=topic_calls(TopicAdmin(self._store, self.controller)),
+                more_calls=topic_calls(TopicAdmin(self._indexed, self.controller)),
                 add_routes=self._add_routes,
             )
             try:
@@ -168,10 +171,14 @@ class LocalCluster:
             await self._store.wait_for_change(version)
             for change in self._store.changes_after(version):
                 version = change.resource_version
-                if change.kind in (TOPIC.kind, BROKER_POOL.kind):
-                    metadata = change.item["metadata"]
-                    key = WorkKey(change.kind, metadata["namespace"], metadata["name"])
-                    self._leading.on_key(key)
+                kind = WATCHED.get(change.kind)
+                if kind is not None:
+                    self._tell(kind, change)
+
+    def _tell(self, kind: ResourceKind, change: StoredChange) -> None:
+        key = self._reconciler.on_event(kind, change.item, is_deleted=change.is_deleted)
+        if key is not None:
+            self._leading.on_key(key)
 
     def _broker_exited(self, pool: PoolSpec, broker_id: BrokerId) -> None:
         log_path = self.runtime.log_path(pool.pool, broker_id)

@@ -1,7 +1,8 @@
 """One pass over one object: observe, plan, apply. Level-triggered, idempotent; knows no kopf.
 
 A pass over an unchanged cluster writes nothing (I21). What a pass remembers between turns only
-saves work: everything that counts is in the store.
+saves work: everything that counts is in the store. Passes over several Topics run at once, each
+object in one of them; a topicName's data is given and taken by one at a time.
 """
 
 import asyncio
@@ -29,6 +30,9 @@ from tidemark_operator.manifests.names import pool_selector
 from tidemark_operator.manifests.specs import PoolSpec, TopicSpec
 from tidemark_operator.reconcile.apply import TopicApplier
 from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.reconcile.deleted_topics import DeletedTopics, TopicNames
+from tidemark_operator.reconcile.indexed_store import IndexedStore
+from tidemark_operator.reconcile.object_index import TopicEntry
 from tidemark_operator.reconcile.observe import (
     InvalidManifest,
     TopicObserver,
@@ -48,7 +52,7 @@ from tidemark_operator.reconcile.plan_topic import (
     plan_topic,
 )
 from tidemark_operator.reconcile.sliceless import SlicelessTopics
-from tidemark_operator.reconcile.slices import kept_topics, topic_object_name, unlisted_topics
+from tidemark_operator.reconcile.slices import KeptTopic
 from tidemark_operator.reconcile.status import StatusWriter
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.runtimes.broker_runtime import (
@@ -65,8 +69,8 @@ from tidemark_operator.stores.object_store import (
     AlreadyExists,
     NamespaceIsGoing,
     Object,
-    ObjectStore,
     Refused,
+    ResourceKind,
     StoreError,
 )
 
@@ -85,10 +89,20 @@ class ReconcilerSettings:
     default_pool_spec: dict[str, Any] = field(default_factory=dict)
     # At most one status write per object in this time (after a few at once).
     status_interval_ms: int = 1000
-    # A Topic that waits for something looks again this often, should a change go unnoticed.
+    # A Topic that waits for something looks again this often, should a change go unnoticed; many
+    # together no more often than that many a second.
     waiting_interval_ms: int = 5000
+    waiting_turns_per_second: int = 20
     # While brokers are replaced one by one: how soon to see whether the next may go.
     roll_interval_ms: int = 500
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What happened to an object while a turn of its own was under way."""
+
+    has_changed: bool = False  # in the controller, since it was last observed
+    newest: str = ""  # version of the object that a watch told of; "": none
 
 
 def _monotonic_ms() -> int:
@@ -102,7 +116,7 @@ def _utc_text() -> str:
 class Reconciler:
     def __init__(
         self,
-        store: ObjectStore,
+        store: IndexedStore,
         controller: ControllerService,
         runtime: BrokerRuntime,
         *,
@@ -118,6 +132,8 @@ class Reconciler:
         self._settings = settings
         self._add = add or (lambda key: None)
         self._observer = TopicObserver(store, controller)
+        self._names = TopicNames()
+        self._deleted = DeletedTopics(store, controller, self._observer, self._names)
         self._sliceless = SlicelessTopics(store, controller)
         self._applier = TopicApplier(
             store, controller, default_pool_spec=settings.default_pool_spec
@@ -129,21 +145,46 @@ class Reconciler:
             now_text=now_text,
         )
         self._waiting: dict[WorkKey, str] = {}  # Topics that wait, and the pool they wait for
+        self._turns: dict[WorkKey, _Turn] = {}  # under way
+        self._seen: dict[WorkKey, str] = {}  # which version of the object the last turn saw
         self._keys: dict[TopicId, WorkKey] = {}
+        self._name_taken: set[WorkKey] = set()  # by slices of another topic, found in this turn
 
     async def reconcile(self, key: WorkKey) -> int | None:
         """Returns a delay in ms after which it wants the key again, None when nothing is left to
         wait for. Raises StoreError or OSError when the environment failed."""
+        turn = self._turns[key] = _Turn()
         try:
             if key.kind == BROKER_POOL.kind:
                 return await self._reconcile_pool(key)
             if key.kind == TOPIC.kind:
-                return await self._reconcile_topic(key)
+                return await self._reconcile_topic(key, turn)
         except NotLeading:
             return None  # the next term begins with every key
         except NamespaceIsGoing:
             return None
+        finally:
+            del self._turns[key]
+            if turn.has_changed or turn.newest not in ("", self._seen.get(key)):
+                self._add(key)
         raise ValueError(f"work key: expected kind BrokerPool or Topic, found {key.kind}")
+
+    def on_event(self, kind: ResourceKind, item: Object, *, is_deleted: bool) -> WorkKey | None:
+        """Of a watch: the key to put into the queue. None for what turns of its own know already,
+        as most events are of their own status writes."""
+        key, version = _key(kind.kind, item), "" if is_deleted else _version(item)
+        if is_deleted:
+            former = self._store.index.topic(key)
+            uid = item["metadata"].get("uid")
+            self._store.index.note_gone(kind, key.namespace, key.name, uid=uid)
+            self._wake_namesakes(former)
+        else:
+            self._store.index.note(kind, item)
+        turn = self._turns.get(key)
+        if turn is not None:
+            turn.newest = version or "deleted"
+            return None
+        return None if version and version == self._seen.get(key) else key
 
     def on_change(self, change: Change) -> None:
         """Of the controller: puts the keys that it concerns into the queue."""
@@ -151,7 +192,11 @@ class Reconciler:
         if change.kind == "topic":
             # A missing slice is told by the name of its Topic object.
             key = self._keys.get(TopicId(change.name))
-            self._add(key or WorkKey(TOPIC.kind, namespace, change.name))
+            key = key or WorkKey(TOPIC.kind, namespace, change.name)
+            if (turn := self._turns.get(key)) is not None:
+                turn.has_changed = True
+            else:
+                self._add(key)
             return
         self._add(WorkKey(BROKER_POOL.kind, namespace, name))
         self._wake_waiting(change.pool)
@@ -159,49 +204,37 @@ class Reconciler:
     async def all_keys(self, namespace: str | None) -> tuple[WorkKey, ...]:
         """Every object there is something to do for: at the start of a term and in sweeps. Also
         Topics and pools that are gone, of which slices and Broker objects still tell. The turns of
-        Topics with a slice that was not listed look for it."""
-        pools, topics, slices, brokers = await asyncio.gather(
+        Topics with a slice that was not listed read it."""
+        index, moment = self._store.index, self._store.index.moment()
+        pools, _, _, brokers = await asyncio.gather(
             self._store.list(BROKER_POOL, namespace),
             self._store.list(TOPIC, namespace),
             self._store.list(PARTITION_SLICE, namespace),
             self._store.list(BROKER, namespace),
         )
-        self._observer.unlisted = self._unlisted(namespace, slices)
+        index.forget_slices_unseen_since(moment, namespace)
         keys = dict.fromkeys(_key(BROKER_POOL.kind, pool) for pool in pools)
         for broker in brokers:
             pool_namespace, _, name = broker["spec"]["pool"].rpartition("/")
             own_namespace = broker["metadata"]["namespace"]
             keys[WorkKey(BROKER_POOL.kind, pool_namespace or own_namespace, name)] = None
-        keys |= dict.fromkeys(_key(TOPIC.kind, topic) for topic in topics)
-        for item in slices:
-            if not item.get("retained", False) and not item.get("deleted", False):
-                name = topic_object_name(item)
-                keys[WorkKey(TOPIC.kind, item["metadata"]["namespace"], name)] = None
+        keys |= dict.fromkeys((*index.topic_keys(namespace), *index.owners(namespace)))
         return tuple(keys)
-
-    def _unlisted(self, namespace: str | None, slices: list[Object]) -> set[TopicId]:
-        """Nothing writes to an idle slice, so nothing else would notice that it was deleted."""
-        pools = self._controller.pools()
-        if namespace is not None:
-            pools = tuple(pool for pool in pools if pool.startswith(f"{namespace}/"))
-        try:
-            views = [view for pool in pools for view in self._controller.topics(pool)]
-        except NotLeading:
-            return set()  # the next term begins with every key
-        return unlisted_topics(views, slices)
 
     # Pools
 
     async def _reconcile_pool(self, key: WorkKey) -> int | None:
         pool = await self._store.get(BROKER_POOL, key.namespace, key.name)
         if pool is None:
+            self._seen.pop(key, None)
             await self._runtime.on_pool_gone(key.namespace, key.name)
             return None
+        self._seen[key] = _version(pool)
         if "deletionTimestamp" in pool["metadata"]:
             return None  # the collector takes its pods
         spec = read_pool(pool)
         if isinstance(spec, InvalidManifest):
-            return await self._statuses.write(BROKER_POOL, pool, {}, [_invalid(spec)])
+            return await self._write_status(BROKER_POOL, pool, {}, [_invalid(spec)])
         observed = await self._runtime.observe(spec)
         failures = await self._apply_each(spec, plan_pool(spec, observed))
         self._wake_waiting(spec.pool)
@@ -293,26 +326,54 @@ class Reconciler:
             ],
             "selector": ",".join(f"{k}={v}" for k, v in sorted(pool_selector(spec.name).items())),
         }
-        return await self._statuses.write(BROKER_POOL, pool, fields, conditions)
+        return await self._write_status(BROKER_POOL, pool, fields, conditions)
+
+    async def _write_status(
+        self,
+        kind: ResourceKind,
+        item: Object,
+        fields: dict[str, Any],
+        conditions: Iterable[Condition],
+        *,
+        at_once: bool = False,
+    ) -> int | None:
+        wait_ms = await self._statuses.write(kind, item, fields, conditions, at_once=at_once)
+        self._seen[_key(kind.kind, item)] = _version(item)
+        return wait_ms
 
     # Topics
 
-    async def _reconcile_topic(self, key: WorkKey) -> int | None:
+    async def _reconcile_topic(self, key: WorkKey, turn: _Turn) -> int | None:
+        former = self._store.index.topic(key)
         topic = await self._store.get(TOPIC, key.namespace, key.name)
         await self._sliceless.forget_deleted(key, topic)
         if topic is None:
+            self._seen.pop(key, None)
             self._waiting.pop(key, None)
             await self._forget_deleted(key)
+            turn.has_changed = False  # by that
+            self._wake_namesakes(former)
             return None
+        self._seen[key] = _version(topic)
         if "deletionTimestamp" in topic["metadata"]:
             return None  # somebody else's finalizer holds it: it is not gone
         spec = read_topic(topic)
         if isinstance(spec, InvalidManifest):
-            return await self._statuses.write(TOPIC, topic, {}, [_invalid(spec)])
-        return await self._drive_topic(key, spec, topic)
+            return await self._write_status(TOPIC, topic, {}, [_invalid(spec)])
+        async with self._names.hold((spec.pool, spec.topic_name)):
+            wait_ms = await self._drive_topic(key, spec, topic, turn)
+        if key in self._name_taken:
+            # Maybe of a former Topic object of this name, with another topicName or pool, whose
+            # end nobody saw: then its data goes as that one said, and the name is free after that.
+            self._name_taken.discard(key)
+            await self._forget_deleted(key)
+        return wait_ms
 
-    async def _drive_topic(self, key: WorkKey, spec: TopicSpec, topic: Object) -> int | None:
+    async def _drive_topic(
+        self, key: WorkKey, spec: TopicSpec, topic: Object, turn: _Turn
+    ) -> int | None:
         for _ in range(MAX_ACTIONS_PER_TURN):
+            turn.has_changed = False
             observed = await self._observer.observe(spec, topic)
             self._sliceless.note(key, observed)
             self._keys[observed.topic_id] = key
@@ -325,12 +386,16 @@ class Reconciler:
             if failed is not None:
                 self._waiting[key] = spec.pool
                 if failed.type == "Ready":
-                    wait_ms = await self._statuses.write(TOPIC, topic, {}, [failed])
+                    wait_ms = await self._write_status(TOPIC, topic, {}, [failed])
                 else:  # it is served as ever: one impossible move makes no other word stale
                     shown = replace(plan, conditions=(*plan.conditions, failed))
                     wait_ms = await self._write_topic_status(topic, observed.view, shown)
-                return wait_ms or self._settings.waiting_interval_ms
-        return self._settings.waiting_interval_ms
+                return wait_ms or self._waiting_ms()
+        return self._waiting_ms()
+
+    def _waiting_ms(self) -> int:
+        of_all = 1000 * len(self._waiting) // self._settings.waiting_turns_per_second
+        return max(self._settings.waiting_interval_ms, of_all)
 
     async def _apply(self, spec: TopicSpec, plan: TopicPlan, topic: Object) -> Condition | None:
         """The condition, where the controller refused for good."""
@@ -338,7 +403,7 @@ class Reconciler:
         assert action is not None
         if isinstance(action, RecordTopicId):
             fields = {"topicId": action.topic_id}
-            await self._statuses.write(TOPIC, topic, fields, plan.conditions, at_once=True)
+            await self._write_status(TOPIC, topic, fields, plan.conditions, at_once=True)
             return None
         try:
             await self._applier.apply(spec, action)
@@ -349,9 +414,7 @@ class Reconciler:
         except NoLiveReplica as error:
             return Condition("Ready", False, "WaitingForBrokers", str(error))
         except AlreadyExists as error:
-            # Maybe of a former Topic object of this name, with another topicName or pool, whose
-            # end nobody saw: then its data goes as that one said, and the name is free after that.
-            await self._forget_deleted(WorkKey(TOPIC.kind, spec.namespace, spec.name))
+            self._name_taken.add(WorkKey(TOPIC.kind, spec.namespace, spec.name))
             return Condition("Ready", False, "SliceNameTaken", _name_taken(spec, error))
         except NamespaceIsGoing:
             raise
@@ -363,34 +426,17 @@ class Reconciler:
         self, topic: Object, view: TopicView | None, plan: TopicPlan
     ) -> int | None:
         fields = {} if view is None or view.is_retained else _topic_fields(view)
-        wait_ms = await self._statuses.write(TOPIC, topic, fields, plan.conditions)
+        wait_ms = await self._write_status(TOPIC, topic, fields, plan.conditions)
         is_whole = view is not None and not view.is_retained and not view.missing_slices
         if wait_ms is None and not is_whole:
-            return self._settings.waiting_interval_ms
+            return self._waiting_ms()
         return wait_ms
 
     async def _forget_deleted(self, key: WorkKey) -> None:
         """The Topic object is gone by a live read. Its data follows the slices' own policy."""
-        slices = await self._store.list(PARTITION_SLICE, key.namespace)
-        mine = [
-            kept
-            for kept in kept_topics(slices)
-            if kept.object_name == key.name and not kept.is_retained
-        ]
-        topics = await self._store.list(TOPIC, key.namespace) if mine else []
-        for kept in mine:
-            if not await self._observer.is_abandoned(kept, topics):
-                continue
-            retain = kept.deletion_policy != "Delete"
-            log.info(
-                "topic object is gone",
-                extra={"topic": kept.topic_name, "topic_id": kept.topic_id, "retain": retain},
-            )
-            await self._controller.delete_topic(
-                kept.pool, kept.topic_id, retain=retain, topic=kept.topic_name
-            )
+        for kept in await self._deleted.forget(key):
             self._keys.pop(kept.topic_id, None)
-            self._wake_waiting(kept.pool)
+            self._wake_namesakes(kept)
 
     def _note_waiting(
         self, key: WorkKey, spec: TopicSpec, view: TopicView | None, plan: TopicPlan
@@ -400,6 +446,12 @@ class Reconciler:
             self._waiting[key] = spec.pool
         else:
             self._waiting.pop(key, None)
+
+    def _wake_namesakes(self, gone: TopicEntry | KeptTopic | None) -> None:
+        if gone is not None:
+            for entry in self._store.index.topics_named(gone.pool, gone.topic_name):
+                if entry.key in self._waiting:
+                    self._add(entry.key)
 
     def _wake_waiting(self, pool: str) -> None:
         for key, wanted_pool in self._waiting.items():
@@ -435,6 +487,12 @@ def _refusals(failures: Iterable[Exception]) -> Iterator[Condition]:
 
 def _invalid(manifest: InvalidManifest) -> Condition:
     return Condition("Ready", False, "InvalidSpec", "; ".join(manifest.sentences))
+
+
+def _version(item: Object) -> str:
+    """Of that very object; another one of its name has another UID."""
+    metadata = item["metadata"]
+    return f"{metadata.get('uid', '')} {metadata.get('resourceVersion', '')}"
 
 
 def _key(kind: str, item: Object) -> WorkKey:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from tidemark_protocol.ids import TopicId
 
-from tidemark_operator.controller.views import TopicView
 from tidemark_operator.stores.object_store import Object
 
 
@@ -52,18 +51,6 @@ def topic_object_name(item: Object) -> str:
     """As the slice tells; they are also named `<topic object name>-<index>`."""
     name: str = item.get("topicObject") or item["metadata"]["name"].rpartition("-")[0]
     return name
-
-
-def unlisted_topics(views: Iterable[TopicView], slices: Iterable[Object]) -> set[TopicId]:
-    """Those with a slice that the controller knows and this list lacks. It may be partial, or
-    older than the slice: no proof that the slice is gone (S12)."""
-    present = (item for item in slices if not item.get("deleted"))
-    listed = {(item["metadata"]["name"], item.get("topicId")) for item in present}
-    return {
-        view.topic.topic_id
-        for view in views
-        if any((name, view.topic.topic_id) not in listed for name in view.slice_names)
-    }
 
 
 def claims_topic(topic: Object, kept: KeptTopic) -> bool:

@@ -11,6 +11,7 @@ from tidemark_operator.controller.service import BrokerView, ControllerService, 
 from tidemark_operator.controller.views import PoolSettings
 from tidemark_operator.manifests.schemas import apply_defaults
 from tidemark_operator.manifests.specs import PoolSpec
+from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.runtimes.broker_runtime import (
@@ -31,6 +32,7 @@ from tidemark_operator.stores.object_store import (
     PARTITION_SLICE,
     TOPIC,
     Object,
+    ObjectStore,
     ResourceKind,
 )
 from tidemark_operator.stores.sqlite import SqliteStore
@@ -94,8 +96,8 @@ def partition_state(number: int, replicas: tuple[BrokerId, ...], in_sync: int) -
 class KeepingController:
     """What reconcilers ask of the controller, over slices in the same store."""
 
-    def __init__(self, store: CountingStore) -> None:
-        self._store = store
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
         self.active: set[int] = set()
         self.views: dict[TopicId, TopicView] = {}
         self.calls: list[str] = []
@@ -168,7 +170,7 @@ class KeepingController:
             "deletionPolicy": deletion_policy,
             "retained": False,
         }
-        await self._store.create(PARTITION_SLICE, item)
+        await self.store.create(PARTITION_SLICE, item)
         partitions = tuple(
             partition_state(number, replicas, len(replicas))
             for number, replicas in enumerate(assignments)
@@ -222,15 +224,15 @@ class KeepingController:
             return
         del self.views[topic_id]
         for item in await self._slices_of(topic_id):
-            await self._store.delete(PARTITION_SLICE, NAMESPACE, item["metadata"]["name"])
+            await self.store.delete(PARTITION_SLICE, NAMESPACE, item["metadata"]["name"])
 
     async def _mark(self, topic_id: TopicId, **fields: Any) -> None:
         for item in await self._slices_of(topic_id):
             if item != {**item, **fields}:
-                await self._store.replace(PARTITION_SLICE, {**item, **fields})
+                await self.store.replace(PARTITION_SLICE, {**item, **fields})
 
     async def _slices_of(self, topic_id: TopicId) -> list[Object]:
-        slices = await self._store.list(PARTITION_SLICE, NAMESPACE)
+        slices = await self.store.list(PARTITION_SLICE, NAMESPACE)
         return [item for item in slices if item["topicId"] == topic_id]
 
 
@@ -288,8 +290,9 @@ class World:
 
     def new_reconciler(self) -> Reconciler:
         """As after a restart of the operator."""
+        self.controller.store = self.indexed = IndexedStore(self.store)
         return Reconciler(
-            self.store,
+            self.indexed,
             cast(ControllerService, self.controller),
             self.runtime,
             settings=ReconcilerSettings(default_pool_spec={"replicas": 3}),

@@ -178,6 +178,23 @@ def test_a_list_is_read_to_its_end_in_name_order() -> None:
     assert found[0]["kind"] == "Topic"
 
 
+def test_list_pages_hold_about_a_megabyte() -> None:
+    """Decoding a page holds the event loop."""
+    limits = []
+    sizes = {50: 500_000, 104: 3_000_000, 36: 100}
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        limit = int(request.query["limit"])
+        limits.append(limit)
+        text = "x" * (sizes[limit] // limit)
+        items = [{"metadata": {"name": str(number)}, "text": text} for number in range(limit)]
+        following = "more" if len(limits) < 3 else ""
+        return web.json_response({"metadata": {"continue": following}, "items": items})
+
+    ask(handler, lambda store: store.list(TOPIC, "shop"))
+    assert limits == [50, 104, 36]
+
+
 def test_all_namespaces_are_the_watched_ones_where_rights_end_there() -> None:
     asked = []
 
