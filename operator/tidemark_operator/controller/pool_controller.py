@@ -39,6 +39,7 @@ from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import Decide, NamespaceGone, PutOff, SliceStore
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_operator.controller.standing import Standing
+from tidemark_operator.controller.topic_views import TopicViews
 from tidemark_operator.controller.views import Change, PoolSettings, TopicView
 from tidemark_operator.stores.object_store import ObjectStore
 
@@ -60,6 +61,7 @@ class PoolController:
     ) -> None:
         """`on_image`: something new may be told to this pool's brokers."""
         self.state = PoolState(pool, controller_epoch)
+        self._views = TopicViews(self.state)
         self.sessions = Sessions(settings)
         self.image = MetadataImage(controller_epoch, deleted_kept=settings.deleted_topics_kept)
         self.lock = asyncio.Lock()
@@ -210,12 +212,12 @@ class PoolController:
         """What an election by a last resort cost, as a follower that takes up its history says:
         stored with it. False: not now. Nothing to store when a later recovery replaced it."""
         async with self.lock:
-            ids = {cut.topic_id for cut in cuts}
+            ids = dict.fromkeys(cut.topic_id for cut in cuts)
             return await self._write(
                 {
-                    name: lambda stored: stored.with_cuts(cuts)
-                    for name, value in self.state.slices.items()
-                    if value.topic.topic_id in ids
+                    value.name: lambda stored: stored.with_cuts(cuts)
+                    for topic_id in ids
+                    for value in self.state.topic_slices(topic_id)
                 }
             )
 
@@ -260,11 +262,17 @@ class PoolController:
         self._on_change(Change("topic", self.state.pool, value.object_name))
 
     def topic_view(self, topic_id: TopicId) -> TopicView | None:
-        return self.state.topic_view(topic_id, self.slice_store.unsettled)
+        return self._views.of(topic_id, self.slice_store.unsettled)
 
-    def topic_ids(self) -> tuple[TopicId, ...]:
-        names = {value.topic.topic_id: value.name for value in self.state.slices.values()}
-        return tuple(sorted(names, key=lambda topic_id: names[topic_id]))
+    def topic_views(self) -> tuple[TopicView, ...]:
+        return self._views_of(self.state.slices.topic_ids())
+
+    def topic_views_named(self, topic: str) -> tuple[TopicView, ...]:
+        return self._views_of(self.state.slices.topic_ids_named(topic))
+
+    def _views_of(self, topic_ids: Iterable[TopicId]) -> tuple[TopicView, ...]:
+        views = map(self.topic_view, topic_ids)
+        return tuple(view for view in views if view is not None)
 
     def note_held(self, held: tuple[HeldEpoch, ...]) -> None:
         self.note_behind(self.state.note_held(held, version=self.image.version))
