@@ -166,12 +166,13 @@ class LocalCluster:
         version = self._store.resource_version()
         while True:
             await self._store.wait_for_change(version)
-            for change in self._store.changes_after(version):
-                version = change.resource_version
-                if change.kind in (TOPIC.kind, BROKER_POOL.kind):
-                    metadata = change.item["metadata"]
-                    key = WorkKey(change.kind, metadata["namespace"], metadata["name"])
-                    self._leading.on_key(key)
+            newest = self._store.resource_version()
+            for change in self._store.changes_after(version, kinds=(TOPIC, BROKER_POOL)):
+                newest = max(newest, change.resource_version)
+                metadata = change.item["metadata"]
+                key = WorkKey(change.kind, metadata["namespace"], metadata["name"])
+                self._leading.on_key(key)
+            version = newest
 
     def _broker_exited(self, pool: PoolSpec, broker_id: BrokerId) -> None:
         log_path = self.runtime.log_path(pool.pool, broker_id)
