@@ -40,8 +40,9 @@ async def alter_partition(
         )
         for judged_slice in await asyncio.gather(*judgements):
             answers.extend(judged_slice)
-        if any(answer.state is not None and is_moving(answer.state) for answer in answers):
-            await pool.settle()  # it may have been the last one that a move waited for
+        moving = {a.topic_id: None for a in answers if a.state is not None and is_moving(a.state)}
+        if moving:
+            await pool.settle(topics=moving)  # it may have been the last one that a move waited for
     return AlterPartitionResponse(
         ErrorCode.NONE,
         controller_epoch=pool.state.controller_epoch,
