@@ -298,8 +298,15 @@ class ControllerService:
         found = self._pools.get(pool)
         if found is None:
             return ()
-        views = (found.decisions.topic_view(topic_id) for topic_id in found.decisions.topic_ids())
-        return tuple(view for view in views if view is not None)
+        return found.decisions.topic_views()
+
+    def topics_named(self, pool: str, topic: str) -> tuple[TopicView, ...]:
+        """Served or retained."""
+        self._check_leading()
+        found = self._pools.get(pool)
+        if found is None:
+            return ()
+        return found.decisions.topic_views_named(topic)
 
     def applied_version(self, pool: str) -> int:
         self._check_leading()

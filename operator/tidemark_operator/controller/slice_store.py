@@ -8,7 +8,7 @@ decision is put off, and the slice stays unreadable until a later decision settl
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
@@ -87,8 +87,8 @@ class SliceStore:
         self._broker_objects: dict[BrokerId, Object] = {}
 
     @property
-    def unsettled(self) -> frozenset[str]:
-        return frozenset(self._unsettled)
+    def unsettled(self) -> Set[str]:
+        return self._unsettled
 
     async def change(self, value: PartitionSlice, decide: Decide) -> PartitionSlice | None:
         """Applies `decide` to what is stored; what is stored then. `value`: as last known.

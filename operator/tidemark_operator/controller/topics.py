@@ -67,7 +67,7 @@ async def create(
         for value in adopted:
             await _adopt(pool, value, topic, object_name, deletion_policy)
         if adopted:
-            await pool.settle()  # they have no leader yet
+            await pool.settle(topics=(topic.topic_id,))  # they have no leader yet
         if slices:
             # What their records were promised holds for the whole topic.
             stored = slices[0].topic
@@ -91,7 +91,8 @@ async def update(pool: PoolController, topic: TopicState, *, deletion_policy: st
             raise TopicUnknown(f"topic {topic.topic} ({topic.topic_id}) has no slices")
         for value in slices:
             await _change(pool, value, _updating(pool, topic, deletion_policy))
-        await pool.settle()  # unclean election may just have been allowed
+        # Unclean election may just have been allowed.
+        await pool.settle(topics=(topic.topic_id,))
 
 
 async def add_partitions(
@@ -145,7 +146,7 @@ async def choose_leaders(
             state = states.get(choice.partition)
             if state is not None and is_chosen(choice, state) and choice.leader in state.replicas:
                 pool.state.choices[topic_id, choice.partition] = choice
-        await pool.settle()
+        await pool.settle(topics=(topic_id,))
     pool.tell_brokers()
 
 

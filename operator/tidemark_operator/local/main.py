@@ -169,11 +169,11 @@ class LocalCluster:
         version = self._store.resource_version()
         while True:
             await self._store.wait_for_change(version)
-            for change in self._store.changes_after(version):
-                version = change.resource_version
-                kind = WATCHED.get(change.kind)
-                if kind is not None:
-                    self._tell(kind, change)
+            newest = self._store.resource_version()
+            for change in self._store.changes_after(version, kinds=tuple(WATCHED.values())):
+                newest = max(newest, change.resource_version)
+                self._tell(WATCHED[change.kind], change)
+            version = newest
 
     def _tell(self, kind: ResourceKind, change: StoredChange) -> None:
         key = self._reconciler.on_event(kind, change.item, is_deleted=change.is_deleted)

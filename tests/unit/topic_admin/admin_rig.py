@@ -2,6 +2,7 @@
 through which brokers ask for topics."""
 
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,18 @@ from tidemark_protocol.topic_messages import (
 from tests.unit.controller.control_rig import POOL, Rig
 
 NAMESPACE, _, POOL_NAME = POOL.partition("/")
+
+
+class AtOnce(Executor):
+    """Runs what it is given before it returns: the rig's brokers know no real time."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            done.set_exception(error)
+        return done
 
 
 class FaultyStore(SqliteStore):
@@ -71,7 +84,7 @@ class FaultyStore(SqliteStore):
 
 class AdminRig:
     def __init__(self, directory: Path) -> None:
-        self.store = FaultyStore(directory / "objects.db")
+        self.store = FaultyStore(directory / "objects.db", executor=AtOnce())
         self.rig = Rig(store=self.store)
         self.admin = TopicAdmin(self.store, self.rig.service)
         self._requests = 0
