@@ -40,6 +40,7 @@ HOST = "127.0.0.1"
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 PORTS_FREE_SECONDS = 10.0
+A_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,9 @@ class LocalCluster:
             self._address,
             leader=self._leading,
             clock=LeaseSystemClock(),
-            # There is nobody else to let lead for a term.
-            settings=LeaseSettings(NAMESPACE, sit_out_ms=0),
+            # The store's file is locked for the life of this process: there is nobody else to let
+            # lead, so a renewal that comes late says nothing.
+            settings=LeaseSettings(NAMESPACE, sit_out_ms=0, give_up_after_ms=A_DAY_MS),
         )
 
     async def run(self) -> int:
