@@ -62,14 +62,21 @@ class LeaderOnLoop:
         async def there() -> None:
             task, self._taking_over = self._taking_over, None
             if task is not None:
-                task.cancel()  # who took over may not go on after this
+                # Who took over may not go on after this, and ends in its own time.
+                if not task.cancelling():
+                    task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
             await self._leader.step_down()
 
         await self._on_its_loop(there())
 
     async def _on_its_loop(self, work: Coroutine[Any, Any, None]) -> None:
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:  # that loop is closed
+            work.close()
+            raise
+        await asyncio.wrap_future(future)
 
     def set_leader_address(self, address: str) -> None:
         self._leader.set_leader_address(address)
