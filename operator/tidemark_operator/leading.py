@@ -91,6 +91,9 @@ class LeadingOperator:
         self._queue.clear()
         await self._controller.step_down()
 
+    def depose(self) -> None:
+        self._controller.depose()
+
     def _worker_ended(self, worker: asyncio.Task[None]) -> None:
         if not worker.cancelled() and (error := worker.exception()) is not None:
             log.critical("the reconcile worker crashed", exc_info=error)

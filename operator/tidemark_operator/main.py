@@ -1,7 +1,8 @@
 """`tidemark-operator`: wiring only. Settings from the environment, read and checked once.
 
-Threads: kopf has its own with its own loop (handlers.py); everything else is on the main loop. The
-Lease decides who leads; losing it means standing by, not an end. What ends the process: SIGTERM
+Threads: kopf has its own with its own loop (handlers.py), and so has the Lease (lease_thread.py);
+everything else is on the main loop. The Lease decides who leads; losing it means standing by, not
+an end. What ends the process: SIGTERM
 (the Lease is released first), the end of the watch, without which it would be deaf, and rights in a
 namespace that was left out for want of them.
 """
@@ -15,7 +16,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,7 +36,9 @@ from tidemark_operator.handlers import ClusterWatch, ObjectEvent
 from tidemark_operator.health import create_health_app
 from tidemark_operator.json_log import set_up
 from tidemark_operator.leading import BrokerTrouble, LeadingOperator, is_pod_terminated
-from tidemark_operator.lease import ControllerLease, LeaseSettings
+from tidemark_operator.lease import ControllerLease, Leader, LeaseSettings
+from tidemark_operator.lease_thread import LeaseThread
+from tidemark_operator.loop_lag import LoopLag
 from tidemark_operator.manifests.pods import PodSettings
 from tidemark_operator.manifests.schemas import load_schema
 from tidemark_operator.reconcile.indexed_store import IndexedStore
@@ -126,10 +129,7 @@ def _log_level(text: str) -> str:
 class Operator:
     """All parts of one process, connected."""
 
-    def __init__(
-        self, settings: OperatorSettings, store: KubernetesStore, lease_store: KubernetesStore
-    ) -> None:
-        """`lease_store` has connections of its own: a renewal waits behind no other call."""
+    def __init__(self, settings: OperatorSettings, store: KubernetesStore) -> None:
         controller_settings = ControllerSettings(
             advertised_address=settings.address, installation=settings.namespace
         )
@@ -162,16 +162,9 @@ class Operator:
             self._queue,
             on_crash=self.end,
         )
-        self.lease = ControllerLease(
-            lease_store,
-            settings.identity,
-            settings.address,
-            leader=self.leading,
-            clock=LeaseSystemClock(),
-            settings=LeaseSettings(namespace=settings.namespace),
-            is_holder_terminated=lambda identity: is_pod_terminated(
-                lease_store, settings.namespace, identity
-            ),
+        self.loop_lag = LoopLag()
+        self.lease = LeaseThread(
+            self.leading, lambda leader: open_lease(settings, leader), self.loop_lag
         )
 
     def on_object(self, event: ObjectEvent) -> None:
@@ -187,11 +180,33 @@ class Operator:
         self._reconciler.on_change(change)
 
 
+@contextlib.asynccontextmanager
+async def open_lease(settings: OperatorSettings, leader: Leader) -> AsyncIterator[ControllerLease]:
+    """On the loop that renews it, with connections of its own. A new holder's epoch is above all
+    that are stored: those of the namespaces that are watched can be read."""
+    store = await kubernetes.connect(
+        kubeconfig=settings.kubeconfig, namespaces=settings.watch_namespaces
+    )
+    try:
+        yield ControllerLease(
+            store,
+            settings.identity,
+            settings.address,
+            leader=leader,
+            clock=LeaseSystemClock(),
+            settings=LeaseSettings(namespace=settings.namespace),
+            is_holder_terminated=lambda identity: is_pod_terminated(
+                store, settings.namespace, identity
+            ),
+        )
+    finally:
+        await store.close()
+
+
 @dataclass(frozen=True, slots=True)
 class Stores:
     whole: KubernetesStore
     open: KubernetesStore  # without namespaces in which there are no rights
-    lease: KubernetesStore  # of connections of its own, over the namespaces that are open
     closed: frozenset[str]
     watched: tuple[str, ...]
 
@@ -204,16 +219,14 @@ async def connect_stores(kubeconfig: str | None, namespaces: tuple[str, ...]) ->
         await whole.close()
         raise OperatorEnded("no rights in any namespace of watchNamespaces")
     watched = tuple(each for each in namespaces if each not in closed)
-    # A new holder's epoch is above all that are stored, so the Lease's store lists those too.
-    lease = await kubernetes.connect(kubeconfig=kubeconfig, namespaces=watched)
-    return Stores(whole, whole.without(closed), lease, closed, watched)
+    return Stores(whole, whole.without(closed), closed, watched)
 
 
 async def run(settings: OperatorSettings) -> None:
     """Until SIGTERM or SIGINT. Raises OperatorEnded, and StoreError when there is no API server."""
     stores = await connect_stores(settings.kubeconfig, settings.watch_namespaces)
     settings = replace(settings, watch_namespaces=stores.watched)
-    operator = Operator(settings, stores.open, stores.lease)
+    operator = Operator(settings, stores.open)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -233,7 +246,6 @@ async def run(settings: OperatorSettings) -> None:
         await asyncio.to_thread(watch.stop)
         await health.cleanup()
         await api.cleanup()
-        await stores.lease.close()
         await stores.open.close()
 
 
@@ -250,10 +262,11 @@ async def _until_stopped(
         opened = tasks.create_task(opening, name="closed namespaces")
         opened.add_done_callback(tell)
         lease = tasks.create_task(operator.lease.run(), name="lease")
+        lag = tasks.create_task(operator.loop_lag.run(), name="loop lag")
         sweeps = tasks.create_task(operator.leading.sweep_forever(random.Random()), name="sweeps")
         stopping = tasks.create_task(stop.wait(), name="stop")
         await asyncio.wait((stopping, operator.ended), return_when=asyncio.FIRST_COMPLETED)
-        for task in (lease, sweeps, stopping, opened):
+        for task in (lease, lag, sweeps, stopping, opened):
             task.cancel()
     if operator.ended.done() and not stop.is_set():
         raise OperatorEnded("the watch or the worker ended") from operator.ended.result()
@@ -288,7 +301,8 @@ def _watch(
 
 async def _serve_health(operator: Operator, port: int) -> web.AppRunner:
     runner = web.AppRunner(
-        create_health_app(operator.controller, operator.audit_metrics), access_log=None
+        create_health_app(operator.controller, operator.audit_metrics, operator.loop_lag),
+        access_log=None,
     )
     await runner.setup()
     await web.SockSite(runner, _listen(port)).start()

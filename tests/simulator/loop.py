@@ -230,6 +230,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_soon_threadsafe(
         self, callback: Callback, *args: object, context: contextvars.Context | None = None
     ) -> Any:
+        if self.is_dead:
+            raise RuntimeError("Event loop is closed")
         return self.call_soon(callback, *args, context=context)
 
     def call_later(

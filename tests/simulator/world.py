@@ -118,7 +118,8 @@ class World(Surroundings):
 
     def __exit__(self, *_: object) -> None:
         for process in self.processes:
-            process.loop.dispose()
+            for loop in process.loops:
+                loop.dispose()
         self._logging.stop()
         if self._had_gc:
             gc.enable()

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from tidemark_protocol.controller_messages import (
@@ -30,6 +30,7 @@ from tidemark_protocol.partition_state import TopicState
 
 from tidemark_operator.controller import asked_elections, loading, moves, producer_ids, topics
 from tidemark_operator.controller.alter_partition import alter_partition
+from tidemark_operator.controller.clock import Clock
 from tidemark_operator.controller.last_resorts import Choice
 from tidemark_operator.controller.moves import Targets
 from tidemark_operator.controller.new_partitions import NoLiveReplica
@@ -62,12 +63,6 @@ MAX_POOLS = 1000
 MAX_TASKS = 10_000
 
 Result = TypeVar("Result")
-
-
-class Clock(Protocol):
-    def now_ms(self) -> int:
-        """Monotonic."""
-        ...
 
 
 class NotLeading(Exception):
@@ -108,7 +103,7 @@ class ControllerService:
         self._pools: dict[str, PoolHeartbeats] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}  # by age
         self._ticker: asyncio.Task[None] | None = None
-        self._last_tick_ms: int | None = None
+        self._is_deposed = False  # the Lease is lost, and this loop has not turned since
         self._balance_due_ms = 0
 
     async def take_over(
@@ -125,6 +120,7 @@ class ControllerService:
         self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool = False
     ) -> None:
         """take_over without ticks, for those who call `tick` themselves."""
+        self._is_deposed = False  # before anything is awaited: a Lease may be lost meanwhile
         await self.step_down()
         brokers = await self._store.list(BROKER, None)
         slices = await self._store.list(PARTITION_SLICE, None)
@@ -133,7 +129,6 @@ class ControllerService:
         for pool in self._pools.values():
             pool.start(now_ms, is_second_opinion=is_second_opinion)
         self._balance_due_ms = now_ms + self._settings.balance_interval_ms
-        self._last_tick_ms = None
         self._controller_epoch = controller_epoch
         logger.info(
             "controller leads",
@@ -150,6 +145,10 @@ class ControllerService:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def depose(self) -> None:
+        """From any thread: no decision begins any more, though this loop be busy (I16)."""
+        self._is_deposed = True
+
     @property
     def installation(self) -> str:
         """The operators that stand for one another, in metrics."""
@@ -157,7 +156,7 @@ class ControllerService:
 
     @property
     def is_leading(self) -> bool:
-        return self._controller_epoch is not None
+        return self._controller_epoch is not None and not self._is_deposed
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
@@ -277,8 +276,10 @@ class ControllerService:
 
     def reason_to_give_way(self) -> str:
         """Why another controller should judge what this one sees (S18); "": no reason."""
-        silent = [name for name in sorted(self._pools) if self._pools[name].is_mostly_silent]
-        return f"more than half is silent of pool {', '.join(silent)}" if silent else ""
+        pools = self._pools.copy()  # asked from another thread, perhaps
+        return "; ".join(
+            f"pool {name}: {pools[name].silence}" for name in sorted(pools) if pools[name].silence
+        )
 
     def pools(self) -> tuple[str, ...]:
         return tuple(sorted(self._pools))
@@ -412,24 +413,19 @@ class ControllerService:
     def suspect(self, pool: str, broker_id: BrokerId, reason: str) -> None:
         """Pod deleted or terminated: probe now, fence if refused. Never waits."""
         found = self._pools.get(pool)
-        if self._controller_epoch is not None and found is not None:
+        if self.is_leading and found is not None:
             found.suspect(broker_id, reason)
 
     # Time.
 
     async def tick(self) -> None:
-        """Sessions, poll deadlines, what was put off. What a tick comes late by is our stall."""
+        """Sessions, poll deadlines, what was put off."""
         now_ms = self._clock.now_ms()
-        last_ms = self._last_tick_ms
-        self._last_tick_ms = now_ms
-        late_ms = 0 if last_ms is None else now_ms - last_ms - self._settings.tick_interval_ms
         is_balance_due = now_ms >= self._balance_due_ms
         if is_balance_due:
             self._balance_due_ms = now_ms + self._settings.balance_interval_ms
-        # Every tick is a little late; only a missed one is a stall.
-        stall_ms = late_ms if late_ms > self._settings.tick_interval_ms else 0
         for pool in tuple(self._pools.values()):
-            pool.tick(now_ms, stall_ms=stall_ms)
+            pool.tick(now_ms)
             if is_balance_due:
                 self.spawn(pool.decisions.balance(), f"balance {pool.decisions.state.pool}")
         # Decisions of this tick go on as tasks of their own: a slow store must not hold back the
@@ -442,9 +438,11 @@ class ControllerService:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run_ticks(self) -> None:
-        while self._controller_epoch is not None:
+        while self.is_leading:
             try:
                 await self.tick()
+            except NotLeading:  # deposed in the middle of it
+                return
             except Exception:  # the driver: without ticks nobody is ever fenced
                 logger.exception("tick failed")
             await asyncio.sleep(self._settings.tick_interval_ms / 1000)
@@ -494,9 +492,10 @@ class ControllerService:
             raise NotLeading(str(error)) from error
 
     def spawn(self, coroutine: Coroutine[Any, Any, Result], name: str) -> "asyncio.Task[Result]":
-        if len(self._tasks) >= MAX_TASKS:
+        if self._is_deposed or len(self._tasks) >= MAX_TASKS:
             coroutine.close()
-            raise NotLeading(f"{MAX_TASKS} decisions under way: overloaded")
+            many = f"{MAX_TASKS} decisions under way: overloaded"
+            raise NotLeading("the Lease is lost" if self._is_deposed else many)
         task = asyncio.create_task(coroutine, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._note_done)

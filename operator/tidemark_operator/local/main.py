@@ -42,6 +42,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 PORTS_FREE_SECONDS = 10.0
 WATCHED = {kind.kind: kind for kind in (TOPIC, BROKER_POOL)}
+A_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,9 @@ class LocalCluster:
             self._address,
             leader=self._leading,
             clock=LeaseSystemClock(),
-            # There is nobody else to let lead for a term.
-            settings=LeaseSettings(NAMESPACE, sit_out_ms=0),
+            # The store's file is locked for the life of this process: there is nobody else to let
+            # lead, so a renewal that comes late says nothing.
+            settings=LeaseSettings(NAMESPACE, sit_out_ms=0, give_up_after_ms=A_DAY_MS),
         )
 
     async def run(self) -> int:

@@ -12,6 +12,7 @@ from tidemark_operator.stores import kubernetes
 from tidemark_operator.stores.kubernetes import KubernetesStore
 from tidemark_operator.stores.object_store import BROKER, BROKER_POOL, TOPIC, Forbidden
 
+from tests.unit.controller.test_control_lease import FakeLeader
 from tests.unit.reconcile.test_kubernetes_store import ask
 
 BOTH = ("shop", "gone")
@@ -78,8 +79,10 @@ def test_the_lease_asks_for_epochs_where_there_are_rights_only(
         monkeypatch.setattr(kubernetes, "connect", connect)
         stores = await main.connect_stores(None, BOTH)
         assert (stores.closed, stores.watched) == ({"gone"}, ("shop",))
-        for each in (stores.open, stores.lease):
-            assert len(await each.list(BROKER, None)) == 1
+        settings = main.OperatorSettings("tidemark", "one", "uid", "10.0.0.1", "", stores.watched)
+        async with main.open_lease(settings, FakeLeader()) as lease:
+            for each in (stores.open, lease._store):
+                assert len(await each.list(BROKER, None)) == 1
 
     ask(answer, story, namespaces=BOTH)
 
