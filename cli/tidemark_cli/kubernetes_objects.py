@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from tidemark_protocol.manifests import with_manifest
+
 from tidemark_cli.cluster_status import ClusterStatus, status_of_objects
 from tidemark_cli.failures import EXIT_USAGE, CommandFailed
 
@@ -13,6 +15,7 @@ GROUP = "tidemark.dev"
 VERSION = "v1alpha1"
 PLURALS = {"Topic": "topics", "BrokerPool": "brokerpools"}
 REPLACE_ATTEMPTS = 3
+STRICT = {"field_validation": "Strict"}  # what the server does not know is refused, not dropped
 
 Manifest = dict[str, Any]
 
@@ -67,7 +70,7 @@ class KubernetesObjects:
         await self._api_client.close()
 
     async def apply(self, manifest: Manifest) -> Applied:
-        """Creates the object, or replaces its spec by compare-and-set."""
+        """Create the object, or change it as `kubectl apply` does, by compare-and-set."""
         kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
         plural = PLURALS.get(kind)
         if plural is None or manifest["apiVersion"] != f"{GROUP}/{VERSION}":
@@ -108,7 +111,9 @@ class KubernetesObjects:
         kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
         place = (GROUP, VERSION, self._namespace, PLURALS[kind])
         try:
-            made: Manifest = await self._objects.create_namespaced_custom_object(*place, manifest)
+            made: Manifest = await self._objects.create_namespaced_custom_object(
+                *place, manifest, **STRICT
+            )
         except self._failure as error:
             raise _refused(kind, name, error) from error
         return made
@@ -125,7 +130,7 @@ class KubernetesObjects:
         place = (GROUP, VERSION, self._namespace, PLURALS[kind])
         try:
             changed: Manifest = await self._objects.patch_namespaced_custom_object(
-                *place, name, patch, _content_type="application/merge-patch+json"
+                *place, name, patch, _content_type="application/merge-patch+json", **STRICT
             )
         except self._failure as error:
             raise _refused(kind, name, error) from error
@@ -139,10 +144,13 @@ class KubernetesObjects:
         except self._failure as error:
             if getattr(error, "status", 0) != 404:
                 raise
-            await self._objects.create_namespaced_custom_object(*place, manifest)
+            wanted = with_manifest(None, manifest)
+            await self._objects.create_namespaced_custom_object(*place, wanted, **STRICT)
             return Applied(kind, name, "created")
-        wanted = {**current, "spec": manifest.get("spec", {})}
-        changed = await self._objects.replace_namespaced_custom_object(*place, name, wanted)
+        wanted = with_manifest(current, manifest)
+        changed = await self._objects.replace_namespaced_custom_object(
+            *place, name, wanted, **STRICT
+        )
         is_same = changed["metadata"]["resourceVersion"] == current["metadata"]["resourceVersion"]
         return Applied(kind, name, "unchanged" if is_same else "configured")
 

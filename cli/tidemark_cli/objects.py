@@ -60,10 +60,11 @@ async def create_object(arguments: argparse.Namespace, manifest: Manifest) -> Ma
     target = await find_target(arguments)
     kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
     if target.controller_url:
-        body = msgspec.json.encode(manifest)  # JSON is YAML
-        status, answer = await _exchange(target, "POST", "/v1/apply", body)
-        _check_done(status, answer, f"a {kind} that the controller accepts")
-        return await _ask(target, "GET", kind, name, None)
+        body = msgspec.json.encode(manifest)
+        status, answer = await _exchange(target, "POST", f"/v1/{PLURALS[kind]}", body)
+        _check_done(status, answer, f"{kind} {name} not created")
+        made: Manifest = answer
+        return made
     _check_has_objects(target)
     objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
     async with objects:

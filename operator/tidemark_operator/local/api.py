@@ -2,8 +2,8 @@
 
 `POST /v1/apply` takes YAML documents and answers `{"applied": [{kind, name, action}]}`, or 422 with
 `{"problems": [sentences]}`. `DELETE /v1/topics/{name}` deletes a Topic object. GET and PATCH of
-`/v1/{topics,brokerpools}/{name}` read one object, and change it by a JSON merge patch; GET without
-a name answers `{"items": [objects]}`.
+`/v1/{topics,brokerpools}/{name}` read one object, and change it by a JSON merge patch; without a
+name GET answers `{"items": [objects]}`, and POST makes an object (JSON), or answers 409.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,9 +16,16 @@ from tidemark_operator.local.manifests import (
     NAMESPACE,
     ManifestRefused,
     apply_manifests,
+    create_object,
     patch_object,
 )
-from tidemark_operator.stores.object_store import TOPIC, ObjectStore, ResourceKind, StoreError
+from tidemark_operator.stores.object_store import (
+    TOPIC,
+    AlreadyExists,
+    ObjectStore,
+    ResourceKind,
+    StoreError,
+)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -53,6 +60,15 @@ def add_local_routes(app: web.Application, store: ObjectStore) -> None:
             return _json(404, {"problems": [f"expected a {kind.kind} named {name}, found none"]})
         return _json(200, found)
 
+    async def create(request: web.Request) -> web.Response:
+        body = await request.content.read(MAX_MANIFEST_BYTES)
+        try:
+            return _json(200, await create_object(store, _kind(request), body))
+        except ManifestRefused as refused:
+            return _json(422, {"problems": refused.problems})
+        except AlreadyExists as error:
+            return _json(409, {"problems": [str(error)]})
+
     async def listing(request: web.Request) -> web.Response:
         return _json(200, {"items": await store.list(_kind(request), NAMESPACE)})
 
@@ -65,6 +81,7 @@ def add_local_routes(app: web.Application, store: ObjectStore) -> None:
             return _json(422, {"problems": refused.problems})
 
     app.router.add_get("/v1/{plural:topics|brokerpools}", _told(listing))
+    app.router.add_post("/v1/{plural:topics|brokerpools}", _told(create))
     app.router.add_get("/v1/{plural:topics|brokerpools}/{name}", _told(read))
     app.router.add_patch("/v1/{plural:topics|brokerpools}/{name}", _told(patch))
     app.router.add_post("/v1/apply", _told(apply))
