@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
 from tidemark_protocol.manifests import with_manifest
 
 from tidemark_cli.cluster_status import ClusterStatus, status_of_objects
@@ -50,6 +51,7 @@ class KubernetesObjects:
             _, active = config.list_kube_config_contexts()
         except Exception as error:  # the library has no common class of its errors
             raise CommandFailed(
+                "The kubeconfig context cannot be used.",
                 expected="a usable kubeconfig context",
                 found=str(error),
                 to_do="check KUBECONFIG and --context, or name a broker with --server",
@@ -178,14 +180,24 @@ class KubernetesObjects:
 
 def _refused(kind: str, name: str, error: Exception) -> CommandFailed:
     body = str(getattr(error, "body", "") or error)
+    message = _message(body)
     if getattr(error, "status", 0) == 404:
+        if f'"{name}" not found' in message:  # the kind is known, the object is not there
+            return CommandFailed(f"{kind} {name!r} not found.", expected=kind, found=message)
         return CommandFailed(
-            expected=f"the API server to know {kind}.{GROUP}",
-            found="it does not",
+            f"The API server does not know {kind}.{GROUP}.",
             to_do="install Tidemark's chart (charts/tidemark) first",
         )
     return CommandFailed(
-        expected=f"the API server to accept {kind} {name}",
-        found=body[:1000],
+        f"{kind} {name!r} was refused: {message[:1000]}",
         to_do="correct the manifest, or ask for the right to do this",
     )
+
+
+def _message(body: str) -> str:
+    """Of a metav1.Status, which is how an API server refuses; else the text itself."""
+    try:
+        found = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return body
+    return str(found.get("message") or body) if isinstance(found, dict) else body

@@ -34,17 +34,8 @@ MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 
 def add_local_routes(app: web.Application, store: ObjectStore) -> None:
     async def apply(request: web.Request) -> web.Response:
-        body = await request.content.read(MAX_MANIFEST_BYTES + 1)
-        if len(body) > MAX_MANIFEST_BYTES:
-            problem = f"expected at most {MAX_MANIFEST_BYTES} bytes of manifests, found more"
-            return _json(413, {"problems": [problem]})
-        try:
-            applied = await apply_manifests(store, body.decode())
-        except UnicodeDecodeError as error:
-            return _json(422, {"problems": [f"expected UTF-8, found {error}"]})
-        except ManifestRefused as refused:
-            return _json(422, {"problems": refused.problems})
-        return _json(200, {"applied": applied})
+        text = await _manifests(request)
+        return _json(200, {"applied": await apply_manifests(store, text)})
 
     async def delete_topic(request: web.Request) -> web.Response:
         name = request.match_info["name"]
@@ -61,11 +52,9 @@ def add_local_routes(app: web.Application, store: ObjectStore) -> None:
         return _json(200, found)
 
     async def create(request: web.Request) -> web.Response:
-        body = await request.content.read(MAX_MANIFEST_BYTES)
+        text = await _manifests(request)
         try:
-            return _json(200, await create_object(store, _kind(request), body))
-        except ManifestRefused as refused:
-            return _json(422, {"problems": refused.problems})
+            return _json(200, await create_object(store, _kind(request), text))
         except AlreadyExists as error:
             return _json(409, {"problems": [str(error)]})
 
@@ -74,11 +63,8 @@ def add_local_routes(app: web.Application, store: ObjectStore) -> None:
 
     async def patch(request: web.Request) -> web.Response:
         kind, name = _kind(request), request.match_info["name"]
-        body = await request.content.read(MAX_MANIFEST_BYTES + 1)
-        try:
-            return _json(200, await patch_object(store, kind, name, body))
-        except ManifestRefused as refused:
-            return _json(422, {"problems": refused.problems})
+        patch = await _manifests(request)
+        return _json(200, await patch_object(store, kind, name, patch.encode()))
 
     app.router.add_get("/v1/{plural:topics|brokerpools}", _told(listing))
     app.router.add_post("/v1/{plural:topics|brokerpools}", _told(create))
@@ -89,15 +75,28 @@ def add_local_routes(app: web.Application, store: ObjectStore) -> None:
 
 
 def _told(handler: Handler) -> Handler:
-    """What the store refuses is an answer in its words: 503."""
+    """Answer refusals in their words: 422 for a manifest, 503 for the store."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
+        except ManifestRefused as refused:
+            return _json(422, {"problems": refused.problems})
         except StoreError as error:
             return _json(503, {"problems": [str(error)]})
 
     return answer
+
+
+async def _manifests(request: web.Request) -> str:
+    """Return the body. Raises ManifestRefused."""
+    body = await request.read()  # the application has a limit of its own too
+    if len(body) > MAX_MANIFEST_BYTES:
+        raise ManifestRefused([f"expected at most {MAX_MANIFEST_BYTES} bytes, found more"])
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise ManifestRefused([f"expected UTF-8, found {error}"]) from error
 
 
 def _kind(request: web.Request) -> ResourceKind:

@@ -79,9 +79,9 @@ async def apply_manifests(store: ObjectStore, text: str) -> tuple[Applied, ...]:
     return tuple([await _put(store, kind, document) for kind, document in wanted])
 
 
-async def create_object(store: ObjectStore, kind: ResourceKind, body: bytes) -> Object:
+async def create_object(store: ObjectStore, kind: ResourceKind, text: str) -> Object:
     """Store one new object, given as JSON. Raises ManifestRefused, AlreadyExists, StoreError."""
-    documents = _documents(body.decode(errors="replace"))
+    documents = _documents(text)
     if len(documents) != 1 or _kind(documents[0], 1) != kind:
         raise ManifestRefused([f"expected one {kind.kind}, found something else"])
     item = schemas.apply_defaults(_in_namespace(documents[0]))

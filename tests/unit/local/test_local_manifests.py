@@ -144,14 +144,13 @@ def test_a_patch_is_judged_as_a_manifest_is(store: SqliteStore, patch: bytes) ->
 
 
 def test_create_makes_an_object_once(store: SqliteStore) -> None:
-    body = b'{"apiVersion": "tidemark.dev/v1alpha1", "kind": "Topic", "metadata": {"name": "%s"},'
-    body += b' "spec": {}}'
+    body = HEAD.replace("\n", ", ") + "metadata: {name: %s}, spec: {}"
 
-    async def create(name: bytes) -> Any:
-        return await create_object(store, TOPIC, body.replace(b"%s", name))
+    async def create(name: str) -> Any:
+        return await create_object(store, TOPIC, f"{{{body % name}}}")
 
-    assert asyncio.run(create(b"orders"))["spec"]["partitions"] == 1
+    assert asyncio.run(create("orders"))["spec"]["partitions"] == 1
     with pytest.raises(AlreadyExists):
-        asyncio.run(create(b"orders"))
+        asyncio.run(create("orders"))
     with pytest.raises(ManifestRefused):
-        asyncio.run(create(b"my_topic"))
+        asyncio.run(create("my_topic"))
