@@ -43,9 +43,4 @@ def not_found(
     names = [str(each) for each in known]
     more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
     listed = f"{', '.join(names[:MAX_LISTED])}{more}" if names else "none"
-    return CommandFailed(
-        f"{kind} {str(name)!r} not found. {kind}s: {listed}",
-        expected=f"the name of a {kind.lower()}",
-        found=str(name),
-        to_do=to_do,
-    )
+    return CommandFailed(f"{kind} {str(name)!r} not found. {kind}s: {listed}", to_do=to_do)

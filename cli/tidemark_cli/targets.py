@@ -16,6 +16,7 @@ import msgspec
 
 from tidemark_cli.cluster_status import ClusterStatus, read_status
 from tidemark_cli.failures import EXIT_USAGE, CommandFailed, not_found
+from tidemark_cli.local_brokers import local_brokers, whereabouts
 from tidemark_cli.metadata import UnreadableAnswer
 
 LOCAL_CONTROLLER_URL = "http://127.0.0.1:17070"
@@ -83,6 +84,17 @@ async def find_target(arguments: argparse.Namespace) -> Target:
         return Target(kube_context=arguments.context)
     if wants_kubernetes:
         raise await _no_kubeconfig()
+    brokers = local_brokers()
+    if brokers:
+        url = f"http://{brokers[0].controller}"
+        raise CommandFailed(
+            f"No controller answers at {LOCAL_CONTROLLER_URL}: {whereabouts(brokers)}.",
+            to_do=f"--server {url}"
+            if await controller_status(url) is not None
+            else "its `tidemark dev` is gone, and they end without it: start it again with"
+            f" --data-dir {brokers[0].data_dir}",
+            exit_code=EXIT_USAGE,
+        )
     raise CommandFailed(
         "No cluster found.",
         expected="a local cluster, --server, or a kubeconfig",
@@ -139,7 +151,8 @@ async def _started_brokers(
         is_led = topic is None or not any(
             view.is_leaderless for view in found.topics if view.topic == topic
         )
-        if found.active_urls and (is_led or not found.is_starting):
+        is_up = found.active_urls and (is_led or not found.is_starting)
+        if is_up and await _answers(found.active_urls[0]):
             return found.active_urls
         if loop.time() >= ends_s:
             break
@@ -153,6 +166,18 @@ async def _started_brokers(
         else f"BrokerPool {pool!r} has no broker.",
         to_do="look at `tidemark status` and wait until brokers are up",
     )
+
+
+async def _answers(url: str) -> bool:
+    """A broker is active a moment before its HTTP API is loaded."""
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=PROBE_TIMEOUT, trust_env=False) as session,
+            session.get(f"{url}/brokers") as response,
+        ):
+            return response.status == 200
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return False
 
 
 def pool_of(status: ClusterStatus, named: str | None, topic: str | None) -> str:

@@ -158,4 +158,4 @@ def _draw(console: Console, rows: list[dict[str, Any]], *, has_pools: bool) -> N
     console.print(table(tuple(columns.values()), cells))
     for row in rows:
         if not row["ready"] and row["reason"]:
-            console.print(f"{row['topic']} is not ready: {row['reason']}", markup=False)
+            console.print(f"Topic {row['object']} is not ready: {row['reason']}", markup=False)
