@@ -45,6 +45,16 @@ class PartitionView:
 class TopicView:
     topic: str
     partitions: tuple[PartitionView, ...]
+    pool: str = ""  # the name of its BrokerPool; "" where only a broker was asked
+    object_name: str = ""  # metadata.name of the Topic that it belongs to
+
+    @property
+    def is_internal(self) -> bool:
+        return self.topic.startswith("__")
+
+    @property
+    def is_leaderless(self) -> bool:
+        return any(view.leader == NO_LEADER for view in self.partitions)
 
     @property
     def is_fully_in_sync(self) -> bool:

@@ -1,10 +1,12 @@
 """How commands speak: tables and sentences for people, or one JSON document per answer (`-o json`).
 
-Results go to stdout, remarks and errors to stderr.
+Results go to stdout, remarks and errors to stderr. Keys in JSON are camelCase; until the next minor
+release the names that were written before stand beside them.
 """
 
+import dataclasses
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,7 +25,7 @@ class Output:
     def result(self, value: Any, human: Callable[[Console], None]) -> None:
         """`value` as JSON, or what `human` draws."""
         if self.is_json:
-            sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+            sys.stdout.write(msgspec.json.encode(with_camel_case(value)).decode() + "\n")
             sys.stdout.flush()
         else:
             human(self.console)
@@ -32,10 +34,22 @@ class Output:
         if not self.is_json:
             self._errors.print(sentence, markup=False)
 
+    def progress(self, sentence: str) -> None:
+        """Tell how far a wait is: over the last such line on a terminal, else below it."""
+        if not self.is_json and self._errors.is_terminal:
+            self._errors.print(f"\r\x1b[K{sentence}", markup=False, end="")
+        else:
+            self.remark(sentence)
+
+    def end_progress(self) -> None:
+        if not self.is_json and self._errors.is_terminal:
+            self._errors.print("\r\x1b[K", end="")
+
     def failure(self, failed: CommandFailed) -> None:
         if self.is_json:
             value = {
                 "error": {
+                    "message": failed.sentence,
                     "expected": failed.expected,
                     "found": failed.found,
                     "toDo": failed.to_do,
@@ -43,13 +57,35 @@ class Output:
             }
             sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
             return
-        self._errors.print("[bold red]error[/]")
-        for label, text in (
-            ("expected", failed.expected),
-            ("found", failed.found),
-            ("what to do", failed.to_do),
-        ):
-            self._errors.print(f"  {label + ':':12}{text}", markup=False)
+        self._errors.print("[bold red]error:[/]", end=" ")
+        self._errors.print(failed.sentence, markup=False)
+        # Where the sentence was made of these two they are said already.
+        parts = [("expected", failed.expected), ("found", failed.found)] * failed.has_sentence
+        for label, text in (*parts, ("what to do", failed.to_do)):
+            if text:
+                self._errors.print(f"  {label + ':':12}{text}", markup=False)
+
+
+def with_camel_case(value: Any) -> Any:
+    """Plain values; a dataclass's fields by their camelCase names, and by their own beside them.
+    Keys of a mapping are data and stay."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields: dict[str, Any] = {}
+        for field in dataclasses.fields(value):
+            plain = with_camel_case(getattr(value, field.name))
+            fields[camel_case(field.name)] = plain
+            fields[field.name] = plain
+        return fields
+    if isinstance(value, Mapping):
+        return {name: with_camel_case(child) for name, child in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [with_camel_case(child) for child in value]
+    return value
+
+
+def camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Text:

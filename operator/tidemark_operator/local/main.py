@@ -5,6 +5,7 @@ Ctrl-C (or SIGTERM) stops the brokers in order first, while the controller still
 """
 
 import asyncio
+import io
 import signal
 import socket
 import sys
@@ -26,7 +27,8 @@ from tidemark_operator.lease import ControllerLease, LeaseSettings
 from tidemark_operator.local.api import add_local_routes
 from tidemark_operator.local.last_words import last_words
 from tidemark_operator.local.manifests import NAMESPACE, ManifestRefused, apply_manifests
-from tidemark_operator.local.ports import until_free
+from tidemark_operator.local.ports import earlier_brokers, until_free
+from tidemark_operator.local.readiness import readiness_of, tell_when_ready
 from tidemark_operator.manifests.specs import PoolSpec
 from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
@@ -40,7 +42,7 @@ from tidemark_operator.topic_admin.service import TopicAdmin
 HOST = "127.0.0.1"
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-PORTS_FREE_SECONDS = 10.0
+PORTS_FREE_SECONDS = 30.0  # brokers without their controller take 10 s to end in order
 WATCHED = {kind.kind: kind for kind in (TOPIC, BROKER_POOL)}
 A_DAY_MS = 86_400_000
 
@@ -90,6 +92,7 @@ class LocalCluster:
             ),
             on_exit=self._broker_exited,
             on_due=self._look_at_pool,
+            tell=say,
         )
         self._reconciler = Reconciler(
             self._indexed,
@@ -116,7 +119,13 @@ class LocalCluster:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop.set)
-        await until_free(HOST, self._ports(), seconds=PORTS_FREE_SECONDS)
+        await until_free(
+            HOST,
+            self._ports(),
+            seconds=PORTS_FREE_SECONDS,
+            ending=lambda: earlier_brokers(self._settings.data_dir),
+            tell=say,
+        )
         await self._apply_files()
         with socket.create_server((HOST, self._settings.controller_port)) as listening:
             runner = await api.serve(
@@ -130,19 +139,24 @@ class LocalCluster:
                 async with asyncio.TaskGroup() as tasks:
                     lease = tasks.create_task(self._lease.run(), name="lease")
                     changes = tasks.create_task(self._follow_changes(), name="changes")
-                    say(
-                        f"controller at http://{self._address}, brokers from"
-                        f" http://{HOST}:{self._settings.http_port} on, data and logs in"
-                        f" {self._settings.data_dir}; Ctrl-C stops all"
-                    )
+                    say(f"starting; data and logs are in {self._settings.data_dir}")
+                    ready = tasks.create_task(self._tell_when_ready(), name="ready")
                     await self._stop.wait()
                     say("stopping the brokers")
                     await self.runtime.stop_all()
-                    changes.cancel()
-                    lease.cancel()
+                    for task in (ready, changes, lease):
+                        task.cancel()
             finally:
                 await runner.cleanup()
         return self._exit_code
+
+    async def _tell_when_ready(self) -> None:
+        await tell_when_ready(
+            lambda: readiness_of(self._store, self.controller),
+            say,
+            controller_port=self._settings.controller_port,
+            data_dir=self._settings.data_dir,
+        )
 
     def _ports(self) -> list[int]:
         settings = self._settings
@@ -220,15 +234,23 @@ def run_local(
     log_path = settings.data_dir / "logs" / "operator.log"
     try:
         log_path.parent.mkdir(parents=True, exist_ok=True)
-        with log_path.open("a") as log_file:
-            json_log.set_up("info", file=log_file)
+        # Unbuffered: what a full disk refused is not tried again when the file is closed.
+        with log_path.open("ab", buffering=0) as raw:
+            json_log.set_up("info", file=io.TextIOWrapper(raw, write_through=True))
             return uvloop.run(_run(settings))
     except ManifestRefused as refused:
-        say("\n".join(["manifests refused; nothing was started:", *refused.problems]))
+        say("\n".join(["error: manifests refused; nothing was started:", *refused.problems]))
         return EXIT_USAGE
     except (StoreError, OSError) as error:
-        say(f"cannot run here: {error}")
+        say(f"error: {_plain(error)}")
         return EXIT_FAILED
+
+
+def _plain(error: StoreError | OSError) -> str:
+    """One sentence, without an error number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
 
 
 async def _run(settings: LocalSettings) -> int:
