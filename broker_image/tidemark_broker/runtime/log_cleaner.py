@@ -65,6 +65,7 @@ class LogCleaner:
                 replica.log.segments,
                 replica.log.settings,
                 first_dirty_offset=replica.log.cleaned_to,
+                frames_checked_to=replica.log.frames_checked_to,
                 high_watermark=replica.high_watermark,
                 now_ms=self._now_ms(),
             )
@@ -110,7 +111,7 @@ class LogCleaner:
         except (StorageError, OSError) as error:
             self._on_error(replica, error)
             return
-        log.cleaned_to = compaction.cleaned_to
+        log.cleaned_to = log.frames_checked_to = compaction.cleaned_to
         _log.info(
             "log compacted",
             extra={

@@ -2,6 +2,7 @@
 
 Numbers and formats: Apache Kafka, CompressionType (KIP-110 for zstd). gzip, lz4 and zstd are their
 usual frames; snappy is what snappy-java's stream writes, or one raw block, as librdkafka sends it.
+Packed frames are those of Kafka's own classes: Java's clients read no LZ4 frame with linked blocks.
 """
 
 import mmap
@@ -15,10 +16,11 @@ from tidemark_broker.storage.errors import CorruptBatch, UnsupportedCompression
 
 MAX_INFLATED_BYTES = 64 * 1024 * 1024  # against a small batch that unpacks to gigabytes
 
-_NONE, _GZIP, _SNAPPY, _LZ4, _ZSTD = range(5)
+_NONE, _GZIP, _SNAPPY, LZ4, _ZSTD = range(5)
 _NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
-_FRAMED = {_LZ4: cramjam.lz4, _ZSTD: cramjam.zstd}
+_FRAMED = {LZ4: cramjam.lz4, _ZSTD: cramjam.zstd}
 _GZIP_WBITS = 31
+_ZSTD_LEVEL = 3  # Kafka's default
 
 # snappy-java: magic, version and compatible version, then blocks of a length and that many bytes.
 _SNAPPY_STREAM = b"\x82SNAPPY\x00"
@@ -26,6 +28,17 @@ _SNAPPY_VERSIONS = Struct(">ii")
 _SNAPPY_BLOCK = Struct(">i")
 _SNAPPY_START = len(_SNAPPY_STREAM) + _SNAPPY_VERSIONS.size
 _SNAPPY_BLOCK_BYTES = 32 * 1024
+
+# LZ4: magic, descriptor (independent blocks of 64 KiB, no checksums) and its checksum, then blocks
+# of a length and that many bytes; a length's highest bit says that the block is not compressed.
+_LZ4_START = bytes.fromhex("04224d18604082")
+_LZ4_MAGIC = _LZ4_START[:4]
+_LZ4_INDEPENDENT = 0x20  # of the descriptor's first byte
+FRAME_START_BYTES = len(_LZ4_MAGIC) + 1
+_LZ4_BLOCK = Struct("<I")
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_PLAIN = 0x80000000
+_LZ4_END = _LZ4_BLOCK.pack(0)
 _IS_FULL = "failed to write whole buffer"  # cramjam's word for a limit that is hit
 
 
@@ -59,7 +72,16 @@ def packed(codec: int, body: bytes) -> bytes:
         return packer.compress(body) + packer.flush()
     if codec == _SNAPPY:
         return _snapped(body)
-    return bytes(_FRAMED[codec].compress(body))
+    if codec == LZ4:
+        return _lz4_framed(body)
+    return bytes(cramjam.zstd.compress(body, level=_ZSTD_LEVEL))
+
+
+def has_linked_blocks(frame: bytes) -> bool:
+    """Whether it begins an LZ4 frame that Java's clients cannot read, as earlier versions of
+    `packed` wrote. FRAME_START_BYTES of it are enough."""
+    is_frame = frame.startswith(_LZ4_MAGIC) and len(frame) > len(_LZ4_MAGIC)
+    return is_frame and not frame[len(_LZ4_MAGIC)] & _LZ4_INDEPENDENT
 
 
 def _corrupt(codec: int, found: str) -> CorruptBatch:
@@ -127,3 +149,15 @@ def _snapped(body: bytes) -> bytes:
         block = bytes(cramjam.snappy.compress_raw(body[start : start + _SNAPPY_BLOCK_BYTES]))
         pieces += (_SNAPPY_BLOCK.pack(len(block)), block)
     return b"".join(pieces)
+
+
+def _lz4_framed(body: bytes) -> bytes:
+    pieces = [_LZ4_START]
+    for start in range(0, len(body), _LZ4_BLOCK_BYTES):
+        plain = body[start : start + _LZ4_BLOCK_BYTES]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            pieces += (_LZ4_BLOCK.pack(len(block)), block)
+        else:
+            pieces += (_LZ4_BLOCK.pack(len(plain) | _LZ4_PLAIN), plain)
+    return b"".join((*pieces, _LZ4_END))

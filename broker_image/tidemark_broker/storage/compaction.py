@@ -11,6 +11,9 @@ they are; behind one, tombstones stay for ever, as it may hold older records of 
 batch of each producer id that is not expired stays, if need be without records (KIP-98): after a
 restart the log must tell the sequences that a retry may repeat.
 
+LZ4 frames with linked blocks, which Java's clients cannot read, are packed again. Earlier versions
+wrote them: a part that one of those compacted is gone over once more (decision 0110).
+
 It runs in a worker in small steps: `steps` yields after each, and hands out finished segments for
 the loop to take in. Nothing here touches a file that counts.
 """
@@ -31,6 +34,7 @@ from tidemark_broker.storage.batch_rewriting import (
     empty_run,
     is_empty_run,
 )
+from tidemark_broker.storage.codecs import FRAME_START_BYTES, LZ4, has_linked_blocks
 from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.errors import (
     CannotCompact,
@@ -40,6 +44,7 @@ from tidemark_broker.storage.errors import (
 from tidemark_broker.storage.indexes import MAX_RELATIVE_OFFSET
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
 from tidemark_broker.storage.record_batch import (
+    HEADER_BYTES,
     MAX_INT64,
     BatchHeader,
     Record,
@@ -81,7 +86,7 @@ class CompactionPlan:
     segments: tuple[Segment, ...]
     first_dirty_offset: Offset
     clean_bytes: int
-    dirty_bytes: int
+    dirty_bytes: int  # 0: only frames of the clean part are to be packed again
 
     @property
     def dirty_ratio(self) -> float:
@@ -93,10 +98,12 @@ def plan_compaction(
     settings: LogSettings,
     *,
     first_dirty_offset: Offset,
+    frames_checked_to: Offset,
     high_watermark: Offset,
     now_ms: int,
 ) -> CompactionPlan | None:
-    """None: nothing to do yet. `segments`: all of the log, the active one last. Raises OSError."""
+    """None: nothing to do yet. `segments`: all of the log, the active one last.
+    `frames_checked_to`: no frame below it has linked blocks. Raises OSError."""
     if not settings.compacts:
         return None
     first_dirty_offset = max(first_dirty_offset, segments[0].base_offset)
@@ -111,11 +118,16 @@ def plan_compaction(
         cleanable.append(segment)
         dirty_bytes += segment.size_bytes if is_dirty else 0
         clean_bytes += 0 if is_dirty else segment.size_bytes
-    if dirty_bytes == 0:
+    if not cleanable:
         return None
     plan = CompactionPlan(tuple(cleanable), first_dirty_offset, clean_bytes, dirty_bytes)
-    is_due = plan.dirty_ratio >= settings.min_cleanable_dirty_ratio
-    return plan if is_due or _is_overdue(plan, settings, now_ms) else None
+    if dirty_bytes and plan.dirty_ratio >= settings.min_cleanable_dirty_ratio:
+        return plan
+    if dirty_bytes and _is_overdue(plan, settings, now_ms):
+        return plan
+    # A whole clean part only: a high watermark may be behind it just after a start.
+    is_whole = cleanable[-1].next_offset >= first_dirty_offset
+    return plan if is_whole and frames_checked_to < first_dirty_offset else None
 
 
 def _is_overdue(plan: CompactionPlan, settings: LogSettings, now_ms: int) -> bool:
@@ -175,6 +187,7 @@ class Compaction:
         self._producer_ids = producer_ids
         self._highest_producer_id = NO_PRODUCER_ID
         self._has_closed_batch = False  # one whose records cannot be opened was met
+        self._with_linked_blocks: set[Offset] = set()  # base offsets of segments
 
     def steps(self) -> Iterator[Worked | Rewritten]:
         """A few milliseconds of work each. Raises CorruptBatch, CannotCompact, OSError."""
@@ -190,6 +203,8 @@ class Compaction:
             for position, header in self._batches(segment):
                 if header.producer_id > NO_PRODUCER_ID:
                     self._note_producer(segment, position, header)
+                if _is_linked(segment, position, header):
+                    self._with_linked_blocks.add(segment.base_offset)
                 is_clean = header.next_offset <= first_dirty_offset
                 is_next = header.base_offset <= cleaned_to  # nothing was left out before it
                 if not is_clean and is_next and not self._last_offsets.is_full:
@@ -258,9 +273,14 @@ class Compaction:
         for segment in self._plan.segments:
             if segment.base_offset >= self.cleaned_to:
                 break
-            if writer is not None and not self._has_room(writer, segment):
+            stays = not self._plan.dirty_bytes and (
+                segment.base_offset not in self._with_linked_blocks
+            )
+            if writer is not None and (stays or not self._has_room(writer, segment)):
                 yield from self._finish(group, writer)
                 group, writer = [], None
+            if stays:
+                continue
             writer = writer or CleanedSegment(
                 self._disk,
                 self._directory,
@@ -314,7 +334,8 @@ class Compaction:
         rest = [record for record in records if self._stays(record, old_horizon_ms)]
         self.removed_records += len(records) - len(rest)
         horizon_ms = self._new_horizon_ms(header, rest)
-        if rest and len(rest) == len(records) and horizon_ms is None:
+        changes = horizon_ms is not None or len(rest) < len(records)
+        if rest and not changes and not _is_linked(segment, position, header):
             writer.keep(header, _read(segment, position, header))
         elif rest:
             writer.change(batch_of_rest(header, rest, horizon_ms=horizon_ms))
@@ -430,6 +451,14 @@ def _records(segment: Segment, position: int, header: BatchHeader) -> list[Recor
         return list(read_records(data))
     except (UnsupportedCompression, CorruptBatch):
         return None
+
+
+def _is_linked(segment: Segment, position: int, header: BatchHeader) -> bool:
+    if header.compression != LZ4 or header.size_bytes < HEADER_BYTES + FRAME_START_BYTES:
+        return False
+    with unreadable_is_damaged():
+        start = segment.file.read_at(position + HEADER_BYTES, FRAME_START_BYTES)
+    return has_linked_blocks(start)
 
 
 def _checked(segment: Segment, position: int, header: BatchHeader) -> memoryview:

@@ -84,7 +84,8 @@ class LogDirectory:
         self._offsets = tuple(
             OffsetCheckpoint(disk, path / name, self._files_lock) for name in checkpoints.OFFSETS
         )
-        self._recovery_points, self._high_watermarks, self._starts, self._cleaned = self._offsets
+        self._recovery_points, self._high_watermarks, self._starts, *cleaned = self._offsets
+        self._cleaned, self._frames_checked = cleaned
 
     @classmethod
     def open(
@@ -104,7 +105,8 @@ class LogDirectory:
                 disk.make_directory(path)
                 disk.sync_directory(path.parent)
             filesystem = disk.network_filesystem(path)
-            if filesystem is not None and _is_refused(settings):
+            # S13: a lock of a filesystem of several machines may not lock.
+            if filesystem is not None and not settings.allow_network_filesystem:
                 raise UnsafeFilesystem(path, filesystem)
             lock = _lock(disk, path)
         except OSError as error:
@@ -232,7 +234,7 @@ class LogDirectory:
         """`is_same_mount`: files are as the last lives wrote them, synced or not."""
         recovery_points = self._recovery_points.read()
         high_watermarks, log_starts = self._high_watermarks.read(), self._starts.read()
-        cleaned_to = self._cleaned.read()
+        cleaned_to, frames_checked_to = self._cleaned.read(), self._frames_checked.read()
         is_clean = self.proofs.has_clean_stop
         for name in self._disk.list_names(self.path):
             match = LOG_NAME.match(name)
@@ -268,6 +270,7 @@ class LogDirectory:
                 ),
             )
             log.cleaned_to = min(cleaned_to.get(at, Offset(0)), log.log_end_offset)
+            log.frames_checked_to = min(frames_checked_to.get(at, Offset(0)), log.cleaned_to)
             self._recovery_points.lower({at: log.recovery_point})  # recovery may have cut it
             self._add(log)
             high_watermark = max(high_watermarks.get(at, Offset(0)), log.log_start_offset)
@@ -434,15 +437,17 @@ class LogDirectory:
 
     def _write_recovery_points(self) -> None:
         with self._files_lock:
-            logs = list(self.logs.values())
-            recovery_points = {(log.topic, log.partition): log.recovery_point for log in logs}
-            log_starts = {(log.topic, log.partition): log.log_start_offset for log in logs}
-            cleaned_to = {(log.topic, log.partition): log.cleaned_to for log in logs}
+            logs = [((log.topic, log.partition), log) for log in list(self.logs.values())]
+            offsets = (
+                (self._recovery_points, {at: log.recovery_point for at, log in logs}),
+                (self._starts, {at: log.log_start_offset for at, log in logs}),
+                (self._cleaned, {at: log.cleaned_to for at, log in logs}),
+                (self._frames_checked, {at: log.frames_checked_to for at, log in logs}),
+            )
 
             def write() -> None:
-                self._recovery_points.write(recovery_points)
-                self._starts.write(log_starts)
-                self._cleaned.write(cleaned_to)
+                for checkpoint, stored in offsets:
+                    checkpoint.write(stored)
 
             self._guarded("checkpoint recovery points", write)
 
@@ -484,11 +489,6 @@ class LogDirectory:
         except OSError as error:
             kind = DiskFull if error.errno in NO_ROOM_ERRORS else StorageFailed
             raise kind(f"cannot {action} in {self.path}: {error}") from error
-
-
-def _is_refused(settings: LogSettings) -> bool:
-    """S13: a lock of a filesystem of several machines may not lock."""
-    return not settings.allow_network_filesystem
 
 
 def _lock(disk: Disk, path: Path) -> HeldLock:

@@ -73,7 +73,8 @@ class PartitionLog:
         self._reader = LogReader()
         self.swaps = Swaps(disk, directory)
         self.appended_bytes = 0  # since it was opened
-        self.cleaned_to = Offset(0)  # below it every record was compacted once
+        # Below them every record was compacted once, and no LZ4 frame has linked blocks.
+        self.cleaned_to = self.frames_checked_to = Offset(0)
         self.before_cut: Callable[[Offset], None] = lambda offset: None  # may raise OSError
         self.write_data: Callable[..., Any] = lambda write, *given: write(*given)  # that too
         try:
@@ -97,9 +98,8 @@ class PartitionLog:
         self.recovery: RecoveryReport = loaded.report
         self.log_end_offset = self._segments.active.next_offset
         end, point = self.log_end_offset, former.recovery_point
-        self.log_start_offset = min(
-            max(former.log_start_offset, self._segments[0].base_offset), end
-        )
+        first_offset = self._segments[0].base_offset
+        self.log_start_offset = min(max(former.log_start_offset, first_offset), end)
         synced_to = end if point is None else min(point, end)
         self._durability = Durability(self._disk, self.directory, synced_to)
         self._checkpoint.is_written = False  # recovery may have completed or cut it
@@ -427,6 +427,7 @@ class PartitionLog:
         after it. Raises OSError."""
         self._durability.note_truncating(offset)
         self.cleaned_to = min(self.cleaned_to, offset)
+        self.frames_checked_to = min(self.frames_checked_to, offset)
         self.before_cut(goes_on_from)
         self._void_copies()
         self._reader.forget_places()
@@ -461,9 +462,8 @@ class PartitionLog:
             raise
 
     def _to_be_synced(self) -> tuple[Offset, Sequence[Segment], Path | None]:
-        checkpoint = self._checkpoint
-        segments = self.log_end_offset, tuple(self._segments)
-        return *segments, checkpoint.path if checkpoint.exists else None
+        path = self._checkpoint.path if self._checkpoint.exists else None
+        return self.log_end_offset, tuple(self._segments), path
 
     def due_part(self, *, growth_bytes: int) -> DuePart | None:
         """A copy for `write_synced_part`, if the active segment has grown by that much since."""

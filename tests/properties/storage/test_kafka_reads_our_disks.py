@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.log_directory import LogDirectory
+from tidemark_broker.storage.record_batch import Batch
 from tidemark_broker.storage.settings import LogSettings
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch
 
-from tests.unit.storage.compacted_logs import NOW_MS, compact, keyed_batch, seal
-from tests.unit.storage.small_logs import OTHER_TOPIC_ID, TOPIC_ID
+from tests.unit.storage.compacted_logs import NOW_MS, compact, compressed, keyed_batch, linked, seal
+from tests.unit.storage.small_logs import OTHER_TOPIC_ID, TOPIC_ID, headers_of
 
 ROOT = Path(__file__).parents[3]
 SETTINGS = LogSettings(
@@ -36,6 +37,9 @@ def data_directory(path: Path) -> Path:
             )
             log.append_as_leader([batch], leader_epoch=LeaderEpoch(number // 100))
         if topic == "compacted":
+            for codec in range(5):
+                log.append_as_leader([rest_of(codec)], leader_epoch=LeaderEpoch(4))
+            log.append_as_leader([linked(rest_of(0))], leader_epoch=LeaderEpoch(4))
             for turn in range(3):
                 assert compact(log, OsDisk(), now_ms=NOW_MS + turn * 100) is not None
                 batch = keyed_batch(("x", "y"), timestamp_ms=NOW_MS, producer=(6, turn))
@@ -46,6 +50,13 @@ def data_directory(path: Path) -> Path:
     directory.write_clean_stop(BrokerEpoch(3))
     directory.close()
     return path
+
+
+def rest_of(codec: int) -> Batch:
+    """Compaction keeps a part of it, packed again: more than a block of LZ4."""
+    once, value = f"once-{codec}", "x" * 70_000
+    batch = keyed_batch(("x", "1"), (once, value), timestamp_ms=NOW_MS)
+    return compressed(batch, codec)
 
 
 def dump(path: Path) -> subprocess.CompletedProcess[str]:
@@ -64,6 +75,9 @@ def test_kafkas_dump_log_segments_finds_every_file_as_it_should_be(tmp_path: Pat
     found = dump(path)
     assert found.returncode == 0, found.stdout + found.stderr
     assert "2 logs" in found.stdout
+    segments = [each.read_bytes() for each in path.glob("compacted-0/*.log")]
+    codecs = {header.compression for data in segments for header in headers_of(data)}
+    assert codecs == set(range(5)), "what Kafka opened was in every codec"
     segment = sorted(path.glob("plain-0/*.log"))[1]
     data = bytearray(segment.read_bytes())
     data[500] ^= 1

@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import cramjam
+from crc32c import crc32c
+from tidemark_broker.storage.codecs import packed
 from tidemark_broker.storage.compaction import (
     Compaction,
     CompactionPlan,
@@ -11,6 +14,7 @@ from tidemark_broker.storage.compaction import (
 from tidemark_broker.storage.disk import Disk
 from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.record_batch import (
+    HEADER_BYTES,
     Batch,
     NewRecord,
     Record,
@@ -43,6 +47,22 @@ def keyed_batch(
     return split_batches(memoryview(data), max_batch_bytes=len(data))[0]
 
 
+def compressed(batch: Batch, codec: int, body: bytes | None = None) -> Batch:
+    """The same records in a codec; `body`: as another one packs them."""
+    plain = bytes(batch.data)
+    data = bytearray(plain[:HEADER_BYTES])
+    data += packed(codec, plain[HEADER_BYTES:]) if body is None else body
+    data[8:12] = (len(data) - 12).to_bytes(4, "big")
+    data[22] |= codec
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    return split_batches(memoryview(bytes(data)), max_batch_bytes=len(data))[0]
+
+
+def linked(batch: Batch) -> Batch:
+    """In LZ4 with linked blocks, as earlier versions rewrote batches."""
+    return compressed(batch, 3, bytes(cramjam.lz4.compress(batch.data[HEADER_BYTES:])))
+
+
 def put(log: PartitionLog, *pairs: tuple[str, str | None], epoch: int = 0) -> None:
     log.append_as_leader([keyed_batch(*pairs)], leader_epoch=LeaderEpoch(epoch))
 
@@ -57,6 +77,7 @@ def plan_of(log: PartitionLog, high_watermark: Offset, now_ms: int) -> Compactio
         log.segments,
         log.settings,
         first_dirty_offset=log.cleaned_to,
+        frames_checked_to=log.frames_checked_to,
         high_watermark=high_watermark,
         now_ms=now_ms,
     )
@@ -79,7 +100,7 @@ def compact(
         if isinstance(step, Rewritten):
             assert log.swaps.commit(step.path, begun)
             log.take_in(step)
-    log.cleaned_to = compaction.cleaned_to
+    log.cleaned_to = log.frames_checked_to = compaction.cleaned_to
     return compaction
 
 

@@ -1,11 +1,14 @@
 """Records in every codec: as Kafka's clients pack them, within limits, and never a wrong byte."""
 
+import random
+
 import cramjam
+import lz4.frame
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
-from tidemark_broker.storage.codecs import inflated, packed
+from tidemark_broker.storage.codecs import has_linked_blocks, inflated, packed
 from tidemark_broker.storage.errors import CorruptBatch, UnsupportedCompression
 from tidemark_broker.storage.record_batch import read_records
 
@@ -29,6 +32,40 @@ def test_what_another_implementation_packs_is_opened(codec: int) -> None:
     batch = memoryview(bytes(builder.build()))
     assert batch[22] & 7 == codec
     assert [record.value for record in read_records(batch)] == values
+
+
+# What Kafka 4.1's own classes (Compression.of(...).wrapForOutput) begin with, and end with.
+STARTS = {
+    1: "1f8b0800 00000000",
+    2: "82534e4150505900 00000001 00000001",
+    3: "04224d18 60 40 82",  # independent blocks of 64 KiB; no size, no checksums
+    4: "28b52ffd",
+}
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+@pytest.mark.parametrize("body", [b"", b"abc" * 100, random.Random(5).randbytes(200_000)])
+def test_frames_begin_as_kafkas_own_do(codec: int, body: bytes) -> None:
+    assert packed(codec, body).hex().startswith(STARTS[codec].replace(" ", ""))
+
+
+def test_an_lz4_frame_has_blocks_as_kafkas_own() -> None:
+    """One that does not shrink is plain; the end mark is the last."""
+    noise = random.Random(5).randbytes(65_536)
+    frame = packed(3, noise + b"a" * 70_000)
+    assert frame[7:11] == (65_536 | 1 << 31).to_bytes(4, "little")
+    assert frame[11 : 11 + 65_536] == noise
+    assert frame.endswith(bytes(4))
+    assert lz4.frame.decompress(frame) == noise + b"a" * 70_000
+    assert not has_linked_blocks(frame)
+
+
+def test_an_lz4_frame_with_linked_blocks_is_told() -> None:
+    assert has_linked_blocks(bytes(cramjam.lz4.compress(BODY)))
+    assert has_linked_blocks(lz4.frame.compress(BODY, block_linked=True)[:5])
+    assert not has_linked_blocks(lz4.frame.compress(BODY, block_linked=False))
+    assert not has_linked_blocks(b"")
+    assert not has_linked_blocks(packed(4, BODY))
 
 
 def test_a_raw_block_of_snappy_is_opened_as_librdkafka_sends_it() -> None:

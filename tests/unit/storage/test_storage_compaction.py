@@ -7,17 +7,17 @@ import shutil
 import pytest
 from tidemark_broker.storage import compaction
 from tidemark_broker.storage.batch_rewriting import DELETE_HORIZON
-from tidemark_broker.storage.codecs import packed
 from tidemark_broker.storage.compaction import Compaction, Rewritten
 from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.errors import CannotCompact, CorruptBatch
 from tidemark_broker.storage.partition_log import PartitionLog
-from tidemark_broker.storage.record_batch import HEADER_BYTES, split_batches
+from tidemark_broker.storage.record_batch import split_batches
 
 from tests.unit.storage.compacted_logs import (
     COMPACTED,
     NOW_MS,
     compact,
+    compressed,
     files_of,
     keyed_batch,
     pairs_of,
@@ -217,11 +217,8 @@ def recrc(data: bytearray):
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_compressed_batches_are_opened_and_stay_compressed(tmp_path, codec):
     log = small_log(tmp_path)
-    plain = keyed_batch(("a", "1"), ("b", "1" * 100)).data
-    data = bytearray(plain[:HEADER_BYTES]) + packed(codec, plain[HEADER_BYTES:])
-    data[8:12] = (len(data) - 12).to_bytes(4, "big")
-    data[22] |= codec
-    log.append_as_leader([recrc(data)], leader_epoch=0)
+    batch = compressed(keyed_batch(("a", "1"), ("b", "1" * 100)), codec)
+    log.append_as_leader([batch], leader_epoch=0)
     put(log, ("a", "2"))
     seal(log)
     compact(log, DISK)

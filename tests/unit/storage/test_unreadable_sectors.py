@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tidemark_broker.storage.compaction import Compaction, plan_compaction
+from tidemark_broker.storage.compaction import Compaction
 from tidemark_broker.storage.disk import OsDisk
 from tidemark_broker.storage.errors import (
     CorruptBatch,
@@ -18,7 +18,7 @@ from tidemark_broker.storage.partition_log import LogSettings, PartitionLog
 from tidemark_broker.storage.record_batch import read_records, split_batches
 from tidemark_protocol.ids import LeaderEpoch, Offset
 
-from tests.unit.storage.compacted_logs import COMPACTED, put, seal
+from tests.unit.storage.compacted_logs import COMPACTED, plan_of, put, seal
 from tests.unit.storage.faulty_disk import FaultyDisk
 from tests.unit.storage.small_logs import ALL, append, batch_of, open_log, produced_batch, values_of
 
@@ -173,9 +173,7 @@ def test_compaction_says_where(tmp_path: Path, disk: FaultyDisk) -> None:
     seal(log)
     size_bytes = log.segments[0].size_bytes
     disk.bad_sectors[log.segments[0].path] = range(size_bytes - 1, size_bytes)
-    plan = plan_compaction(
-        log.segments, COMPACTED, first_dirty_offset=0, high_watermark=ALL, now_ms=10**9
-    )
+    plan = plan_of(log, ALL, 10**9)
     assert plan is not None
     compaction = Compaction(OsDisk(), log.directory, plan, COMPACTED, now_ms=10**9, producer_ids=())
     with pytest.raises(UnreadableBatch):
@@ -191,9 +189,7 @@ def test_compaction_says_where_also_when_it_reads_again(tmp_path: Path, disk: Fa
         put(log, (f"key-{number % 2}", f"{number}"))
         if number % 4 == 3:
             seal(log)
-    plan = plan_compaction(
-        log.segments, COMPACTED, first_dirty_offset=0, high_watermark=ALL, now_ms=10**9
-    )
+    plan = plan_of(log, ALL, 10**9)
     assert plan is not None
     compaction = Compaction(OsDisk(), log.directory, plan, COMPACTED, now_ms=10**9, producer_ids=())
     list(compaction._note_keys())
