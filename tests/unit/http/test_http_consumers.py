@@ -267,43 +267,77 @@ def test_records_and_bytes_of_a_poll_are_bounded_for_all_partitions_together() -
     asyncio.run(run())
 
 
-class OneBadPartition(TwoPartitions):
-    """Partition 0 has what is not JSON, partition 1 a record until that was handed out."""
+class OnePartitionWithBytes(TwoPartitions):
+    """Partition 0 has 0, 1, bytes, 3; partition 1 has one record more whenever it is asked."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         super().__init__(settings)
-        self.is_put_last: list[int] = []
+        self.next_offsets = [0, 0]
+        self.is_put_last: list[tuple[int, int]] = []
+        self.is_quiet = False
 
     async def poll(
         self, wait_ms: int, max_bytes: int, reserved: ReserveBytes
     ) -> tuple[Fetched, ...]:
-        bad = build_batch([NewRecord(None, b"{", ())], timestamp_ms=1)
-        good = build_batch([NewRecord(None, b"7", ())], timestamp_ms=1)
-        found = (Fetched("orders", 0, 0, bad), Fetched("orders", 1, 0, good))
-        return found[:1] if self.handed_out else found
+        values = [b"0", b"1", b"\xff", b"3"]
+        batch = build_batch([NewRecord(None, value, ()) for value in values], timestamp_ms=1)
+        found = [Fetched("orders", 0, self.next_offsets[0], batch)]
+        if not self.is_quiet:
+            other = build_batch([NewRecord(None, b"7", ())], timestamp_ms=1)
+            offset = self.next_offsets[1]
+            other = offset.to_bytes(8, "big") + other[8:]
+            found.append(Fetched("orders", 1, offset, other))
+        return tuple(found)
 
-    def put_last(self, fetched: Fetched) -> None:
-        self.is_put_last.append(fetched.partition)
+    def hand_out(self, fetched: Fetched, next_offset: int) -> bool:
+        self.next_offsets[fetched.partition] = next_offset
+        return True
+
+    def put_last(self, fetched: Fetched, offset: int) -> None:
+        self.is_put_last.append((fetched.partition, offset))
 
 
-def test_a_partition_that_cannot_be_rendered_is_named_when_the_others_have_nothing() -> None:
-    made: list[OneBadPartition] = []
+async def polls_of_json(
+    count: int, *, is_quiet: bool
+) -> tuple[OnePartitionWithBytes, list[tuple[int, Any]]]:
+    made: list[OnePartitionWithBytes] = []
 
     def new_consumer(settings: ConsumerSettings) -> GroupConsumer:
-        made.append(OneBadPartition(settings))
+        made.append(OnePartitionWithBytes(settings))
+        made[-1].is_quiet = is_quiet
         return made[-1]
 
-    async def run() -> None:
-        broker = fake_broker(new_consumer=new_consumer)
-        await broker.client.post("/consumers/g", {"name": "c", "format": "json"})
-        path = "/consumers/g/instances/c/records"
-        found = await broker.client.get(path)
-        assert [record["value"] for record in found.json()] == [7]
-        (consumer,) = made
-        assert (consumer.handed_out, consumer.is_put_last) == ([(1, 1)], [0])
-        refused = await broker.client.get(path)
-        assert (refused.status, refused.json()["error"]) == (406, "INVALID_RECORD")
-        assert "orders" in refused.json()["detail"]
-        assert consumer.handed_out == [(1, 1)]
+    broker = fake_broker(new_consumer=new_consumer)
+    await broker.client.post("/consumers/g", {"name": "c", "format": "json"})
+    found = []
+    for _ in range(count):
+        answer = await broker.client.get("/consumers/g/instances/c/records")
+        found.append((answer.status, answer.json()))
+    await broker.app._consumers.instances.close()
+    return made[0], found
 
-    asyncio.run(run())
+
+def values_of(answer: tuple[int, Any]) -> list[Any]:
+    assert answer[0] == 200, answer
+    return [record["value"] for record in answer[1]]
+
+
+def test_a_group_reads_on_behind_a_record_that_its_format_cannot_show() -> None:
+    _, (before, problem, behind) = asyncio.run(polls_of_json(3, is_quiet=True))
+    assert values_of(before) == [0, 1]
+    status, found = problem
+    assert (status, found["error"]) == (406, "INVALID_RECORD")
+    place = (found["topic"], found["partition"], found["offset"], found["nextOffset"])
+    assert place == ("orders", 0, 2, 3)
+    assert values_of(behind) == [3]
+
+
+def test_a_record_that_cannot_be_shown_is_told_also_while_other_partitions_always_have_some() -> (
+    None
+):
+    consumer, (first, second, problem, behind) = asyncio.run(polls_of_json(4, is_quiet=False))
+    assert (values_of(first), values_of(second)) == ([0, 1, 7], [7])
+    assert problem[0] == 406
+    assert values_of(behind) == [3, 7]
+    assert consumer.is_put_last == [(0, 2), (0, 2), (0, 3)]
+    assert consumer.next_offsets == [4, 3]

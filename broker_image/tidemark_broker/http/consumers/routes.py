@@ -32,7 +32,6 @@ from tidemark_broker.http.requests import Request
 from tidemark_broker.runtime.consumers.group_consumer import (
     ConsumerSettings,
     Fetched,
-    GroupConsumer,
     Unreadable,
 )
 from tidemark_broker.runtime.consumers.membership import NotInGroup
@@ -165,7 +164,7 @@ class ConsumerRoutes:
         instance.polls += 1
         try:
             fetched = await self._poll(request, instance, query)
-            lists = await self._rendered(instance.consumer, fetched, embedded_format)
+            lists = await self._rendered(instance, fetched, embedded_format)
         finally:
             instance.polls -= 1
             instance.used_s = asyncio.get_running_loop().time()
@@ -173,14 +172,15 @@ class ConsumerRoutes:
         return Answer(200, body, embedded_format.value)
 
     async def _rendered(
-        self, consumer: GroupConsumer, fetched: tuple[Fetched, ...], embedded: EmbeddedFormat
+        self, instance: Instance, fetched: tuple[Fetched, ...], embedded: EmbeddedFormat
     ) -> list[bytes]:
-        """Each partition's records without the list's brackets. What cannot be rendered of one is
-        told when the others have nothing. Raises HttpProblem."""
+        """Each partition's records without the list's brackets. Raises HttpProblem: nothing is
+        handed out, and the next poll goes on behind a record that this format cannot show. That
+        is put off once, for what the other partitions have."""
         most_records = max(1, self._limits.records // max(1, len(fetched)))
         held_bytes = sum(len(found.data) for found in fetched)
         pieces: list[tuple[Fetched, FetchedRecords]] = []
-        problem: UnrenderableRecords | None = None
+        refused: list[tuple[Fetched, UnrenderableRecords]] = []
         with self._admission.bytes_reserved(held_bytes * ANSWER_BYTES_PER_LOG_BYTE):
             for found in fetched:
                 renderer = RecordRenderer(
@@ -194,17 +194,16 @@ class ConsumerRoutes:
                 try:
                     pieces.append((found, await renderer.render(found.data, found.offset)))
                 except UnrenderableRecords as error:
-                    consumer.put_last(found)
-                    problem = problem or error
+                    refused.append((found, error))
+        if refused:
+            has_others = any(len(rendered.body) > 2 for _, rendered in pieces)
+            _tell_or_put_off(instance, refused, has_others=has_others)
         # Not before all of them are there: what is refused must be read again.
-        lists = [
+        return [
             rendered.body[1:-1]
             for found, rendered in pieces
-            if consumer.hand_out(found, rendered.next_offset) and len(rendered.body) > 2
+            if instance.consumer.hand_out(found, rendered.next_offset) and len(rendered.body) > 2
         ]
-        if problem is not None and not lists:
-            raise problem
-        return lists
 
     async def _poll(
         self, request: Request, instance: Instance, query: PollQuery
@@ -285,6 +284,24 @@ async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, Result]) -> R
     finally:
         doing.cancel()
         watching.cancel()
+
+
+def _tell_or_put_off(
+    instance: Instance, refused: list[tuple[Fetched, UnrenderableRecords]], *, has_others: bool
+) -> None:
+    """Raises the first problem, unless the others' records come first: once for each problem."""
+    consumer = instance.consumer
+    for found, _ in refused:
+        consumer.put_last(found, found.offset)
+    found, problem = refused[0]
+    position = (found.topic, found.partition, found.offset)
+    if has_others and position != instance.put_off:
+        instance.put_off = position
+        return
+    if consumer.hand_out(found, problem.next_offset):  # its client has not gone elsewhere
+        consumer.put_last(found, problem.next_offset)
+        problem.members |= {"topic": found.topic, "partition": found.partition}
+        raise problem
 
 
 def _json(document: object) -> Answer:

@@ -171,11 +171,11 @@ class GroupConsumer:
         place = (fetched.topic, fetched.partition)
         return self._positions.hand_out(place, fetched.offset, next_offset)
 
-    def put_last(self, fetched: Fetched) -> None:
-        """Its client cannot take this: other partitions shall have their share of an answer first,
-        until it goes on behind it."""
+    def put_last(self, fetched: Fetched, offset: int) -> None:
+        """Its client cannot take what is there: other partitions have their share of an answer
+        first, until this one goes on from `offset`."""
         place = (fetched.topic, fetched.partition)
-        self._positions.put_last[place] = fetched.offset
+        self._positions.put_last[place] = offset
 
     async def _fetch(self, wait_ms: int, max_bytes: int) -> tuple[Fetched, ...]:
         self._unreadable = None
