@@ -5,7 +5,7 @@ while it waits was given nothing, so nothing of that is committed.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
@@ -13,6 +13,7 @@ import msgspec
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.groups.consumer_protocol import TopicPartition
+from tidemark_broker.http import leadership
 from tidemark_broker.http.addresses import client_url
 from tidemark_broker.http.admission import Admission
 from tidemark_broker.http.answers import Answer, ClientGone, Receive, until_gone
@@ -29,6 +30,7 @@ from tidemark_broker.http.record_json import (
     UnrenderableRecords,
 )
 from tidemark_broker.http.requests import Request
+from tidemark_broker.runtime.consumers.coordination import GroupRefusal
 from tidemark_broker.runtime.consumers.group_consumer import (
     ConsumerSettings,
     Fetched,
@@ -61,8 +63,10 @@ class ConsumerRoutes:
             ("GET", "subscription"): self._subscription,
             ("POST", "subscription"): self._subscribe,
             ("DELETE", "subscription"): self._unsubscribe,
+            ("GET", "assignments"): self._assignments,
             ("POST", "assignments"): self._assign,
             ("GET", "records"): self._records,
+            ("GET", "offsets"): self._committed,
             ("POST", "offsets"): self._commit,
             ("POST", "positions"): self._seek,
             ("POST", "positions/beginning"): self._seek_to_beginning,
@@ -135,6 +139,10 @@ class ConsumerRoutes:
         instance.consumer.membership.subscribe(())
         return _DONE
 
+    async def _assignments(self, request: Request, instance: Instance) -> Answer:
+        held = instance.consumer.generation.partitions
+        return _json({"partitions": [{"topic": topic, "partition": at} for topic, at in held]})
+
     async def _assign(self, request: Request, instance: Instance) -> Answer:
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.PlacesBody)
         places = bodies.places_of(body)
@@ -144,13 +152,10 @@ class ConsumerRoutes:
         instance.consumer.membership.assign(places)
         return _DONE
 
-    def _require_known(self, places: "tuple[TopicPartition, ...]") -> None:
+    def _require_known(self, places: Iterable[TopicPartition]) -> None:
+        """Raises HttpProblem (404)."""
         for topic, partition in places:
-            if not self._metadata.has_partition(topic, partition):
-                raise HttpProblem(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"partition {topic[:80]}-{partition}: this broker knows no such partition",
-                )
+            leadership.partition_number(self._metadata, topic, str(partition))
 
     # ---- records
 
@@ -229,11 +234,29 @@ class ConsumerRoutes:
 
     # ---- offsets
 
-    async def _commit(self, request: Request, instance: Instance) -> Answer:
+    async def _committed(self, request: Request, instance: Instance) -> Answer:
+        """Of the partitions in the body; without one, of those that it has."""
+        places = instance.consumer.generation.partitions
         data = await request.read_body(BODY_BYTES)
-        commits = None
         if data.strip():
-            commits = bodies.offsets_of(bodies.decode(data, bodies.OffsetsBody))
+            places = bodies.places_of(bodies.decode(data, bodies.PlacesBody))
+            self._require_known(places)
+        try:
+            committed = await instance.consumer.committed(places) if places else {}
+        except PeerUnavailable as error:
+            raise HttpProblem(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        except GroupRefusal as error:
+            raise HttpProblem(error.error, str(error)) from error
+        offsets = [
+            {"topic": topic, "partition": at, "offset": commit.offset, "metadata": commit.metadata}
+            for (topic, at), commit in committed.items()
+        ]
+        return _json({"offsets": offsets})
+
+    async def _commit(self, request: Request, instance: Instance) -> Answer:
+        data = (await request.read_body(BODY_BYTES)).strip()
+        commits = bodies.commits_of(bodies.decode(data, bodies.CommitBody))
+        self._require_known(commits or ())
         try:
             errors = await instance.consumer.commit(commits)
         except PeerUnavailable as error:
@@ -243,7 +266,8 @@ class ConsumerRoutes:
             ) from error
         for (topic, partition), error_code in errors.items():
             if error_code is not ErrorCode.NONE:
-                raise _not_committed(topic, partition, error_code)
+                has_asked = topic in instance.consumer.membership.topics
+                raise _not_committed(topic, partition, error_code, has_asked=has_asked)
         return _DONE
 
     async def _seek(self, request: Request, instance: Instance) -> Answer:
@@ -262,6 +286,7 @@ class ConsumerRoutes:
         return await self._seek_to(instance, dict.fromkeys(bodies.places_of(body), end))
 
     async def _seek_to(self, instance: Instance, places: dict[TopicPartition, int]) -> Answer:
+        self._require_known(places)
         for topic, partition in places:
             if (topic, partition) not in instance.consumer.generation.partitions:
                 raise _conflict(f"partition {topic[:80]}-{partition} is not assigned to it now")
@@ -312,8 +337,13 @@ def _conflict(detail: str) -> HttpProblem:
     return HttpProblem(ErrorCode.INVALID_REQUEST, f"this consumer: {detail}", status=409)
 
 
-def _not_committed(topic: str, partition: int, error: ErrorCode) -> HttpProblem:
+def _not_committed(topic: str, partition: int, error: ErrorCode, *, has_asked: bool) -> HttpProblem:
+    """`has_asked`: it is subscribed to the topic, so the partition may have been its own."""
     detail = f"partition {topic}-{partition}: {kind_of(error).title}"
+    if error is ErrorCode.REBALANCE_IN_PROGRESS and not has_asked:
+        return _conflict(
+            f"partition {topic}-{partition} is in neither its subscription nor its assignments"
+        )
     if error in (
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.ILLEGAL_GENERATION,

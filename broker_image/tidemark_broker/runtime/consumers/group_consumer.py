@@ -9,7 +9,7 @@ committed for: others may have read on.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import groupby
@@ -268,6 +268,10 @@ class GroupConsumer:
         for place, offset in places.items():
             found = offset if offset >= 0 else await self._positions.end_of(place, offset)
             self._positions.seek(place, found)
+
+    async def committed(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Commit]:
+        """The group's offsets, where it has some. Raises PeerUnavailable, GroupRefusal."""
+        return await self._positions.committed(places)
 
     async def commit(
         self, commits: dict[TopicPartition, Commit] | None = None
