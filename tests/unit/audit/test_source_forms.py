@@ -15,6 +15,8 @@ from tidemark_audit.audit import run
 from tidemark_audit.results import AuditResult
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import SourceError
+from tidemark_cli.audit_options import time_ms
+from tidemark_cli.failures import CommandFailed
 
 from tests.unit.audit.exports import Export, brokers, open_metrics, partition
 
@@ -276,3 +278,9 @@ def test_the_kind_of_a_source_is_told(tmp_path: Path) -> None:
         (tmp_path / name).write_text(data)
         kinds.append(sources_at([str(tmp_path / name)])[0].kind)
     assert kinds == ["promtool tsdb dump", "OpenMetrics text", "API JSON"]
+
+
+def test_a_border_of_the_window_in_milliseconds_is_told_so() -> None:
+    with pytest.raises(CommandFailed, match="milliseconds"):
+        time_ms(str(NOW_MS), "--start")
+    assert time_ms(str(NOW_MS // 1000), "--start") == NOW_MS
