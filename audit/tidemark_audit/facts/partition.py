@@ -33,6 +33,8 @@ from tidemark_audit.results import (
     SliRow,
 )
 
+RETAINED = "replica_is_retained"
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
@@ -77,11 +79,14 @@ def life_of(series: Series) -> Context:
     """The window, cut to when the partition was there: it is not unobserved before it was made.
 
     Only where whoever would have told of it was seen before its first sample, or after its last.
+    A topic that was deleted while its data is kept is one that is not there.
     """
     context = series.context
-    tracks = [track for track in series.tracks.values() if not track.is_empty]
+    seen_tracks = [track for track in series.tracks.values() if not track.is_empty]
+    tracks = [track for track in seen_tracks if track.key.family != RETAINED]
     if not tracks:
-        return context
+        was_kept = bool(seen_tracks)
+        return _none_of(context) if was_kept else context
     first = min(int(track.first_ms[0]) for track in tracks)
     last = max(int(track.last_ms[-1]) for track in tracks)
     cap = max(context.intervals.cap_ms(exporter) for exporter in Exporter)
@@ -94,7 +99,24 @@ def life_of(series: Series) -> Context:
         start = first
     if known and all(until > last + cap for _, until in known) and last + cap < end:
         end = last + 1
+    retained = [track for track in seen_tracks if track.key.family == RETAINED]
+    if retained and not _is_back(tracks, retained):
+        end = min(end, max(start, min(int(track.first_ms[0]) for track in retained)))
     return replace(context, window_start_ms=start, window_end_ms=end)
+
+
+def _none_of(context: Context) -> Context:
+    return replace(context, window_end_ms=context.window_start_ms)
+
+
+def _is_back(tracks: list[Track], retained: list[Track]) -> bool:
+    """Whether it was led again after it was kept: a Topic of its name adopted it."""
+    last = max(int(track.last_ms[-1]) for track in retained)
+    return any(
+        int(track.last_ms[-1]) > last
+        for track in tracks
+        if track.key.family == "partition_in_sync_replicas"
+    )
 
 
 def _exporter(tracks: list[Track]) -> Exporter:

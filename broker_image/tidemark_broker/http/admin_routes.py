@@ -6,6 +6,7 @@ view and raise HttpProblem like the hot routes do.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Path, Query, Request
@@ -27,6 +28,7 @@ from tidemark_broker.http.start_page import start_page
 from tidemark_broker.runtime.exposition import Exposition
 from tidemark_broker.runtime.group_metrics import render_groups
 from tidemark_broker.runtime.metrics import CONTENT_TYPE, BrokerFacts
+from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot
 from tidemark_broker.storage.errors import CorruptBatch
 
 Topic = Annotated[str, Path(min_length=1, max_length=249)]
@@ -54,7 +56,7 @@ class AdminRoutes:
         self._request_metrics = request_metrics
         self._admission = admission
         self._digests_in_flight = 0
-        self._exposition = Exposition(view.partitions.snapshots, self._facts, self._other_metrics)
+        self._exposition = Exposition(self._snapshots, self._facts, self._other_metrics)
 
     async def list_topics(self) -> documents.TopicsDocument:
         leadership.require_metadata(self._metadata)
@@ -218,6 +220,11 @@ class AdminRoutes:
         if is_gzipped:
             headers["content-encoding"] = "gzip"
         return StreamingResponse(_each(pieces), headers=headers)
+
+    def _snapshots(self) -> Iterator[PartitionSnapshot]:
+        retained = self._metadata.retained
+        for cut in self._partitions.snapshots():
+            yield replace(cut, is_retained=True) if cut.topic_id in retained else cut
 
     def _facts(self) -> BrokerFacts:
         view = self._view
