@@ -99,9 +99,9 @@ def life_of(series: Series) -> Context:
         start = first
     if known and all(until > last + cap for _, until in known) and last + cap < end:
         end = last + 1
-    retained = [track for track in seen_tracks if track.key.family == RETAINED]
-    if retained and not _is_back(tracks, retained):
-        end = min(end, max(start, min(int(track.first_ms[0]) for track in retained)))
+    kept = min((at for track in seen_tracks for at in _times_kept(track)), default=end)
+    if kept < end and not _is_led_after(tracks, kept + cap):
+        end = max(start, kept)
     return replace(context, window_start_ms=start, window_end_ms=end)
 
 
@@ -109,11 +109,17 @@ def _none_of(context: Context) -> Context:
     return replace(context, window_end_ms=context.window_start_ms)
 
 
-def _is_back(tracks: list[Track], retained: list[Track]) -> bool:
-    """Whether it was led again after it was kept: a Topic of its name adopted it."""
-    last = max(int(track.last_ms[-1]) for track in retained)
+def _times_kept(track: Track) -> list[int]:
+    """When it was said that the data is kept without a topic."""
+    if track.key.family != RETAINED:
+        return []
+    return [int(at) for at in track.first_ms[track.first_value == 1.0]]
+
+
+def _is_led_after(tracks: list[Track], at_ms: int) -> bool:
+    """A Topic of its name may have adopted what was kept."""
     return any(
-        int(track.last_ms[-1]) > last
+        int(track.last_ms[-1]) > at_ms
         for track in tracks
         if track.key.family == "partition_in_sync_replicas"
     )
