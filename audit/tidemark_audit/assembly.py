@@ -86,7 +86,7 @@ def assemble(
                 key=lambda each: (_GRAVITY[each.severity], each.start_ms, each.rule, each.subject),
             )
         ),
-        notes=notes(observed),
+        notes=(*notes(observed), *_skipped(sources)),
     )
 
 
@@ -183,6 +183,15 @@ def _burnt(
 
 def _common(one: tuple[int, int], other: tuple[int, int]) -> int:
     return max(0, min(one[1], other[1]) - max(one[0], other[0]))
+
+
+def _skipped(sources: Sequence[SourceInfo]) -> tuple[str, ...]:
+    count = sum(source.skipped_histogram_series for source in sources)
+    if not count:
+        return ()
+    return (
+        f"{count} series of native histograms in the files were left out: the audit reads none.",
+    )
 
 
 def notes(observed: Observed) -> tuple[str, ...]:

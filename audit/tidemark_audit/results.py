@@ -297,6 +297,7 @@ class SourceInfo:
     kind: str
     samples: int
     series: int
+    skipped_histogram_series: int = 0  # native histograms in a file, of whatever family
 
 
 @dataclass(frozen=True, slots=True)

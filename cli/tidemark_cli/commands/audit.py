@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "places",
         nargs="*",
         metavar="SOURCE",
-        help="Prometheus's address, or files and directories of samples: API JSON lines,"
-        " OpenMetrics text, tall Parquet, TSDB blocks",
+        help="Prometheus's address, or files and directories of samples: JSON of its"
+        " API, OpenMetrics text, promtool's dumps, tall Parquet, TSDB blocks",
     )
     parser.add_argument(
         "--token-file", type=Path, metavar="FILE", help="bearer token for Prometheus"

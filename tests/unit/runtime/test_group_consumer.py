@@ -278,7 +278,7 @@ def test_what_a_client_cannot_take_leaves_others_their_share_until_it_is_behind_
 
         (alone,) = await consumer.poll(1000, 1000, nullcontext)
         assert alone.topic == TOPIC
-        consumer.put_last(alone)
+        consumer.put_last(alone, alone.offset)
         assert await topics() == [OFFSETS_TOPIC, TOPIC]
         await consumer.seek({PLACE: 1})
         assert await topics() == [TOPIC]
