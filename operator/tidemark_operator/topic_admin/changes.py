@@ -9,7 +9,7 @@ from typing import Any
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
-from tidemark_protocol.topic_configs import CLEANUP_POLICY, KNOWN_NAMES
+from tidemark_protocol.topic_configs import CLEANUP_POLICY, KNOWN_NAMES, canonical_value, text_of
 from tidemark_protocol.topic_messages import (
     AlteredTopic,
     ConfigChange,
@@ -108,7 +108,7 @@ def _apply(config: dict[str, str], change: ConfigChange) -> str:
     """Why it cannot be; what it sets is judged with the whole config."""
     match change.operation:
         case ConfigOperation.SET:
-            config[change.name] = change.value
+            config[change.name] = canonical_value(change.name, change.value)
             return ""
         case ConfigOperation.DELETE:
             config.pop(change.name, None)
@@ -116,12 +116,12 @@ def _apply(config: dict[str, str], change: ConfigChange) -> str:
         case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
             if change.name not in LIST_CONFIGS:
                 return f"{change.name} is no list: set it, or delete it"
-            config[change.name] = _changed_list(config, change)
+            config[change.name] = canonical_value(change.name, _changed_list(config, change))
             return ""
 
 
 def _changed_list(config: Mapping[str, str], change: ConfigChange) -> str:
-    current = config.get(change.name, CLEANUP_POLICY.default_text).split(",")
+    current = [word for word in text_of(CLEANUP_POLICY, config).split(",") if word]
     named = [word.strip() for word in change.value.split(",")]
     if change.operation is ConfigOperation.SUBTRACT:
         return ",".join(word for word in current if word not in named)
