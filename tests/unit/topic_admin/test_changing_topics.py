@@ -382,6 +382,11 @@ def test_another_replication_factor_takes_all_partitions(tmp_path: Path) -> None
         await served(rig)
         some = await move(rig, {1: (3, 1)})
         assert some.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert "one spec.replicationFactor, 3" in some.message
+        assert "found 2 brokers for 1 of 2 partitions" in some.message
+        mixed = await move(rig, {0: (0, 1, 2), 1: (3, 1)})
+        assert mixed.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert "found 2 and 3 brokers for 2 of 2 partitions" in mixed.message
         forbidden = await move(rig, {0: (0, 1), 1: (3, 1)}, may_change_replication_factor=False)
         assert forbidden.error is ErrorCode.INVALID_REPLICATION_FACTOR
         assert (await move(rig, {0: (0, 1), 1: (3, 1)})).error is ErrorCode.NONE
