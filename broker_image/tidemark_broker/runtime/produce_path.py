@@ -18,6 +18,7 @@ from tidemark_broker.replication.producer_state import (
 from tidemark_broker.runtime.compacted_topics import compaction_refusal
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
+from tidemark_broker.runtime.record_errors import with_more
 from tidemark_broker.runtime.record_times import timestamp_refusal
 from tidemark_broker.runtime.results import NO_APPEND_TIME, ProduceResult
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
@@ -79,7 +80,11 @@ class ProducePath:
         if isinstance(batches, ProduceResult):
             answer(done, batches)
             return
-        if replica.log.settings.compacts and (refusal := compaction_refusal(batches)) is not None:
+        settings = replica.log.settings
+        if settings.compacts and (refusal := compaction_refusal(batches)) is not None:
+            if refusal.record_errors and not settings.stamps_append_time:
+                wall_ms = int(self._wall_clock_s() * 1000)
+                refusal = with_more(refusal, timestamp_refusal(batches, settings, wall_ms))
             answer(done, refusal)
             return
         now_ms = self._clock()

@@ -78,7 +78,7 @@ def settings_of_topic(config: Mapping[str, str]) -> LogSettings:
         segment_bytes=integer(topic_configs.SEGMENT_BYTES),
         segment_ms=segment_ms,
         index_interval_bytes=integer(topic_configs.INDEX_INTERVAL_BYTES),
-        max_batch_bytes=integer(topic_configs.MAX_MESSAGE_BYTES),
+        max_batch_bytes=max(HEADER_BYTES, integer(topic_configs.MAX_MESSAGE_BYTES)),
         deletes="delete" in policies,
         compacts="compact" in policies,
         retention_ms=integer(topic_configs.RETENTION_MS),

@@ -1,12 +1,12 @@
 """Produce v3 to v12, by hand: the hot path of every write, where records stay views of the frame.
 
-Versions differ little: v5 log start, v8 errors of records (none are sent, only the message of the
-batch), v9 flexible, v10 the current leader in a tagged field (KIP-951), v11 and v12 only
-in what transactions mean. v13 (topic ids) is not served.
+Versions differ little: v5 log start, v8 errors of single records (KIP-467), v9 flexible, v10 the
+current leader in a tagged field (KIP-951), v11 and v12 only in what transactions mean. v13 (topic
+ids) is not served.
 """
 
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from tidemark_protocol.error_codes import ErrorCode
@@ -52,7 +52,8 @@ class ProduceRequest(NamedTuple):
 
 class ProduceAnswer(NamedTuple):
     """`append_time_ms` -1 unless the topic stamps records with the time of their append.
-    `current_leader` is told from v10 on."""
+    `record_errors`: index and message of each refused record, told from v8 on as `message` is;
+    `current_leader` from v10 on."""
 
     topic: str
     partition: int
@@ -62,6 +63,7 @@ class ProduceAnswer(NamedTuple):
     log_start_offset: int = -1
     message: str = ""
     current_leader: CurrentLeader | None = None
+    record_errors: Sequence[tuple[int, str]] = ()
 
 
 def decode_produce_request(reader: Reader, version: int) -> ProduceRequest:
@@ -147,8 +149,21 @@ def _encode_answer(answer: ProduceAnswer, version: int) -> bytes:
     if version >= 5:
         out += answer.log_start_offset.to_bytes(8, "big", signed=True)
     if version >= 8:
+        out += _encode_record_errors(answer.record_errors, is_flexible)
         text = compact_string if is_flexible else nullable_string
-        out += array_length(0, is_flexible=is_flexible) + text(answer.message or None)
+        out += text(answer.message or None)
     if version >= FIRST_PRODUCE_VERSION_WITH_LEADERS and answer.current_leader is not None:
         return out + b"\x01" + current_leader_field(0, answer.current_leader)
     return out + NO_TAGS if is_flexible else out
+
+
+def _encode_record_errors(record_errors: Sequence[tuple[int, str]], is_flexible: bool) -> bytes:
+    if not record_errors:
+        return array_length(0, is_flexible=is_flexible)
+    text = compact_string if is_flexible else nullable_string
+    out = bytearray(array_length(len(record_errors), is_flexible=is_flexible))
+    for index, message in record_errors:
+        out += INT32.pack(index) + text(message)
+        if is_flexible:
+            out += NO_TAGS
+    return bytes(out)

@@ -7,6 +7,7 @@ is kept; their sentences are told as they come.
 import argparse
 from typing import Any
 
+from tidemark_protocol.topic_configs import canonical_value
 from tidemark_protocol.topic_names import object_names, topic_name_fault
 
 from tidemark_cli.commands.status import cluster_status
@@ -204,7 +205,8 @@ def _spec_of(options: dict[str, Any]) -> dict[str, Any]:
         name, separator, value = text.partition("=")
         if not separator or not name:
             raise _usage(expected="--config NAME=VALUE, such as retention.ms=60000", found=text)
-        spec.setdefault("config", {})[name.strip()] = value.strip()
+        name = name.strip()
+        spec.setdefault("config", {})[name] = canonical_value(name, value.strip())
     return spec
 
 

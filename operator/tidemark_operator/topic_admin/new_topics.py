@@ -9,6 +9,7 @@ from typing import Any
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.topic_configs import canonical_value
 from tidemark_protocol.topic_messages import DEFAULT_COUNT, NewTopic
 from tidemark_protocol.topic_names import object_names, topic_name_fault
 
@@ -60,7 +61,7 @@ def topic_manifest(
         "replicationFactor": counts.replicas,
         "brokerPool": pool_name,
         "deletionPolicy": new.deletion_policy,
-        "config": dict(sorted(new.config.items())),
+        "config": {name: canonical_value(name, new.config[name]) for name in sorted(new.config)},
     }
     name = names[min(name_choice, len(names) - 1)]
     if name != new.topic:

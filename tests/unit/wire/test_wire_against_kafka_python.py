@@ -129,7 +129,13 @@ def test_produce(version: int) -> None:
     assert (asked.topic, asked.partition, bytes(asked.records)) == ("orders", 3, b"r" * 300)
     answers = [
         ProduceAnswer("orders", 3, ErrorCode.NONE, 2**40, log_start_offset=5),
-        ProduceAnswer("other", 1, ErrorCode.INVALID_RECORD, message="no"),
+        ProduceAnswer(
+            "other",
+            1,
+            ErrorCode.INVALID_RECORD,
+            message="no",
+            record_errors=[(0, "no key"), (70_000, "neither")],
+        ),
     ]
     frame = b"".join(encode_produce_response(9, version, answers))
     read = producer.ProduceResponse.decode(frame, version=version, header=True, framed=True)
@@ -138,6 +144,10 @@ def test_produce(version: int) -> None:
     assert (second.index, second.error_code) == (1, 87)
     if version >= 8:
         assert second.error_message == "no"
+        errors = [
+            (each.batch_index, each.batch_index_error_message) for each in second.record_errors
+        ]
+        assert errors == [(0, "no key"), (70_000, "neither")]
 
 
 @pytest.mark.parametrize("version", range(4, 18))

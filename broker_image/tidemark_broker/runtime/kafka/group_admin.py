@@ -16,6 +16,7 @@ from tidemark_broker.runtime.kafka.answering import Answering
 from tidemark_broker.runtime.kafka.group_members import ask
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.metadata import MetadataCache
+from tidemark_broker.wire.authorized_operations import NOT_ASKED, OF_GROUP
 from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
 from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
 from tidemark_broker.wire.find_coordinator import FIND_COORDINATOR_API
@@ -97,12 +98,13 @@ class GroupAdmin:
         }
 
     async def describe_groups(self, request: KafkaRequest, asked: Values) -> Values:
-        return {
-            "groups": Each(
-                tuple(dict.fromkeys(asked["groups"])),  # of one group there may be much to tell
-                lambda name: _described(self._groups.describe_group(name), request.version),
-            )
-        }
+        def group(name: str) -> Values:
+            found = _described(self._groups.describe_group(name), request.version)
+            is_told = asked["include_authorized_operations"] and found["error"] is ErrorCode.NONE
+            return found | {"authorized_operations": OF_GROUP if is_told else NOT_ASKED}
+
+        # Each once: of one group there may be much to tell.
+        return {"groups": Each(tuple(dict.fromkeys(asked["groups"])), group)}
 
     async def delete_groups(self, request: KafkaRequest, asked: Values) -> Values:
         return {"groups": await delete_all(self._groups, tuple(dict.fromkeys(asked["groups"])))}

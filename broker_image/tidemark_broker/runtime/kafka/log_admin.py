@@ -63,8 +63,9 @@ class LogAdmin:
         replica = self._partitions.find_leading(topic, partition)
         if isinstance(replica, ErrorCode):
             return DeleteRecordsResult(replica)
-        if not replica.log.settings.deletes:
-            return DeleteRecordsResult(ErrorCode.POLICY_VIOLATION)  # compacted: as Kafka
+        settings = replica.log.settings
+        if settings.compacts and not settings.deletes:
+            return DeleteRecordsResult(ErrorCode.POLICY_VIOLATION)  # as Kafka
         result = self._partitions.delete_records(topic, partition, Offset(before_offset))
         return result if result.error is ErrorCode.NONE else DeleteRecordsResult(result.error)
 

@@ -14,6 +14,7 @@ from tidemark_broker.runtime.kafka.requests import NO_ANSWER, ApiHandler, KafkaR
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.partitions import Partitions, ProduceResult
 from tidemark_broker.runtime.produce_path import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+from tidemark_broker.runtime.record_errors import MOST_RECORD_ERRORS
 from tidemark_broker.wire.api_versions import SupportedApi
 from tidemark_broker.wire.frames import PRODUCE
 from tidemark_broker.wire.primitives import INT16, INT32
@@ -59,7 +60,15 @@ def produce_handler(services: KafkaServices) -> ApiHandler:
 class Producing:
     """One request until its last partition is answered. It keeps no records."""
 
-    __slots__ = ("_answers", "_left", "_partitions", "_places", "_produce", "_request")
+    __slots__ = (
+        "_answers",
+        "_left",
+        "_partitions",
+        "_places",
+        "_produce",
+        "_record_errors_left",
+        "_request",
+    )
 
     def __init__(
         self, partitions: Partitions, request: KafkaRequest, produce: ProduceRequest
@@ -70,6 +79,7 @@ class Producing:
         self._places = tuple((asked.topic, asked.partition) for asked in produce.partitions)
         self._left = len(self._places)
         self._answers: list[ProduceAnswer | None] = [None] * self._left
+        self._record_errors_left = MOST_RECORD_ERRORS
 
     def start_steps(self, partitions: Sequence[ProducePartition]) -> Steps[None]:
         """Until it ends no other request of the connection begins: batches keep their order."""
@@ -100,6 +110,8 @@ class Producing:
 
     def _done(self, index: int, result: ProduceResult) -> None:
         topic, partition = self._places[index]
+        record_errors = result.record_errors[: self._record_errors_left]
+        self._record_errors_left -= len(record_errors)
         self._answers[index] = ProduceAnswer(
             topic,
             partition,
@@ -108,6 +120,7 @@ class Producing:
             append_time_ms=result.append_time_ms,
             log_start_offset=result.log_start_offset,
             message=result.message,
+            record_errors=record_errors,
         )
         self._left -= 1
         if not self._left:
