@@ -1,6 +1,7 @@
 """What a Topic's conditions say of the partitions that there are. Pure."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from tidemark_operator.controller.reassignment import original_of
 from tidemark_operator.controller.views import TopicView
@@ -59,3 +60,15 @@ def listing(partitions: list[int]) -> str:
     shown = ", ".join(str(partition) for partition in partitions[:20])
     more = f" and {len(partitions) - 20} more" if len(partitions) > 20 else ""
     return f"partitions {shown}{more}"
+
+
+def topic_fields(view: TopicView) -> dict[str, Any]:
+    replicas = sum(len(state.replicas) for state in view.partitions)
+    in_sync = sum(len(state.in_sync_replicas) for state in view.partitions)
+    behind = sum(len(state.in_sync_replicas) < len(state.replicas) for state in view.partitions)
+    return {
+        "topicId": view.topic.topic_id,
+        "inSync": f"{in_sync}/{replicas}",
+        "underReplicated": behind,
+        "leaderless": sum(not state.has_leader for state in view.partitions),
+    }

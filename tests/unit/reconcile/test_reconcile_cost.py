@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.reconcile.indexed_store import IndexedStore
-from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
+from tidemark_operator.reconcile.reconciler import Reconciler
+from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.stores.object_store import (
     BROKER_POOL,
