@@ -9,20 +9,26 @@ from tidemark_operator.reconcile.conditions import Condition
 from tidemark_operator.reconcile.plan_moves import moving_conditions
 
 
-def ready_conditions(view: TopicView) -> tuple[Condition, ...]:
-    return tuple(_ready_conditions(view))
+def ready_conditions(view: TopicView, *, wanted: int = 0) -> tuple[Condition, ...]:
+    """`wanted`: how many partitions are being made, where that is more than there are."""
+    return tuple(_ready_conditions(view, max(wanted, view.topic.partition_count)))
 
 
-def _ready_conditions(view: TopicView) -> Iterator[Condition]:
+def _ready_conditions(view: TopicView, wanted: int) -> Iterator[Condition]:
     count = view.topic.partition_count
     known = len(view.partitions)
+    led = _led(view)
     leaderless = [state.partition for state in view.partitions if not state.has_leader]
+    # One that never had a leader is on its way to its first one.
+    had_leader = any(state.leader_epoch > 0 for state in view.partitions if not state.has_leader)
     if known < count:
         yield Condition(
             "Ready", False, "StateUnsettled", f"{known} of {count} partitions can be read"
         )
-    elif leaderless:
+    elif had_leader:
         yield Condition("Ready", False, "Leaderless", f"no leader: {listing(leaderless)}")
+    elif led < wanted:
+        yield Condition("Ready", False, "Progressing", f"{led:,} of {wanted:,} partitions led")
     else:
         yield Condition("Ready", True, "AllPartitionsLed", f"all {count} partitions have a leader")
     yield _replication_condition(view)
@@ -70,5 +76,10 @@ def topic_fields(view: TopicView) -> dict[str, Any]:
         "topicId": view.topic.topic_id,
         "inSync": f"{in_sync}/{replicas}",
         "underReplicated": behind,
-        "leaderless": sum(not state.has_leader for state in view.partitions),
+        "ledPartitions": _led(view),
+        "leaderless": len(view.partitions) - _led(view),
     }
+
+
+def _led(view: TopicView) -> int:
+    return sum(state.has_leader for state in view.partitions)

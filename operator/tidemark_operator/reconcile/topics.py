@@ -1,7 +1,9 @@
 """One pass over one Topic: observe, plan, apply, and what its status says. I/O."""
 
+import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from tidemark_protocol.ids import BrokerId, TopicId
@@ -10,6 +12,7 @@ from tidemark_operator.controller.reassignment import CannotReassign
 from tidemark_operator.controller.service import (
     ControllerService,
     NoLiveReplica,
+    NotLeading,
     SliceMissing,
     TopicUnknown,
     TopicView,
@@ -21,12 +24,19 @@ from tidemark_operator.reconcile.deleted_topics import DeletedTopics, TopicNames
 from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.object_index import TopicEntry
 from tidemark_operator.reconcile.observe import InvalidManifest, TopicObserver, read_topic
-from tidemark_operator.reconcile.plan_topic import RecordTopicId, TopicPlan, plan_topic
+from tidemark_operator.reconcile.plan_topic import (
+    AddPartitions,
+    CreateTopic,
+    RecordTopicId,
+    TopicAction,
+    TopicPlan,
+    plan_topic,
+)
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.sliceless import SlicelessTopics
 from tidemark_operator.reconcile.slices import KeptTopic
 from tidemark_operator.reconcile.status import StatusWriter
-from tidemark_operator.reconcile.topic_conditions import topic_fields
+from tidemark_operator.reconcile.topic_conditions import ready_conditions, topic_fields
 from tidemark_operator.reconcile.turns import Turn, Turns
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.stores.object_store import (
@@ -35,6 +45,7 @@ from tidemark_operator.stores.object_store import (
     NamespaceIsGoing,
     Object,
     Refused,
+    StoreError,
 )
 
 log = logging.getLogger(__name__)
@@ -56,6 +67,7 @@ class TopicReconciler:
         add: Callable[[WorkKey], None],
     ) -> None:
         self._store = store
+        self._controller = controller
         self._statuses = statuses
         self._turns = turns
         self._settings = settings
@@ -145,7 +157,7 @@ class TopicReconciler:
             await self._statuses.write(TOPIC, topic, fields, plan.conditions, at_once=True)
             return None
         try:
-            await self._applier.apply(spec, action)
+            await self._apply_and_tell(spec, action, topic)
         except (SliceMissing, TopicUnknown) as error:
             return Condition("Ready", False, "SliceMissing", str(error))
         except CannotReassign as error:  # it changed since it was looked at
@@ -160,6 +172,40 @@ class TopicReconciler:
         except Refused as error:  # by the API server: only the user can change that
             return Condition("Ready", False, "Refused", str(error))
         return None
+
+    async def _apply_and_tell(self, spec: TopicSpec, action: TopicAction, topic: Object) -> None:
+        """Thousands of partitions take a while: the status says how far it is."""
+        if not isinstance(action, CreateTopic | AddPartitions):
+            await self._applier.apply(spec, action)
+            return
+        is_applied = asyncio.Event()
+        telling = asyncio.create_task(
+            self._tell_progress(spec, topic, is_applied), name=f"progress {spec.topic_name}"
+        )
+        try:
+            await self._applier.apply(spec, action)
+        except asyncio.CancelledError:
+            telling.cancel()  # who steps down waits for no status
+            raise
+        finally:
+            is_applied.set()
+            await telling  # a write of the same status goes before the next one
+
+    async def _tell_progress(
+        self, spec: TopicSpec, topic: Object, is_applied: asyncio.Event
+    ) -> None:
+        topic_id = TopicId(topic.get("status", {}).get("topicId") or spec.uid)
+        while True:
+            with suppress(TimeoutError):
+                interval_ms = self._settings.status_interval_ms
+                await asyncio.wait_for(is_applied.wait(), interval_ms / 1000)
+                return
+            # What this write meets, the one at the end of the turn meets again.
+            with suppress(StoreError, OSError, NotLeading):
+                view = self._controller.topic(spec.pool, topic_id)
+                if view is not None and not view.is_retained:
+                    conditions = ready_conditions(view, wanted=spec.partitions)
+                    await self._statuses.write(TOPIC, topic, topic_fields(view), conditions)
 
     async def _write_topic_status(
         self, topic: Object, view: TopicView | None, plan: TopicPlan
