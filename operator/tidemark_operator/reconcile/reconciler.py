@@ -132,8 +132,8 @@ class Reconciler:
         index, moment = self._store.index, self._store.index.moment()
         pools, _, _, brokers = await asyncio.gather(
             self._store.list(BROKER_POOL, namespace),
-            self._store.list(TOPIC, namespace),
-            self._store.list(PARTITION_SLICE, namespace),
+            self._store.scan(TOPIC, namespace),
+            self._store.scan(PARTITION_SLICE, namespace),
             self._store.list(BROKER, namespace),
         )
         index.forget_slices_unseen_since(moment, namespace)
