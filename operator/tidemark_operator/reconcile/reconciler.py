@@ -136,7 +136,7 @@ class Reconciler:
             self._store.scan(PARTITION_SLICE, namespace),
             self._store.list(BROKER, namespace),
         )
-        index.forget_slices_unseen_since(moment, namespace)
+        index.doubt_slices_unseen_since(moment, namespace)
         keys = dict.fromkeys(key_of(BROKER_POOL, pool) for pool in pools)
         for broker in brokers:
             pool_namespace, _, name = broker["spec"]["pool"].rpartition("/")
