@@ -53,6 +53,7 @@ log = logging.getLogger(__name__)
 # Actions of one turn; a Topic needs four at most (pool, forget, adopt, create). More means that
 # an action does not do what its plan expects: come back later rather than spin.
 MAX_ACTIONS_PER_TURN = 6
+MAX_ACTION_CHARACTERS = 1000  # of a line in the log: one may place thousands of partitions
 
 
 class TopicReconciler:
@@ -132,7 +133,8 @@ class TopicReconciler:
             if plan.action is None:
                 self._note_waiting(key, spec, observed.view, plan)
                 return await self._write_topic_status(topic, observed.view, plan)
-            log.info("topic action", extra={"topic": spec.topic_name, "action": repr(plan.action)})
+            action = repr(plan.action)[:MAX_ACTION_CHARACTERS]
+            log.info("topic action", extra={"topic": spec.topic_name, "action": action})
             failed = await self._apply(spec, plan, topic)
             if failed is not None:
                 self._waiting[key] = spec.pool
