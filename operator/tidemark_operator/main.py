@@ -42,7 +42,8 @@ from tidemark_operator.loop_lag import LoopLag
 from tidemark_operator.manifests.pods import PodSettings
 from tidemark_operator.manifests.schemas import load_schema
 from tidemark_operator.reconcile.indexed_store import IndexedStore
-from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
+from tidemark_operator.reconcile.reconciler import Reconciler
+from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.runtimes.pods import PodRuntime
 from tidemark_operator.runtimes.racks import NodeRacks

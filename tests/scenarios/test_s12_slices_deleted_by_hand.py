@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import pytest
 from tidemark_operator.controller.placement import place
 from tidemark_operator.reconcile.indexed_store import IndexedStore
-from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
+from tidemark_operator.reconcile.reconciler import Reconciler
+from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.stores.object_store import (
     PARTITION_SLICE,

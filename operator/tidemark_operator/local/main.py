@@ -31,7 +31,8 @@ from tidemark_operator.local.ports import earlier_brokers, until_free
 from tidemark_operator.local.readiness import readiness_of, tell_when_ready
 from tidemark_operator.manifests.specs import PoolSpec
 from tidemark_operator.reconcile.indexed_store import IndexedStore
-from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
+from tidemark_operator.reconcile.reconciler import Reconciler
+from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.runtimes.processes import ProcessesRuntime, ProcessSettings
 from tidemark_operator.stores.object_store import BROKER_POOL, TOPIC, ResourceKind, StoreError

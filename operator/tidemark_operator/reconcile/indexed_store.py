@@ -6,7 +6,12 @@ Reads are the store's own quorum reads: the index answers none of them.
 from collections.abc import Mapping
 
 from tidemark_operator.reconcile.object_index import ObjectIndex
-from tidemark_operator.stores.object_store import Object, ObjectStore, ResourceKind
+from tidemark_operator.stores.object_store import (
+    Object,
+    ObjectStore,
+    PagedStore,
+    ResourceKind,
+)
 
 # Inside the class `list` is the method.
 Objects = list[Object]
@@ -34,6 +39,15 @@ class IndexedStore:
         for item in items:
             self.index.note(kind, item)
         return items
+
+    async def scan(self, kind: ResourceKind, namespace: str | None) -> None:
+        """A list that only the index needs: no more than a page of it is kept at a time."""
+        if not isinstance(self._store, PagedStore):
+            await self.list(kind, namespace)
+            return
+        async for page in self._store.pages(kind, namespace):
+            for item in page:
+                self.index.note(kind, item)
 
     async def create(self, kind: ResourceKind, item: Object) -> Object:
         return self._noted(kind, await self._store.create(kind, item))

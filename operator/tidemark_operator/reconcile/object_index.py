@@ -74,6 +74,7 @@ class ObjectIndex:
         self._slices_by_owner: _Lookup[WorkKey, SliceKey] = _Lookup()
         self._moment = 0  # counts what was noted, for sweeps
         self._noted_at: dict[SliceKey, int] = {}
+        self._unlisted: set[SliceKey] = set()  # a sweep lacked them; no read has told since
 
     # What is there.
 
@@ -106,9 +107,13 @@ class ObjectIndex:
         return tuple(sorted({self._slices[key].topic_id for key in keys}))
 
     def has_slices(self, namespace: str, names: Iterable[str], topic_id: TopicId) -> bool:
-        """Whether slices of these names are known, all with that topic id."""
-        entries = (self._slices.get((namespace, name)) for name in names)
-        return all(entry is not None and entry.topic_id == topic_id for entry in entries)
+        """Whether all of these are there, with that topic id, as far as is known. If not, one of
+        them may be gone."""
+        keys = [(namespace, name) for name in names]
+        entries = (self._slices.get(key) for key in keys)
+        return self._unlisted.isdisjoint(keys) and all(
+            entry is not None and entry.topic_id == topic_id for entry in entries
+        )
 
     def owners(self, namespace: str | None = None) -> tuple[WorkKey, ...]:
         """Topic objects that slices serve, as far as these tell."""
@@ -141,11 +146,12 @@ class ObjectIndex:
         """Before a sweep lists slices: those not noted after it were not listed."""
         return self._moment
 
-    def forget_slices_unseen_since(self, moment: int, namespace: str | None) -> None:
-        """Whether they are really gone, the next turn of their Topic reads."""
-        for key, noted_at in tuple(self._noted_at.items()):
+    def doubt_slices_unseen_since(self, moment: int, namespace: str | None) -> None:
+        """A list may be partial: they are found as before, and read in the next turn of their
+        Topic."""
+        for key, noted_at in self._noted_at.items():
             if noted_at <= moment and namespace in (None, key[0]):
-                self._remove_slice(self._slices[key])
+                self._unlisted.add(key)
 
     def _note_topic(self, item: Object) -> None:
         entry = topic_entry(item)
@@ -181,6 +187,7 @@ class ObjectIndex:
             return
         self._moment += 1
         self._noted_at[entry.key] = self._moment
+        self._unlisted.discard(entry.key)
         if known is not None and known.uid == entry.uid and known.version >= entry.version >= 0:
             return
         if known is not None:
@@ -194,6 +201,7 @@ class ObjectIndex:
     def _remove_slice(self, entry: SliceEntry) -> None:
         del self._slices[entry.key]
         self._noted_at.pop(entry.key, None)
+        self._unlisted.discard(entry.key)
         self._slices_by_id.remove(entry.topic_id, entry.key)
         self._slices_by_name.remove((entry.pool, entry.topic_name), entry.key)
         self._slices_by_owner.remove(entry.owner, entry.key)

@@ -9,7 +9,7 @@ Reads carry no resourceVersion, so they are quorum reads.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -85,11 +85,16 @@ class KubernetesStore:
     async def list(
         self, kind: ResourceKind, namespace: str | None, labels: Mapping[str, str] | None = None
     ) -> list[Object]:
-        if namespace is None and self._namespaces:
-            open_ones = [each for each in self._namespaces if each not in self._left_out]
-            parts = [await self._list_one(kind, each, labels) for each in open_ones]
-            return [item for part in parts for item in part]
-        return await self._list_one(kind, namespace, labels)
+        found: Objects = []
+        for each in self._parts(namespace):
+            items = [item async for page in self._pages(kind, each, labels) for item in page]
+            found += sorted(items, key=_order)
+        return found
+
+    async def pages(self, kind: ResourceKind, namespace: str | None) -> AsyncIterator[Objects]:
+        for each in self._parts(namespace):
+            async for page in self._pages(kind, each, None):
+                yield page
 
     async def create(self, kind: ResourceKind, item: Object) -> Object:
         return await self._call("POST", self._path(kind, item["metadata"]["namespace"]), item)
@@ -122,23 +127,30 @@ class KubernetesStore:
         except NotFound:
             return
 
-    async def _list_one(
+    def _parts(self, namespace: str | None) -> tuple[str | None, ...]:
+        if namespace is None and self._namespaces:
+            return tuple(each for each in self._namespaces if each not in self._left_out)
+        return (namespace,)
+
+    async def _pages(
         self, kind: ResourceKind, namespace: str | None, labels: Mapping[str, str] | None
-    ) -> Objects:
+    ) -> AsyncIterator[Objects]:
         query = {"limit": str(FIRST_PAGE_SIZE)}
         if labels:
             query["labelSelector"] = ",".join(f"{name}={labels[name]}" for name in sorted(labels))
-        items: Objects = []
         for _ in range(MAX_PAGES):
             path = f"{self._path(kind, namespace)}?{urlencode(query)}"
             data = await self._call_for_bytes("GET", path)
             page: Object = msgspec.json.decode(data)
-            found = page.get("items") or ()
+            found: Objects = page.get("items") or []
             # Items of a list come without apiVersion and kind.
-            items += ({"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in found)
+            yield [
+                _trimmed({"apiVersion": kind.api_version, "kind": kind.kind, **item})
+                for item in found
+            ]
             following = page["metadata"].get("continue")
             if not following:
-                return sorted(items, key=_order)
+                return
             query["continue"] = following
             query["limit"] = str(_next_page_size(len(found), len(data)))
         raise StoreError(f"list of {kind.plural}: more than {MAX_PAGES} pages")
@@ -153,7 +165,7 @@ class KubernetesStore:
 
     async def _call(self, method: str, path: str, body: Object | None = None) -> Object:
         answer: Object = msgspec.json.decode(await self._call_for_bytes(method, path, body))
-        return answer
+        return _trimmed(answer)
 
     async def _call_for_bytes(self, method: str, path: str, body: Object | None = None) -> bytes:
         what = f"{method} {path}"
@@ -240,6 +252,14 @@ def _words(data: bytes) -> tuple[str, str, tuple[str, ...], str]:
         tuple(str(cause.get("reason", "")) for cause in causes),
         str(details.get("kind", "")),
     )
+
+
+def _trimmed(item: Object) -> Object:
+    """Without what is as large as the rest and that nobody reads. The API server keeps its own
+    record of it when an object is written back without one."""
+    if "metadata" in item:
+        item["metadata"].pop("managedFields", None)
+    return item
 
 
 def _next_page_size(items: int, size_bytes: int) -> int:

@@ -12,7 +12,8 @@ from tidemark_operator.controller.views import PoolSettings
 from tidemark_operator.manifests.schemas import apply_defaults
 from tidemark_operator.manifests.specs import PoolSpec
 from tidemark_operator.reconcile.indexed_store import IndexedStore
-from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
+from tidemark_operator.reconcile.reconciler import Reconciler
+from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.runtimes.broker_runtime import (
     BrokerProcess,

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.reconcile.indexed_store import IndexedStore
-from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
+from tidemark_operator.reconcile.reconciler import Reconciler
+from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.stores.object_store import (
     BROKER_POOL,
@@ -109,7 +110,7 @@ class CallStore(FakeStore):
 class Shop:
     """Some Topics that are served already, all known to the operator."""
 
-    def __init__(self, others: int) -> None:
+    def __init__(self, others: int, **settings: Any) -> None:
         self.store = CallStore()
         self.indexed = IndexedStore(self.store)
         self.controller = KeepingController(self.indexed)
@@ -119,7 +120,7 @@ class Shop:
             self.indexed,
             cast(ControllerService, self.controller),
             KeepingRuntime(),
-            settings=ReconcilerSettings(),
+            settings=ReconcilerSettings(**settings),
             add=self.queue.add,
             now_ms=lambda: 0,
             now_text=lambda: "2026-01-01T00:00:00Z",
