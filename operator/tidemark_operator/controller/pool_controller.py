@@ -8,7 +8,7 @@ must not tear one (service.py shields them).
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
@@ -37,10 +37,11 @@ from tidemark_operator.controller.registration import (
 from tidemark_operator.controller.sessions import Sessions
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_changes import SliceChanges
-from tidemark_operator.controller.slice_store import NamespaceGone, PutOff, SliceStore
+from tidemark_operator.controller.slice_store import Decide, NamespaceGone, PutOff, SliceStore
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_operator.controller.standing import Standing
 from tidemark_operator.controller.topic_views import TopicViews
+from tidemark_operator.controller.turns import KeyedLocks, Turns
 from tidemark_operator.controller.views import Change, PoolSettings, TopicView
 from tidemark_operator.stores.object_store import ObjectStore
 
@@ -65,9 +66,11 @@ class PoolController:
         self._views = TopicViews(self.state)
         self.sessions = Sessions(settings)
         self.image = MetadataImage(controller_epoch, deleted_kept=settings.deleted_topics_kept)
-        self.lock = asyncio.Lock()
+        self.lock = Turns()
+        self.topic_locks = KeyedLocks()  # taken before a turn
         # A decision was put off, or a take-over happened: the next tick looks at everything.
         self.is_dirty = True
+        self.is_sweeping = False  # what deletions have left
         self._unsaved_brokers: set[BrokerId] = set()
         self._settings = settings
         self._now_ms = now_ms
@@ -215,7 +218,7 @@ class PoolController:
         stored with it. False: not now. Nothing to store when a later recovery replaced it."""
         async with self.lock:
             ids = dict.fromkeys(cut.topic_id for cut in cuts)
-            return await self._changes.write(
+            return await self.write(
                 {
                     value.name: lambda stored: stored.with_cuts(cuts)
                     for topic_id in ids
@@ -360,6 +363,10 @@ class PoolController:
     ) -> bool:
         """Every slice, or those of some topics, as it should be. False: put off to a tick."""
         return await self._changes.settle(*overriding, topics=topics)
+
+    async def write(self, decisions: Mapping[str, Decide]) -> bool:
+        """Of slices, by name. False: one at least is put off to a tick."""
+        return await self._changes.write(decisions)
 
     async def _settle_and_save(self, broker_ids: Iterable[BrokerId]) -> bool:
         """Slices and Broker objects at once: the objects only tell people what happened, and a

@@ -124,9 +124,9 @@ class PoolHeartbeats:
         if expiry.expired:
             lives = [(i, state.brokers[i].broker_epoch) for i in expiry.expired]
             self._tasks.spawn(self.decisions.fence(lives, "session timeout"), f"fence {state.pool}")
-        if self.decisions.is_dirty and not self.decisions.lock.locked():
+        if self.decisions.is_dirty and not self.decisions.lock.is_wanted_alone():
             self._tasks.spawn(self.decisions.settle_again(), f"settle {state.pool}")
-        if deletions.is_due(self.decisions) and not self.decisions.lock.locked():
+        if deletions.is_due(self.decisions) and not self.decisions.lock.is_wanted_alone():
             self._tasks.spawn(deletions.sweep(self.decisions), f"deletions {state.pool}")
         for poll in self.polls.opened():
             if now_ms >= poll.deadline_ms:

@@ -37,7 +37,8 @@ from tidemark_operator.controller.pool_heartbeats import PoolEnvironment, PoolHe
 from tidemark_operator.controller.probe import Probe, ProbeVerdict
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import Deposed, PutOff
-from tidemark_operator.controller.topics import Assignments, SliceMissing, TopicUnknown
+from tidemark_operator.controller.topic_growth import Assignments, SliceMissing
+from tidemark_operator.controller.topics import TopicUnknown
 from tidemark_operator.controller.views import BrokerView, Change, PoolSettings, TopicView
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE, ObjectStore, StoreError
 

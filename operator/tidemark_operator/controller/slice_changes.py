@@ -1,9 +1,9 @@
 """Changes of many slices of one pool, as one decision makes them (shell).
 
 What they become is decided a few slices at a time, and the loop has its turn in between: neither
-heartbeats nor the Lease wait for a large pool. How brokers stand is looked at once, at the beginning,
-so that nobody is elected who falls by the same event; each slice is one compare-and-set (S3).
-Callers hold the pool's lock.
+heartbeats nor the Lease wait for a large pool. How brokers stand is looked at once, at the
+beginning, so that nobody is elected who falls by the same event; each slice is one compare-and-set
+(S3). Callers hold the pool's turn: alone, or beside others for the topics that they hold.
 """
 
 import asyncio
