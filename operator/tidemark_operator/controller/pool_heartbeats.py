@@ -112,7 +112,7 @@ class PoolHeartbeats:
             sessions.extend(stall_ms, now_ms)
             self.polls.extend(stall_ms, now_ms)
         state.observations.planned_restarts.settle(
-            state.brokers, lambda: (found for _, found in state.served_partitions()), now_ms
+            state.brokers, state.slices.is_in_sync_everywhere, now_ms
         )
         expiry = sessions.expire(now_ms, pool_size=len(state.brokers))
         if expiry.held_back and not self.is_mostly_silent:

@@ -96,12 +96,6 @@ class PoolState:
         standings.update((standing.broker_id, standing) for standing in overriding)
         return Standings(standings)
 
-    def served_partitions(self) -> Iterator[tuple[PartitionSlice, PartitionState]]:
-        for value in self.slices.values():
-            if not value.is_retained:
-                for partition in value.partitions:
-                    yield value, partition
-
     def leader_counts(self) -> LeaderCounts:
         return LeaderCounts(counts=self.slices.leaders())
 

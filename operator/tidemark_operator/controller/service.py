@@ -129,7 +129,9 @@ class ControllerService:
         await self.step_down()
         brokers = await self._store.list(BROKER, None)
         slices = await self._store.list(PARTITION_SLICE, None)
-        loading.load(lambda pool: self._pool(pool, controller_epoch).decisions, brokers, slices)
+        await loading.load(
+            lambda pool: self._pool(pool, controller_epoch).decisions, brokers, slices
+        )
         now_ms = self._clock.now_ms()
         for pool in self._pools.values():
             pool.start(now_ms, is_second_opinion=is_second_opinion)
