@@ -31,6 +31,7 @@ from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock,
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import Change, ControllerService
 from tidemark_operator.controller.settings import ControllerSettings
+from tidemark_operator.garbage import look_once_at_what_stays
 from tidemark_operator.handlers import ClusterWatch
 from tidemark_operator.health import create_health_app
 from tidemark_operator.json_log import set_up
@@ -293,6 +294,7 @@ def main() -> None:
     except SettingsError as error:
         sys.exit(f"tidemark-operator: {error}")
     set_up(settings.log_level)
+    look_once_at_what_stays()
     try:
         uvloop.run(run(settings))
     except OperatorEnded as error:

@@ -21,6 +21,7 @@ from tidemark_operator.controller import api
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import ControllerService, ControllerSettings
+from tidemark_operator.garbage import look_once_at_what_stays
 from tidemark_operator.leading import BrokerTrouble, LeadingOperator
 from tidemark_operator.lease import ControllerLease, LeaseSettings
 from tidemark_operator.local.api import add_local_routes
@@ -40,6 +41,7 @@ HOST = "127.0.0.1"
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 PORTS_FREE_SECONDS = 10.0
+SWITCH_INTERVAL_SECONDS = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +216,9 @@ def run_local(
         log_path.parent.mkdir(parents=True, exist_ok=True)
         with log_path.open("a") as log_file:
             json_log.set_up("info", file=log_file)
+            look_once_at_what_stays()
+            # The loop has its turn again soon while the store's thread works.
+            sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
             return uvloop.run(_run(settings))
     except ManifestRefused as refused:
         say("\n".join(["manifests refused; nothing was started:", *refused.problems]))
