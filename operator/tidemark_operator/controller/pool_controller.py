@@ -412,7 +412,7 @@ class PoolController:
         topic_slices = self.state.topic_slices(value.topic.topic_id)
         count = max(each.topic.partition_count for each in topic_slices)
         self.image.set_partitions(
-            replace(value.topic, partition_count=count),
+            value.topic.counting(count),
             value.partitions,
             is_retained=value.is_retained,
         )
