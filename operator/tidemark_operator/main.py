@@ -32,6 +32,7 @@ from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock,
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import Change, ControllerService
 from tidemark_operator.controller.settings import ControllerSettings
+from tidemark_operator.garbage import look_once_at_what_stays
 from tidemark_operator.handlers import ClusterWatch, ObjectEvent
 from tidemark_operator.health import create_health_app
 from tidemark_operator.json_log import set_up
@@ -324,6 +325,7 @@ def main() -> None:
         sys.exit(f"tidemark-operator: {error}")
     set_up(settings.log_level)
     load_schema(TOPIC.kind)  # of all kinds: the loop must not wait for that
+    look_once_at_what_stays()
     try:
         uvloop.run(run(settings))
     except OperatorEnded as error:

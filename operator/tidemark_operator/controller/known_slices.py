@@ -18,6 +18,7 @@ class KnownSlices(MutableMapping[str, PartitionSlice]):
         self._by_topic: dict[TopicId, dict[str, PartitionSlice]] = {}
         self._ids_by_topic_name: dict[str, dict[TopicId, None]] = {}
         self._leaders: Counter[BrokerId] = Counter()
+        self._out_of_sync: Counter[BrokerId] = Counter()
         # Of every entry and grant that was known once: it only has to be high enough (S2).
         self.highest_broker_epoch = BrokerEpoch(0)
         self.partition_count = 0
@@ -68,6 +69,10 @@ class KnownSlices(MutableMapping[str, PartitionSlice]):
         """How many served partitions each broker leads: a copy."""
         return self._leaders.copy()
 
+    def is_in_sync_everywhere(self, broker_id: BrokerId) -> bool:
+        """Where a served partition has a replica there that is not just being added."""
+        return not self._out_of_sync[broker_id]
+
     def _forget(self, value: PartitionSlice) -> None:
         topic = value.topic
         named = self._by_topic[topic.topic_id]
@@ -87,6 +92,10 @@ class KnownSlices(MutableMapping[str, PartitionSlice]):
         for state in value.partitions:
             if state.has_leader:
                 self._leaders[state.leader] += step
+            if len(state.in_sync_replicas) < len(state.replicas):
+                for broker_id in set(state.replicas) - state.in_sync_ids:
+                    if broker_id not in state.adding_replicas:
+                        self._out_of_sync[broker_id] += step
 
     def _raise_highest_epoch(self, partitions: Sequence[PartitionState]) -> None:
         highest = self.highest_broker_epoch

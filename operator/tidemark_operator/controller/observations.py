@@ -4,7 +4,7 @@ Nothing is decided by any of it; it is lost when another controller takes over, 
 restart, which the next one recognises by the proof of a clean stop. Pure.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
@@ -38,24 +38,16 @@ class PlannedRestarts:
     def settle(
         self,
         brokers: dict[BrokerId, BrokerRecord],
-        partitions: Callable[[], Iterable[PartitionState]],
+        is_in_sync_everywhere: Callable[[BrokerId], bool],
         now_ms: int,
     ) -> None:
-        """Ends those that are over. `partitions`: all served ones."""
+        """Ends those that are over."""
         for broker_id, since_ms in tuple(self._since_ms.items()):
             record = brokers.get(broker_id)
             is_late = now_ms - since_ms > PLANNED_RESTART_LIMIT_MS
             is_back = record is not None and record.state is BrokerLifeState.ACTIVE
-            if is_late or (is_back and _is_in_sync_everywhere(broker_id, partitions())):
+            if is_late or (is_back and is_in_sync_everywhere(broker_id)):
                 del self._since_ms[broker_id]
-
-
-def _is_in_sync_everywhere(broker_id: BrokerId, partitions: Iterable[PartitionState]) -> bool:
-    return all(
-        broker_id in state.in_sync_ids
-        for state in partitions
-        if broker_id in state.replicas and broker_id not in state.adding_replicas
-    )
 
 
 class ClockSkews:

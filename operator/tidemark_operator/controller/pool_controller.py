@@ -8,7 +8,7 @@ must not tear one (service.py shields them).
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from tidemark_protocol.controller_messages import (
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, TopicId
 
+from tidemark_operator.controller.announcements import Announcements
 from tidemark_operator.controller.broker_notes import BrokerNotes
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.image import MetadataImage
@@ -37,10 +38,11 @@ from tidemark_operator.controller.registration import (
 from tidemark_operator.controller.sessions import Sessions
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_changes import SliceChanges
-from tidemark_operator.controller.slice_store import NamespaceGone, PutOff, SliceStore
+from tidemark_operator.controller.slice_store import Decide, NamespaceGone, PutOff, SliceStore
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_operator.controller.standing import Standing
 from tidemark_operator.controller.topic_views import TopicViews
+from tidemark_operator.controller.turns import KeyedLocks, Turns
 from tidemark_operator.controller.views import Change, PoolSettings, TopicView
 from tidemark_operator.stores.object_store import ObjectStore
 
@@ -65,14 +67,15 @@ class PoolController:
         self._views = TopicViews(self.state)
         self.sessions = Sessions(settings)
         self.image = MetadataImage(controller_epoch, deleted_kept=settings.deleted_topics_kept)
-        self.lock = asyncio.Lock()
+        self.lock = Turns()
+        self.topic_locks = KeyedLocks()  # taken before a turn
         # A decision was put off, or a take-over happened: the next tick looks at everything.
         self.is_dirty = True
+        self.is_sweeping = False  # what deletions have left
         self._unsaved_brokers: set[BrokerId] = set()
         self._settings = settings
         self._now_ms = now_ms
-        self._on_image = on_image
-        self._on_change = on_change
+        self._announcements = Announcements(on_image, on_change)
         self._new_uuid = new_uuid
         self.slice_store = SliceStore(
             store,
@@ -164,7 +167,7 @@ class PoolController:
                 notes.drained_at_version = self.image.version
                 notes.drained_at_ms = self._now_ms()
             logger.info("broker draining", extra=self._fields(broker_id))
-        self._on_image()
+        self._announcements.image()
 
     async def fence(self, lives: Iterable[tuple[BrokerId, BrokerEpoch]], reason: str) -> None:
         """As one event, so that nobody elects a broker that is being fenced too."""
@@ -215,7 +218,7 @@ class PoolController:
         stored with it. False: not now. Nothing to store when a later recovery replaced it."""
         async with self.lock:
             ids = dict.fromkeys(cut.topic_id for cut in cuts)
-            return await self._changes.write(
+            return await self.write(
                 {
                     value.name: lambda stored: stored.with_cuts(cuts)
                     for topic_id in ids
@@ -250,7 +253,7 @@ class PoolController:
             self.state.note_known(value.topic.topic_id, state, version=self.image.version)
         self.state.slices.pop(value.name, None)
         logger.error("slice is missing", extra={"slice": value.name, "topic": value.topic.topic})
-        self._on_change(Change("topic", self.state.pool, value.object_name))
+        self._announcements.change(Change("topic", self.state.pool, value.object_name))
 
     def topic_view(self, topic_id: TopicId) -> TopicView | None:
         return self._views.of(topic_id, self.slice_store.unsettled)
@@ -345,7 +348,9 @@ class PoolController:
         self.image.set_brokers(self.state.broker_states())
         await self.settle()  # the report may be the last one that an election waited for (S14)
         if self.state.reports_wanted >= 0:
-            self._on_change(Change("broker", self.state.pool, str(broker_id)))  # or a Topic (S17)
+            self._announcements.change(
+                Change("broker", self.state.pool, str(broker_id))
+            )  # or a Topic (S17)
 
     def _report_version(self, request: RegisterRequest, outcome: Accepted) -> int:
         """The image whose leaderless partitions stood still when this report was made (S14): the
@@ -359,7 +364,12 @@ class PoolController:
         self, *overriding: Standing, topics: Collection[TopicId] | None = None
     ) -> bool:
         """Every slice, or those of some topics, as it should be. False: put off to a tick."""
-        return await self._changes.settle(*overriding, topics=topics)
+        with self._announcements.changes_at_the_end():
+            return await self._changes.settle(*overriding, topics=topics)
+
+    async def write(self, decisions: Mapping[str, Decide]) -> bool:
+        """Of slices, by name. False: one at least is put off to a tick."""
+        return await self._changes.write(decisions)
 
     async def _settle_and_save(self, broker_ids: Iterable[BrokerId]) -> bool:
         """Slices and Broker objects at once: the objects only tell people what happened, and a
@@ -369,8 +379,8 @@ class PoolController:
         )
         self.image.set_brokers(self.state.broker_states())
         for broker_id in broker_ids:
-            self._on_change(Change("broker", self.state.pool, str(broker_id)))
-        self._on_image()
+            self._announcements.change(Change("broker", self.state.pool, str(broker_id)))
+        self._announcements.image()
         return bool(is_settled)
 
     async def save_broker(self, record: BrokerRecord) -> None:
@@ -378,7 +388,7 @@ class PoolController:
         await self.slice_store.write_broker(stamped)
         self.state.brokers[record.broker_id] = stamped
         self._unsaved_brokers.discard(record.broker_id)
-        self._on_change(Change("broker", self.state.pool, str(record.broker_id)))
+        self._announcements.change(Change("broker", self.state.pool, str(record.broker_id)))
 
     async def _save_quietly(self, broker_id: BrokerId) -> None:
         try:
@@ -402,13 +412,13 @@ class PoolController:
         topic_slices = self.state.topic_slices(value.topic.topic_id)
         count = max(each.topic.partition_count for each in topic_slices)
         self.image.set_partitions(
-            replace(value.topic, partition_count=count),
+            value.topic.counting(count),
             value.partitions,
             is_retained=value.is_retained,
         )
         self.state.note_leaderless(value, version=self.image.version)
-        self._on_change(Change("topic", self.state.pool, value.object_name))
-        self._on_image()
+        self._announcements.change(Change("topic", self.state.pool, value.object_name))
+        self._announcements.image()
 
     def _note_dirty(self) -> None:
         self.is_dirty = True
@@ -430,7 +440,7 @@ class PoolController:
 
     def set_settings(self, settings: PoolSettings) -> None:
         self.image.set_settings(settings)
-        self._on_image()
+        self._announcements.image()
 
     def tell_brokers(self) -> None:
-        self._on_image()
+        self._announcements.image()

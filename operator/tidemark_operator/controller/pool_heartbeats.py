@@ -125,16 +125,16 @@ class PoolHeartbeats:
             sessions.extend(stall_ms, now_ms)
             self.polls.extend(stall_ms, now_ms)
         state.observations.planned_restarts.settle(
-            state.brokers, lambda: (found for _, found in state.served_partitions()), now_ms
+            state.brokers, state.slices.is_in_sync_everywhere, now_ms
         )
         expiry = sessions.expire(now_ms, pool_size=len(state.brokers))
         self._note_silence(expiry)
         if expiry.expired:
             lives = [(i, state.brokers[i].broker_epoch) for i in expiry.expired]
             self._tasks.spawn(self.decisions.fence(lives, "session timeout"), f"fence {state.pool}")
-        if self.decisions.is_dirty and not self.decisions.lock.locked():
+        if self.decisions.is_dirty and not self.decisions.lock.is_wanted_alone():
             self._tasks.spawn(self.decisions.settle_again(), f"settle {state.pool}")
-        if deletions.is_due(self.decisions) and not self.decisions.lock.locked():
+        if deletions.is_due(self.decisions) and not self.decisions.lock.is_wanted_alone():
             self._tasks.spawn(deletions.sweep(self.decisions), f"deletions {state.pool}")
         for poll in self.polls.opened():
             if now_ms >= poll.deadline_ms:

@@ -96,12 +96,6 @@ class PoolState:
         standings.update((standing.broker_id, standing) for standing in overriding)
         return Standings(standings)
 
-    def served_partitions(self) -> Iterator[tuple[PartitionSlice, PartitionState]]:
-        for value in self.slices.values():
-            if not value.is_retained:
-                for partition in value.partitions:
-                    yield value, partition
-
     def leader_counts(self) -> LeaderCounts:
         return LeaderCounts(counts=self.slices.leaders())
 
@@ -322,18 +316,17 @@ class PoolState:
             if since is None or since[0] != state.leader_epoch:
                 self.leaderless_since[replica] = (state.leader_epoch, version)
 
-    def finished_tombstones(self) -> tuple[Tombstone, ...]:
+    def finished_tombstones(self) -> Iterator[Tombstone]:
         """Every broker that may hold a replica has applied the deletion, or is gone for good."""
         if not self.tombstones:
-            return ()
+            return
         gone = {i for i, r in self.brokers.items() if r.state is BrokerLifeState.GONE}
         lowest = min((self.applied_version(i) for i in self.brokers if i not in gone), default=-1)
-        return tuple(
-            tombstone
-            for tombstone, version in self.tombstones.values()
-            if version <= lowest
-            and all(broker_id in self.brokers for broker_id in tombstone.awaited)
-        )
+        for tombstone, version in self.tombstones.values():  # in the order of their versions
+            if version > lowest:
+                return
+            if all(broker_id in self.brokers for broker_id in tombstone.awaited):
+                yield tombstone
 
     def forget_topic(self, topic_id: TopicId) -> None:
         self.held.forget(topic_id)

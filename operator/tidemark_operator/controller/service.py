@@ -34,23 +34,23 @@ from tidemark_operator.controller.clock import Clock
 from tidemark_operator.controller.last_resorts import Choice
 from tidemark_operator.controller.moves import Targets
 from tidemark_operator.controller.new_partitions import NoLiveReplica
+from tidemark_operator.controller.pool_controller import PoolController
 from tidemark_operator.controller.pool_heartbeats import PoolEnvironment, PoolHeartbeats
 from tidemark_operator.controller.probe import Probe, ProbeVerdict
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import Deposed, PutOff
-from tidemark_operator.controller.topics import Assignments, SliceMissing, TopicUnknown
+from tidemark_operator.controller.topic_growth import Assignments, SliceMissing
+from tidemark_operator.controller.topics import TopicUnknown
 from tidemark_operator.controller.views import BrokerView, Change, PoolSettings, TopicView
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE, ObjectStore, StoreError
 
 __all__ = [
     "BrokerView",
     "Change",
-    "Clock",
     "ControllerService",
     "ControllerSettings",
     "NoLiveReplica",
     "NotLeading",
-    "Probe",
     "ProbeVerdict",
     "SliceMissing",
     "TopicUnknown",
@@ -124,16 +124,16 @@ class ControllerService:
         await self.step_down()
         brokers = await self._store.list(BROKER, None)
         slices = await self._store.list(PARTITION_SLICE, None)
-        loading.load(lambda pool: self._pool(pool, controller_epoch).decisions, brokers, slices)
+        await loading.load(
+            lambda pool: self._pool(pool, controller_epoch).decisions, brokers, slices
+        )
         now_ms = self._clock.now_ms()
         for pool in self._pools.values():
             pool.start(now_ms, is_second_opinion=is_second_opinion)
         self._balance_due_ms = now_ms + self._settings.balance_interval_ms
         self._controller_epoch = controller_epoch
-        logger.info(
-            "controller leads",
-            extra={"controller_epoch": controller_epoch, "slices": len(slices)},
-        )
+        counts = {"controller_epoch": controller_epoch, "slices": len(slices)}
+        logger.info("controller leads", extra=counts)
 
     async def step_down(self) -> None:
         """No more decisions; every open poll is answered NOT_CONTROLLER; state is forgotten."""
@@ -285,29 +285,26 @@ class ControllerService:
         return tuple(sorted(self._pools))
 
     def brokers(self, pool: str) -> tuple[BrokerView, ...]:
-        self._check_leading()
-        found = self._pools.get(pool)
-        return found.decisions.state.broker_views() if found is not None else ()
+        known = self._known(pool)
+        return () if known is None else known.state.broker_views()
 
     def topic(self, pool: str, topic_id: TopicId) -> TopicView | None:
-        self._check_leading()
-        found = self._pools.get(pool)
-        return found.decisions.topic_view(topic_id) if found is not None else None
+        known = self._known(pool)
+        return None if known is None else known.topic_view(topic_id)
 
     def topics(self, pool: str) -> tuple[TopicView, ...]:
-        self._check_leading()
-        found = self._pools.get(pool)
-        if found is None:
-            return ()
-        return found.decisions.topic_views()
+        known = self._known(pool)
+        return () if known is None else known.topic_views()
 
     def topics_named(self, pool: str, topic: str) -> tuple[TopicView, ...]:
         """Served or retained."""
-        self._check_leading()
-        found = self._pools.get(pool)
-        if found is None:
-            return ()
-        return found.decisions.topic_views_named(topic)
+        known = self._known(pool)
+        return () if known is None else known.topic_views_named(topic)
+
+    def partition_count(self, pool: str) -> int:
+        """Of all topics, retained data included."""
+        known = self._known(pool)
+        return 0 if known is None else known.state.slices.partition_count
 
     def applied_version(self, pool: str) -> int:
         self._check_leading()
@@ -317,7 +314,7 @@ class ControllerService:
         self,
         pool: str,
         topic: TopicState,
-        assignments: tuple[tuple[BrokerId, ...], ...],
+        assignments: Assignments,
         *,
         object_name: str = "",
         deletion_policy: str = "Retain",
@@ -325,9 +322,9 @@ class ControllerService:
     ) -> None:
         """Makes the slices, or adopts retained ones of this topic id. Idempotent.
 
-        `object_name`: metadata.name of the Topic (slices are named after it), default its
-        topicName. `had_slices`: the Topic's status says that slices were made once; then missing
-        ones raise SliceMissing (S12), also without it when a broker holds replicas of the id.
+        `object_name`: metadata.name of the Topic (slices are named after it), default its name.
+        `had_slices`: the Topic's status says that slices were made once; then missing ones raise
+        SliceMissing (S12), also without it when a broker holds replicas of the id.
         Raises NoLiveReplica when a partition would have no live broker to begin with.
         """
         decisions = self._pool(pool, self._check_leading()).decisions
@@ -348,9 +345,8 @@ class ControllerService:
         """New config (min ISR by compare-and-set with the eligible leaders, S6), and deletion
         policy unless None. Idempotent. Raises TopicUnknown, SliceMissing."""
         decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(
-            topics.update(decisions, topic, deletion_policy=deletion_policy)
-        )
+        updating = topics.update(decisions, topic, deletion_policy=deletion_policy)
+        await self._decide_for_reconciler(updating)
 
     async def add_partitions(
         self, pool: str, topic_id: TopicId, assignments: Assignments, *, first: int
@@ -358,9 +354,8 @@ class ControllerService:
         """`assignments` of the new partitions only, from number `first` on. Idempotent. Raises
         TopicUnknown, NoLiveReplica, SliceMissing."""
         decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(
-            topics.add_partitions(decisions, topic_id, assignments, first=first)
-        )
+        adding = topics.add_partitions(decisions, topic_id, assignments, first=first)
+        await self._decide_for_reconciler(adding)
 
     async def reassign(self, pool: str, topic_id: TopicId, targets: Targets) -> None:
         """Begins moves of partitions to other brokers, or turns them back. Idempotent. Raises
@@ -447,12 +442,15 @@ class ControllerService:
                 logger.exception("tick failed")
             await asyncio.sleep(self._settings.tick_interval_ms / 1000)
 
-    # Inside.
-
     def _check_leading(self) -> ControllerEpoch:
         if self._controller_epoch is None:
             raise NotLeading("this controller stands by: ask the leading one")
         return self._controller_epoch
+
+    def _known(self, pool: str) -> PoolController | None:
+        self._check_leading()
+        found = self._pools.get(pool)
+        return None if found is None else found.decisions
 
     def _pool(self, pool: str, controller_epoch: ControllerEpoch) -> PoolHeartbeats:
         found = self._pools.get(pool)

@@ -1,9 +1,9 @@
 """Changes of many slices of one pool, as one decision makes them (shell).
 
 What they become is decided a few slices at a time, and the loop has its turn in between: neither
-heartbeats nor the Lease wait for a large pool. How brokers stand is looked at once, at the beginning,
-so that nobody is elected who falls by the same event; each slice is one compare-and-set (S3).
-Callers hold the pool's lock.
+heartbeats nor the Lease wait for a large pool. How brokers stand is looked at once, at the
+beginning, so that nobody is elected who falls by the same event; each slice is one compare-and-set
+(S3). Callers hold the pool's turn: alone, or beside others for the topics that they hold.
 """
 
 import asyncio
@@ -20,8 +20,9 @@ from tidemark_operator.controller.standing import Standing, Standings
 
 logger = logging.getLogger(__name__)
 
-# Some ten milliseconds of the loop.
+# Some ten milliseconds of the loop. A slice costs as much as some partitions.
 PARTITIONS_AT_A_TIME = 512
+SLICE_COSTS = 3
 WRITES_AT_ONCE = 64
 
 
@@ -130,7 +131,7 @@ def _a_few_at_a_time(values: Iterable[PartitionSlice]) -> Iterator[list[Partitio
     count = 0
     for value in values:
         some.append(value)
-        count += len(value.partitions)
+        count += len(value.partitions) + SLICE_COSTS
         if count >= PARTITIONS_AT_A_TIME:
             yield some
             some, count = [], 0

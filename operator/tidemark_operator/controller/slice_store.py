@@ -362,6 +362,8 @@ class SliceStore:
 
 
 def _stamped(value: PartitionSlice, controller_epoch: ControllerEpoch) -> PartitionSlice:
+    if value.controller_epoch == controller_epoch:
+        return value
     return replace(value, controller_epoch=controller_epoch)
 
 

@@ -5,7 +5,6 @@ a partition without a leader, or a slice that is unreadable now.
 """
 
 from collections.abc import Iterator, Set
-from dataclasses import replace
 
 from tidemark_protocol.ids import TopicId
 from tidemark_protocol.partition_state import PartitionState
@@ -52,7 +51,7 @@ class TopicViews:
         choices = self._state.choices.items() if leaderless else ()
         recoveries = tuple(each for value in slices for each in value.recoveries)
         return TopicView(
-            topic=replace(newest.topic, partition_count=count),
+            topic=newest.topic.counting(count),
             partitions=tuple(
                 state for value in slices if value.name not in hidden for state in value.partitions
             ),

@@ -22,6 +22,7 @@ from tidemark_operator.controller import api
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import ControllerService, ControllerSettings
+from tidemark_operator.garbage import look_once_at_what_stays
 from tidemark_operator.leading import BrokerTrouble, LeadingOperator
 from tidemark_operator.lease import ControllerLease, LeaseSettings
 from tidemark_operator.local.api import add_local_routes
@@ -46,6 +47,7 @@ EXIT_USAGE = 2
 PORTS_FREE_SECONDS = 30.0  # brokers without their controller take 10 s to end in order
 WATCHED = {kind.kind: kind for kind in (TOPIC, BROKER_POOL)}
 A_DAY_MS = 86_400_000
+SWITCH_INTERVAL_SECONDS = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +240,9 @@ def run_local(
         # Unbuffered: what a full disk refused is not tried again when the file is closed.
         with log_path.open("ab", buffering=0) as raw:
             json_log.set_up("info", file=io.TextIOWrapper(raw, write_through=True))
+            look_once_at_what_stays()
+            # The loop has its turn again soon while the store's thread works.
+            sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
             return uvloop.run(_run(settings))
     except ManifestRefused as refused:
         say("\n".join(["error: manifests refused; nothing was started:", *refused.problems]))

@@ -27,6 +27,7 @@ from tidemark_operator.topic_admin.new_topics import (
     placement_entries,
 )
 from tidemark_operator.topic_admin.refusal import Refusal
+from tidemark_operator.topic_admin.room import Room
 
 LIST_CONFIGS = frozenset({CLEANUP_POLICY.name})
 
@@ -48,7 +49,7 @@ def deletion_refusal(topic: Object) -> Refusal | None:
     )
 
 
-def grown(topic: Object, change: GrownTopic, places: PoolPlaces) -> Object | Refusal:
+def grown(topic: Object, change: GrownTopic, places: PoolPlaces, room: Room) -> Object | Refusal:
     spec = topic["spec"]
     current, count = spec["partitions"], change.partition_count
     if not current < count <= MAX_PARTITIONS:
@@ -57,6 +58,9 @@ def grown(topic: Object, change: GrownTopic, places: PoolPlaces) -> Object | Ref
             f"topic {change.topic} has {current} partitions: expected more, at most"
             f" {MAX_PARTITIONS}, found {count}",
         )
+    refusal = room.take(change.topic, count - current)
+    if refusal is not None:
+        return refusal
     after = copy.deepcopy(topic)
     after["spec"]["partitions"] = count
     if change.assignments:

@@ -32,6 +32,7 @@ from tidemark_operator.topic_admin.changes import deletion_refusal
 from tidemark_operator.topic_admin.keepers import REQUEST_ANNOTATION, keeper_refusal
 from tidemark_operator.topic_admin.new_topics import PoolPlaces, topic_manifest
 from tidemark_operator.topic_admin.refusal import Refusal
+from tidemark_operator.topic_admin.room import Room
 from tidemark_operator.topic_admin.topic_names import TopicNames
 
 Value = TypeVar("Value")
@@ -40,6 +41,7 @@ Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
 NAME_CHOICES = 2
+NO_POOL: Object = {"kind": BROKER_POOL.kind, "spec": {}}
 AT_ONCE = 32  # topics of one request
 MAX_TRIES = 5  # against other writers of the same object
 
@@ -50,6 +52,7 @@ class There:
 
     places: PoolPlaces
     topics: dict[str, Object]  # of those that it names: by topicName
+    room: Room
 
 
 class TopicObjects:
@@ -62,19 +65,27 @@ class TopicObjects:
 
     async def there(self, pool: str, topics: Iterable[str]) -> There:
         """What it costs does not depend on how many others there are."""
-        places, _ = await asyncio.gather(self._places(pool), self._names.read(pool))
+        stored_pool, _ = await asyncio.gather(self._pool(pool), self._names.read(pool))
         named = tuple(dict.fromkeys(topics))
         found = await gathered(named, lambda topic: self._topic(pool, topic))
         stored = zip(named, found, strict=True)
-        return There(places, {topic: item for topic, item in stored if item is not None})
+        limit = (stored_pool or apply_defaults(NO_POOL))["spec"]["limits"]["maxPartitions"]
+        return There(
+            self._places(pool, stored_pool),
+            {topic: item for topic, item in stored if item is not None},
+            Room(limit, self._controller.partition_count(pool)),
+        )
 
-    async def _places(self, pool: str) -> PoolPlaces:
+    async def _pool(self, pool: str) -> Object | None:
         namespace, _, name = pool.partition("/")
         stored = await self._store.get(BROKER_POOL, namespace, name)
+        return None if stored is None else apply_defaults(stored)
+
+    def _places(self, pool: str, stored: Object | None) -> PoolPlaces:
         if stored is None:  # going away: its brokers are still here
             views = self._controller.brokers(pool)
             return PoolPlaces(pool, tuple(view.broker_id for view in views if view.is_active))
-        spec = apply_defaults(stored)["spec"]
+        spec = stored["spec"]
         numbers = map(BrokerId, range(spec["replicas"]))
         return PoolPlaces(pool, tuple(n for n in numbers if n not in spec["drain"]))
 
@@ -117,6 +128,9 @@ class TopicObjects:
             item = topic_manifest(new, places, request_id=request.request_id, name_choice=choice)
             if isinstance(item, Refusal):
                 return refused(new.topic, item)
+            refusal = there.room.take(new.topic, item["spec"]["partitions"])
+            if refusal is not None:
+                return refused(new.topic, refusal)
             if request.validate_only:
                 return replace(_made(item), topic_id=TopicId(""))
             try:

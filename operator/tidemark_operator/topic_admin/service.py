@@ -109,7 +109,7 @@ class TopicAdmin:
                 asked.topic,
                 there,
                 request.request_id,
-                lambda stored: grown(stored, asked, there.places),
+                lambda stored: grown(stored, asked, there.places, there.room),
                 validate_only=request.validate_only,
             )
 

@@ -48,6 +48,11 @@ class FaultyStore(SqliteStore):
     replace_faults: tuple[tuple[StoreError, bool], ...] = ()
     between: Callable[[], Awaitable[None]] | None = None  # somebody's write before the next one
     before_delete: Callable[[], Awaitable[None]] | None = None  # the same, of deletions
+    reads = 0  # of single objects
+
+    async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
+        self.reads += 1
+        return await super().get(kind, namespace, name)
 
     async def create(self, kind: ResourceKind, item: Object) -> Object:
         made = await super().create(kind, item) if self.lands or self.fault is None else item
