@@ -15,6 +15,7 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_operator import json_log
 from tidemark_operator.controller import api
@@ -27,6 +28,7 @@ from tidemark_operator.local.api import add_local_routes
 from tidemark_operator.local.last_words import last_words
 from tidemark_operator.local.manifests import NAMESPACE, ManifestRefused, apply_manifests
 from tidemark_operator.local.ports import until_free
+from tidemark_operator.loop_lag import LoopLagCollector
 from tidemark_operator.manifests.specs import PoolSpec
 from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
@@ -115,18 +117,21 @@ class LocalCluster:
             loop.add_signal_handler(number, self._stop.set)
         await until_free(HOST, self._ports(), seconds=PORTS_FREE_SECONDS)
         await self._apply_files()
+        lag = LoopLag()
         with socket.create_server((HOST, self._settings.controller_port)) as listening:
             runner = await api.serve(
                 self.controller,
                 listening,
                 pid_of=self.runtime.pid,
                 more_calls=topic_calls(TopicAdmin(self._store, self.controller)),
+                more_metrics=(LoopLagCollector(lag),),
                 add_routes=self._add_routes,
             )
             try:
                 async with asyncio.TaskGroup() as tasks:
                     lease = tasks.create_task(self._lease.run(), name="lease")
                     changes = tasks.create_task(self._follow_changes(), name="changes")
+                    beats = tasks.create_task(lag.run(), name="loop lag")
                     say(
                         f"controller at http://{self._address}, brokers from"
                         f" http://{HOST}:{self._settings.http_port} on, data and logs in"
@@ -135,8 +140,8 @@ class LocalCluster:
                     await self._stop.wait()
                     say("stopping the brokers")
                     await self.runtime.stop_all()
-                    changes.cancel()
-                    lease.cancel()
+                    for task in (changes, lease, beats):
+                        task.cancel()
             finally:
                 await runner.cleanup()
         return self._exit_code
