@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable
 
 import uvloop
+from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_broker.http.app import HttpApp, create_app
 from tidemark_broker.http.broker_view import BrokerView
@@ -78,6 +79,7 @@ class _Http:
     async def serve(
         self, broker: Broker, stop: asyncio.Event, on_listening: Callable[[int], None]
     ) -> None:
+        loop_lag = LoopLag()
         self._app = create_app(
             BrokerView(
                 partitions=broker.partitions,
@@ -96,16 +98,20 @@ class _Http:
                 rack=broker.settings.rack,
                 metrics_profile=broker.settings.metrics_profile,
                 fsyncs=lambda: self._disk.sync_count.total,
+                loop_lag=loop_lag,
             )
         )
-        await serve(
-            self._app,
-            host=broker.settings.listen_host,
-            port=broker.settings.http_port,
-            listeners={port: name for name, port in broker.settings.http_listeners},
-            stop=stop,
-            on_listening=on_listening,
-        )
+        async with asyncio.TaskGroup() as tasks:
+            beats = tasks.create_task(loop_lag.run(), name="loop lag")
+            await serve(
+                self._app,
+                host=broker.settings.listen_host,
+                port=broker.settings.http_port,
+                listeners={port: name for name, port in broker.settings.http_listeners},
+                stop=stop,
+                on_listening=on_listening,
+            )
+            beats.cancel()
 
     def on_serving(self) -> None:
         _settle_memory()

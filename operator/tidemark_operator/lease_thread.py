@@ -15,9 +15,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from tidemark_protocol.ids import ControllerEpoch
+from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_operator.lease import ControllerLease, Leader
-from tidemark_operator.loop_lag import LoopLag
 
 logger = logging.getLogger(__name__)
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import uvloop
 from aiohttp import web
+from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_operator.audits.beside import WithAudits
 from tidemark_operator.audits.metrics import AuditCollector
@@ -39,7 +40,7 @@ from tidemark_operator.json_log import set_up
 from tidemark_operator.leading import BrokerTrouble, LeadingOperator, is_pod_terminated
 from tidemark_operator.lease import ControllerLease, Leader, LeaseSettings
 from tidemark_operator.lease_thread import LeaseThread
-from tidemark_operator.loop_lag import LoopLag
+from tidemark_operator.loop_lag import LoopLagCollector
 from tidemark_operator.manifests.pods import PodSettings
 from tidemark_operator.manifests.schemas import load_schema
 from tidemark_operator.reconcile.indexed_store import IndexedStore
@@ -303,7 +304,9 @@ def _watch(
 
 async def _serve_health(operator: Operator, port: int) -> web.AppRunner:
     runner = web.AppRunner(
-        create_health_app(operator.controller, operator.audit_metrics, operator.loop_lag),
+        create_health_app(
+            operator.controller, operator.audit_metrics, LoopLagCollector(operator.loop_lag)
+        ),
         access_log=None,
     )
     await runner.setup()

@@ -13,6 +13,7 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, LeaderEpoch, Offset
 
 from tests.scenarios.lease_candidates import candidate
+from tests.simulator.world import World
 from tests.unit.controller.control_rig import (
     ORDERS,
     POOL,
@@ -38,13 +39,13 @@ async def answers_in(
 ) -> list[HeartbeatResponse]:
     """Of a broker that goes on asking, beside the others."""
     found: list[HeartbeatResponse] = []
-    asking = broker.heartbeat(number=1, **wishes)
+    asking = broker.heartbeat(**wishes)
     for _ in range(ms // 500):
         await rig.advance(500, *[other for other in rig.brokers if other is not broker])
         if asking.done():
             found.append(asking.result())
             broker.apply(asking.result())
-            asking = broker.heartbeat(number=len(found) + 1, **wishes)
+            asking = broker.heartbeat(**wishes)
     asking.cancel()
     await settle()
     return found
@@ -96,7 +97,7 @@ def test_what_failed_no_more_and_then_again_is_settled_again() -> None:
         await rig.create()
         sick = rig.brokers[2]
         await answers_in(rig, 1000, sick, failed_replicas=FAILED)
-        sound = sick.heartbeat(number=100)
+        sound = sick.heartbeat(number=1)
         await settle()
         leader = rig.brokers[rig.partition().leader]
         state = rig.partition()
@@ -104,7 +105,7 @@ def test_what_failed_no_more_and_then_again_is_settled_again() -> None:
         assert (await leader.alter(expand(state, member))).answers[0].error is ErrorCode.NONE
         pool = rig.service._pools[POOL].decisions
         async with pool.lock:
-            again = sick.heartbeat(number=101, failed_replicas=FAILED)
+            again = sick.heartbeat(number=2, failed_replicas=FAILED)
             await rig.advance(500, *rig.brokers[:2])
             assert not (await again).are_failures_settled
         await settle()
@@ -151,6 +152,37 @@ def test_a_refused_probe_that_is_looked_at_before_the_first_tick_after_a_stall_f
         assert states(rig) == ["Active"] * 3
 
     run(scenario)
+
+
+def test_a_lease_is_renewed_while_its_holders_loop_is_busy() -> None:
+    """In the simulator, where its thread is a loop of its own. Busy for longer than a Lease, with
+    three brokers that poll on: nobody is fenced, and the same one leads."""
+    with World(1) as world:
+        world.start()
+        world.run_for(3_000)
+        slot = world.leading_controller
+        assert slot is not None and slot.process is not None and slot.service is not None
+        epoch = slot.service.controller_epoch
+        slot.process.loop.block_until(world.now_us + 6_000_000)
+        world.run_for(12_000)
+        assert world.leading_controller is slot
+        assert slot.service.controller_epoch == epoch
+        assert [view.state for view in slot.service.brokers(world.pool)] == ["Active"] * 3
+
+
+def test_a_loop_that_turns_no_more_loses_its_lease_to_another() -> None:
+    """Whoever hangs for good leads for ten seconds more, and a Lease's duration."""
+    with World(1) as world:
+        world.start()
+        world.run_for(3_000)
+        stuck = world.leading_controller
+        assert stuck is not None and stuck.process is not None
+        stuck.process.loop.block_until(world.now_us + 3_600_000_000)
+        world.run_for(9_000)
+        assert stuck.is_leading
+        world.run_for(8_000)
+        successor = world.leading_controller
+        assert successor is not None and successor is not stuck and not stuck.is_leading
 
 
 def test_a_controller_that_stalls_while_it_takes_over_fences_nobody_for_that() -> None:

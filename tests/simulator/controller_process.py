@@ -19,8 +19,8 @@ from tidemark_operator.controller.service import (
 )
 from tidemark_operator.lease import ControllerLease, LeaseSettings
 from tidemark_operator.lease_thread import LeaderOnLoop
-from tidemark_operator.loop_lag import LoopLag
 from tidemark_protocol.controller_messages import Endpoints
+from tidemark_protocol.loop_lag import LoopLag
 
 from tests.simulator.broker_process import HEALTH_PATH
 from tests.simulator.clock import MachineClock

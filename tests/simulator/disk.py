@@ -30,6 +30,10 @@ class Mounter(Protocol):
         """The calling thread is stuck for so long."""
         ...
 
+    def charge_call(self, kind: str) -> None:
+        """It asked for that, which takes what it takes."""
+        ...
+
 
 class Volume:
     def __init__(
@@ -145,6 +149,7 @@ class Volume:
                 crash()
         if not mounter.is_alive:
             raise ProcessDied
+        mounter.charge_call(kind)
         if self.slow_call_us and self.is_slow:
             mounter.spend(self._chance.randrange(self.slow_call_us))
         if self.failing and self.failing.get(kind, 0) > 0:

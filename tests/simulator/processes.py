@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Protocol
 
 from tests.simulator.clock import MachineClock
+from tests.simulator.costs import Costs
 from tests.simulator.disk import SimulatedDisk, Volume
 from tests.simulator.loop import Host, ProcessDied, SimulatedLoop
 from tests.simulator.network import Network, SimulatedServer, SimulatedTransport
@@ -93,7 +94,9 @@ class SimulatedProcess(Host):
         self.listeners: dict[SimulatedServer, None] = {}
         # abstract for typeshed only: loop.py says what the methods it leaves out do
         self.loop = SimulatedLoop(name, world.timeline, machine.clock, self)  # type: ignore[abstract]
+        self.loop.costs = world.costs
         self.disk = SimulatedDisk(machine.volume, self)
+        self._worker_us = 0
         self.threads: list[SimulatedLoop] = []
         self._world = world
         self._ended = ended
@@ -122,6 +125,7 @@ class SimulatedProcess(Host):
         thread = SimulatedLoop(
             f"{self.name} {name}", self._world.timeline, self.machine.clock, self
         )  # type: ignore[abstract]
+        thread.costs = self._world.costs
         self.threads.append(thread)
         ended = self.loop.create_future()
         task = thread.create_task(work, name=name)
@@ -222,6 +226,20 @@ class SimulatedProcess(Host):
         if error is not None and not isinstance(error, ProcessDied):
             self._world.on_crash(self.name, error)
 
+    def take_worker_us(self) -> int:
+        spent_us, self._worker_us = self._worker_us, 0
+        return spent_us
+
+    def charge_call(self, kind: str) -> None:
+        """A system call takes its time, where work does: on the loop, or in a worker."""
+        costs = self._world.costs
+        if costs is None:
+            return
+        if self._is_in_worker:
+            self._worker_us += costs.of_call(kind)
+        else:
+            self.loop.owed_us += costs.of_call(kind)
+
     def spend(self, microseconds: int) -> None:
         if not self._is_in_worker:  # a worker's job has its time already
             self.loop.block_until(self._world.timeline.now_us + microseconds)
@@ -233,6 +251,7 @@ class Surroundings(Protocol):
     timeline: Timeline
     network: Network
     random: Random
+    costs: Costs | None
 
     def next_process_id(self) -> int: ...
 

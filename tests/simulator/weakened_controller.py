@@ -9,6 +9,7 @@ from tidemark_operator.controller.sessions import Expiry
 from tidemark_operator.stores.object_store import OutcomeUnknown
 from tidemark_protocol.partition_state import Member
 
+from tests.simulator.bulk import BULK
 from tests.simulator.mutant import CONTROLLER, Mutant, always, patch
 
 SLICES = CONTROLLER + "slice_store:SliceStore."
@@ -88,6 +89,13 @@ def _grants_no_session(original: Any) -> Any:
         )
 
     return grant_all
+
+
+def _on_the_main_loop(original: Any) -> Any:
+    async def run_thread(self: Any, name: str, work: Any) -> None:
+        await work
+
+    return run_thread
 
 
 def _next_epoch_of_lease_alone(original: Any) -> Any:
@@ -375,6 +383,15 @@ MUTANTS = (
            "tests/unit/controller/test_control_sessions.py::"
            "test_the_controllers_own_stall_is_nobodys_silence",
            "silences add up"),
+    Mutant("a controller notices no stall of its own", "S21",
+           (patch(CONTROLLER + "own_stall:OwnStall.tick", always(0)),),
+           "tests/scenarios/test_s21_busy_controller.py::"
+           "test_a_controller_that_stalls_while_it_takes_over_fences_nobody_for_that",
+           "silences add up"),
+    Mutant("the Lease is renewed by the loop that works", "S21",
+           (patch("tests.simulator.processes:SimulatedProcess.run_thread", _on_the_main_loop),),
+           "tests/scenarios/test_s21_busy_controller.py::"
+           "test_a_lease_is_renewed_while_its_holders_loop_is_busy", BULK),
     Mutant("a take-over grants no session", "new controller grants one full session",
            (patch(SESSIONS + "grant_all", _grants_no_session),),
            "tests/unit/controller/test_control_sessions.py::"

@@ -235,6 +235,7 @@ class AdminRoutes:
             rack=view.rack,
             profile=view.metrics_profile,
             fsyncs=view.fsyncs(),
+            loop_lag=view.loop_lag,
         )
 
     def _other_metrics(self) -> tuple[Iterator[str], ...]:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from aiohttp import web
+from prometheus_client.registry import Collector
 from tidemark_protocol.controller_messages import (
     ALLOCATE_PRODUCER_IDS_PATH,
     ALTER_PARTITION_PATH,
@@ -48,6 +49,7 @@ def create_app(
     *,
     pid_of: PidOf | None = None,
     more_calls: Mapping[str, BrokerCall] = NO_CALLS,
+    more_metrics: tuple[Collector, ...] = (),
 ) -> web.Application:
     app = web.Application(client_max_size=MAX_MESSAGE_BYTES)
     calls = {**broker_calls(service), **more_calls}
@@ -66,7 +68,8 @@ def create_app(
         return _json(status_of(service, pid_of))
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=await exposition(service), headers={"Content-Type": CONTENT_TYPE})
+        body = await exposition(service, *more_metrics)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     for path in calls:
         app.router.add_post(path, called)
@@ -102,11 +105,12 @@ async def serve(
     *,
     pid_of: PidOf | None = None,
     more_calls: Mapping[str, BrokerCall] = NO_CALLS,
+    more_metrics: tuple[Collector, ...] = (),
     add_routes: Callable[[web.Application], None] = lambda _: None,
 ) -> web.AppRunner:
     """Serves on a socket that is bound already; `cleanup()` of the answer ends it. `more_calls` of
     brokers: those that the controller does not answer itself."""
-    app = create_app(service, pid_of=pid_of, more_calls=more_calls)
+    app = create_app(service, pid_of=pid_of, more_calls=more_calls, more_metrics=more_metrics)
     add_routes(app)
     runner = web.AppRunner(
         app,

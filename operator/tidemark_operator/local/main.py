@@ -16,6 +16,7 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_operator import json_log
 from tidemark_operator.controller import api
@@ -30,6 +31,7 @@ from tidemark_operator.local.last_words import last_words
 from tidemark_operator.local.manifests import NAMESPACE, ManifestRefused, apply_manifests
 from tidemark_operator.local.ports import earlier_brokers, until_free
 from tidemark_operator.local.readiness import readiness_of, tell_when_ready
+from tidemark_operator.loop_lag import LoopLagCollector
 from tidemark_operator.manifests.specs import PoolSpec
 from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.reconciler import Reconciler
@@ -130,24 +132,27 @@ class LocalCluster:
             tell=say,
         )
         await self._apply_files()
+        lag = LoopLag()
         with socket.create_server((HOST, self._settings.controller_port)) as listening:
             runner = await api.serve(
                 self.controller,
                 listening,
                 pid_of=self.runtime.pid,
                 more_calls=topic_calls(TopicAdmin(self._indexed, self.controller)),
+                more_metrics=(LoopLagCollector(lag),),
                 add_routes=self._add_routes,
             )
             try:
                 async with asyncio.TaskGroup() as tasks:
                     lease = tasks.create_task(self._lease.run(), name="lease")
                     changes = tasks.create_task(self._follow_changes(), name="changes")
+                    beats = tasks.create_task(lag.run(), name="loop lag")
                     say(f"starting; data and logs are in {self._settings.data_dir}")
                     ready = tasks.create_task(self._tell_when_ready(), name="ready")
                     await self._stop.wait()
                     say("stopping the brokers")
                     await self.runtime.stop_all()
-                    for task in (ready, changes, lease):
+                    for task in (ready, changes, lease, beats):
                         task.cancel()
             finally:
                 await runner.cleanup()
