@@ -4,6 +4,7 @@ at the default address, or whose `tidemark dev` was killed.
 
 import os
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 BROKER_MODULE = "tidemark_broker.main"
@@ -28,7 +29,7 @@ def local_brokers(processes: Path = Path("/proc")) -> tuple[LocalBroker, ...]:
             words = os.fsdecode((entry / "cmdline").read_bytes()).split("\0")
         except OSError:
             continue
-        options = dict(zip(words, words[1:], strict=False))
+        options = dict(pairwise(words))
         if BROKER_MODULE in words and entry.name.isdecimal():
             below = options.get("--data-dir", "").rpartition("/brokers/")[0]
             found.append(LocalBroker(int(entry.name), options.get("--controllers", ""), below))

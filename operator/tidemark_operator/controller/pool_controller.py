@@ -260,7 +260,7 @@ class PoolController:
         self._on_change(Change("topic", self.state.pool, value.object_name))
 
     def topic_view(self, topic_id: TopicId) -> TopicView | None:
-        return self.state.topic_view(topic_id, self.slice_store.unsettled)
+        return self.state.topic_view(topic_id, self.slice_store.unsettled, self._now_ms())
 
     def topic_ids(self) -> tuple[TopicId, ...]:
         names = {value.topic.topic_id: value.name for value in self.state.slices.values()}
