@@ -31,12 +31,31 @@ def test_options_of_the_target_may_stand_before_the_command() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "action", "group"),
+    [
+        ((), "list", None),
+        (("-o", "json"), "list", None),
+        (("list",), "list", None),
+        (("g",), "describe", "g"),
+        (("--server", "a:1", "g"), "describe", "g"),
+        (("describe", "list"), "describe", "list"),
+        (("delete", "g"), "delete", "g"),
+    ],
+)
+def test_groups_have_actions_and_a_short_form(
+    words: tuple[str, ...], action: str, group: str | None
+) -> None:
+    parsed = parse(["groups", *words])
+    assert (parsed.action, getattr(parsed, "group", None)) == (action, group)
+
+
+@pytest.mark.parametrize(
     ("words", "told"),
     [
         (("satus",), "unknown command 'satus', did you mean status?"),
         (("-o", "json", "satus"), "did you mean status?"),
         (("topics", "crate", "t"), "unknown action 'crate', did you mean create?"),
-        (("groups", "rest", "g", "--to", "earliest"), "unrecognized arguments"),
+        (("groups", "reset", "g", "--topic", "t"), "arguments are required: --to"),
         (("produce", "t", "x", "--ack", "1"), "unrecognized arguments: --ack 1, did you mean"),
         (("topics", "create", "t", "--partition", "2"), "did you mean --partitions?"),
         (("produce", "t", "x", "--acks", "2"), "unknown acks '2'"),
