@@ -66,6 +66,7 @@ class FakeController:
     on_status: Callable[["FakeController"], None] = lambda _: None
     patches: list[tuple[str, Any]] = field(default_factory=list)
     url: str = ""
+    uptime_ms: int = 3_600_000
 
     def topic(self, name: str, *partitions: Any, pool: str = "default", **fields: Any) -> None:
         told = {"topic": name, "objectName": name, "partitions": list(partitions)} | fields
@@ -100,6 +101,9 @@ class FakeController:
         async def status(_: web.Request) -> web.Response:
             return _json(200, self.status())
 
+        async def local(_: web.Request) -> web.Response:
+            return _json(200, {"uptimeMs": self.uptime_ms})
+
         async def brokers(request: web.Request) -> web.Response:
             return _json(200, {"pool": request.match_info["pool"], "brokers": []})
 
@@ -123,6 +127,7 @@ class FakeController:
             return _json(200, copy.deepcopy(found))
 
         app.router.add_get("/v1/status", status)
+        app.router.add_get("/v1/local", local)
         app.router.add_get("/{pool}/{broker}/brokers", brokers)
         app.router.add_get("/v1/{plural}", listing)
         app.router.add_post("/v1/{plural}", create)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tidemark_cli.arguments import parse
 from tidemark_cli.failures import CommandFailed, not_found
-from tidemark_cli.local_brokers import local_brokers, whereabouts
+from tidemark_cli.local_brokers import local_brokers, runs_dev, whereabouts
 from tidemark_cli.main import main
 from tidemark_cli.output import Output, with_camel_case
 
@@ -126,6 +126,21 @@ def test_local_brokers_say_where_their_controller_is(tmp_path: Path) -> None:
     assert "processes 7, data in /d" in whereabouts(found)
     assert "127.0.0.1:27070" in whereabouts(found)
     assert local_brokers(tmp_path / "none") == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "port"),
+    [
+        ("python /v/bin/tidemark dev --brokers 3", 17070),
+        ("python -m tidemark_cli.main dev --controller-port 27070", 27070),
+        ("python /v/bin/tidemark status", 0),
+        ("vim dev", 0),
+    ],
+)
+def test_dev_that_only_starts_is_found_by_its_port(command: str, port: int, tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cmdline").write_text(command.replace(" ", "\0"))
+    assert [each for each in (17070, 27070) if runs_dev(each, tmp_path)] == [port] * (port > 0)
 
 
 def test_namespace_in_local_mode_is_no_kubeconfig_error(

@@ -242,7 +242,18 @@ def test_pool_that_does_not_start_is_told_with_how_far_it_is(
 
 def test_status_tells_that_brokers_start() -> None:
     controller = FakeController(states={"default": ["Active", "Fenced", "Starting", "Gone"]})
-    assert run_command(controller, "status").out.startswith("starting: 1 of 3 brokers up\n")
+    controller.objects["topics"] = [
+        topic_object("orders", "Leaderless: no leader: partitions 0"),
+        topic_object("big", "NotEnoughBrokers: needs 5 brokers"),
+    ]
+    said = run_command(controller, "status").out
+    assert said.startswith("1 of 3 brokers up\n")
+    assert "no leader" in said
+    controller.uptime_ms = 2000
+    said = run_command(controller, "status").out
+    assert said.startswith("starting: 1 of 3 brokers up\n")
+    assert "no leader" not in said  # brokers mend that by coming up
+    assert "needs 5 brokers" in said
 
 
 @pytest.mark.parametrize(
