@@ -55,13 +55,15 @@ class PlannedRestarts:
 class LeaderlessSince:
     """Since when partitions have no leader, as far as that was read."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
+        self._now_ms = now_ms
         self._since_ms: dict[tuple[TopicId, int, LeaderEpoch], int] = {}
 
-    def is_lasting(self, topic_id: TopicId, state: PartitionState, now_ms: int) -> bool:
+    def is_lasting(self, topic_id: TopicId, state: PartitionState) -> bool:
         """Whether `state`, which has no leader, has had none for the grace period."""
         if len(self._since_ms) > MAX_LEADERLESS:
             self._since_ms.clear()  # of partitions that have leaders again, most of them
+        now_ms = self._now_ms()
         key = (topic_id, state.partition, state.leader_epoch)
         return now_ms - self._since_ms.setdefault(key, now_ms) >= LEADERLESS_GRACE_MS
 

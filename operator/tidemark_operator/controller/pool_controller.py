@@ -24,6 +24,7 @@ from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpo
 from tidemark_operator.controller.broker_notes import BrokerNotes
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.image import MetadataImage
+from tidemark_operator.controller.observations import LeaderlessSince
 from tidemark_operator.controller.pool_state import PoolState
 from tidemark_operator.controller.producer_id_rounds import NO_ROUND, round_of
 from tidemark_operator.controller.registration import (
@@ -60,6 +61,7 @@ class PoolController:
     ) -> None:
         """`on_image`: something new may be told to this pool's brokers."""
         self.state = PoolState(pool, controller_epoch)
+        self.state.observations.leaderless = LeaderlessSince(now_ms)
         self.sessions = Sessions(settings)
         self.image = MetadataImage(controller_epoch, deleted_kept=settings.deleted_topics_kept)
         self.lock = asyncio.Lock()
@@ -260,7 +262,7 @@ class PoolController:
         self._on_change(Change("topic", self.state.pool, value.object_name))
 
     def topic_view(self, topic_id: TopicId) -> TopicView | None:
-        return self.state.topic_view(topic_id, self.slice_store.unsettled, self._now_ms())
+        return self.state.topic_view(topic_id, self.slice_store.unsettled)
 
     def topic_ids(self) -> tuple[TopicId, ...]:
         names = {value.topic.topic_id: value.name for value in self.state.slices.values()}

@@ -437,9 +437,7 @@ class PoolState:
             for broker_id, record in sorted(self.brokers.items())
         )
 
-    def topic_view(
-        self, topic_id: TopicId, hidden: frozenset[str], now_ms: int
-    ) -> TopicView | None:
+    def topic_view(self, topic_id: TopicId, hidden: frozenset[str]) -> TopicView | None:
         """`hidden`: slices that are unreadable now (S3)."""
         slices = self.topic_slices(topic_id)
         if not slices:
@@ -459,7 +457,7 @@ class PoolState:
             missing_slices=tuple(
                 slice_name(newest.name_prefix, index) for index in expected if index not in present
             ),
-            notices=self._notices(slices, now_ms),
+            notices=self._notices(slices),
             choices=tuple(
                 choice for replica, choice in sorted(self.choices.items()) if replica[0] == topic_id
             ),
@@ -468,7 +466,7 @@ class PoolState:
             elections=self.observations.elections,
         )
 
-    def _notices(self, slices: list[PartitionSlice], now_ms: int) -> tuple[str, ...]:
+    def _notices(self, slices: list[PartitionSlice]) -> tuple[str, ...]:
         notices = [recovery.sentence for value in slices for recovery in value.recoveries]
         leaderless = [
             (value, state)
@@ -478,10 +476,12 @@ class PoolState:
         ]
         standings = self.standings() if leaderless else Standings({})
         for value, state in leaderless[:MAX_LEADERLESS_SENTENCES]:
-            topic, since = value.topic, self.observations.leaderless
-            evidence = self.evidence((topic.topic_id, state.partition), state)
-            lasts = since.is_lasting(topic.topic_id, state, now_ms)
-            notices.append(leaderless_sentence(topic, state, standings, evidence, is_lasting=lasts))
+            evidence = self.evidence((value.topic.topic_id, state.partition), state)
+            lasts = self.observations.leaderless.is_lasting(value.topic.topic_id, state)
+            sentence = leaderless_sentence(
+                value.topic, state, standings, evidence, is_lasting=lasts
+            )
+            notices.append(sentence)
         return tuple(notices)
 
 
