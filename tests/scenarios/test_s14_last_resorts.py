@@ -168,8 +168,8 @@ def test_what_an_unclean_election_lost_is_measured_when_the_old_leader_comes_bac
             "partition 0: no safe replica was live and the topic allows unclean election, so the"
             f" longest log of those live was taken; broker 2 leads since leader epoch"
             f" {state.leader_epoch} from offset 70; 0 records past it were found in other logs and"
-            " are lost, 0 of them below a high watermark; brokers 0 had not reported, what they"
-            " hold past it is lost too",
+            " are lost, 0 of them below a high watermark; brokers 0 had not reported by then: what"
+            " they reported since is in these numbers, what they hold unreported is lost too",
         )
         rig.brokers[0] = await started(rig, 0, "b", *on_disk(0, 90, 85))
         await rig.advance(100, *rig.brokers)
