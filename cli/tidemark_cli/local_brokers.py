@@ -56,13 +56,6 @@ def _commands(processes: Path) -> Iterator[tuple[int, list[str]]]:
             continue
 
 
-def whereabouts(brokers: tuple[LocalBroker, ...]) -> str:
-    """A sentence for whoever found no controller; "" without brokers."""
-    if not brokers:
-        return ""
-    pids = ", ".join(str(each.pid) for each in brokers[:10])
-    controllers = sorted({each.controller for each in brokers})
-    return (
-        f"brokers of this machine (processes {pids}, data in {brokers[0].data_dir}) belong to the"
-        f" controller at {', '.join(controllers)}"
-    )
+def clusters(brokers: tuple[LocalBroker, ...]) -> dict[str, LocalBroker]:
+    """By their controllers' addresses, one broker of each."""
+    return {each.controller: each for each in reversed(brokers)}

@@ -17,7 +17,7 @@ import msgspec
 
 from tidemark_cli.cluster_status import ClusterStatus, read_status
 from tidemark_cli.failures import EXIT_USAGE, CommandFailed, not_found
-from tidemark_cli.local_brokers import local_brokers, runs_dev, whereabouts
+from tidemark_cli.local_brokers import LocalBroker, clusters, local_brokers, runs_dev
 from tidemark_cli.metadata import UnreadableAnswer
 
 LOCAL_CONTROLLER_URL = "http://127.0.0.1:17070"
@@ -86,22 +86,30 @@ async def find_target(arguments: argparse.Namespace) -> Target:
         return Target(kube_context=arguments.context)
     if wants_kubernetes:
         raise await _no_kubeconfig()
-    brokers = local_brokers()
-    if brokers:
-        url = f"http://{brokers[0].controller}"
-        raise CommandFailed(
-            f"No controller answers at {LOCAL_CONTROLLER_URL}: {whereabouts(brokers)}.",
-            to_do=f"--server {url}"
-            if await controller_status(url) is not None
-            else "its `tidemark dev` is gone, and they end without it: start it again with"
-            f" --data-dir {brokers[0].data_dir}",
-            exit_code=EXIT_USAGE,
-        )
+    if found := clusters(local_brokers()):
+        raise await _elsewhere(found)
     raise CommandFailed(
         "No cluster found.",
         expected="a local cluster, --server, or a kubeconfig",
         found=f"no --server, nothing at {LOCAL_CONTROLLER_URL}, no kubeconfig",
         to_do="start one with `tidemark dev`, or name a broker: --server http://HOST:PORT",
+        exit_code=EXIT_USAGE,
+    )
+
+
+async def _elsewhere(found: dict[str, LocalBroker]) -> CommandFailed:
+    """Brokers of this machine belong to other controllers, or to one that was killed."""
+    told, alive = [], []
+    for address, broker in sorted(found.items()):
+        does_answer = await controller_status(f"http://{address}") is not None
+        alive += [address] if does_answer else []
+        gone = "" if does_answer else ", gone: its brokers end without it"
+        told.append(f"http://{address} (data in {broker.data_dir}{gone})")
+    return CommandFailed(
+        f"No controller at {LOCAL_CONTROLLER_URL}; on this machine there is {', '.join(told)}.",
+        to_do=f"name it: --server http://{alive[0]}"
+        if alive
+        else f"start it again: tidemark dev --data-dir {next(iter(found.values())).data_dir}",
         exit_code=EXIT_USAGE,
     )
 

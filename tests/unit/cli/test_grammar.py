@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tidemark_cli import targets
 from tidemark_cli.arguments import parse
 from tidemark_cli.failures import CommandFailed, not_found
-from tidemark_cli.local_brokers import local_brokers, runs_dev, whereabouts
+from tidemark_cli.local_brokers import LocalBroker, clusters, local_brokers, runs_dev
 from tidemark_cli.main import main
 from tidemark_cli.output import Output, with_camel_case
 
@@ -123,9 +124,24 @@ def test_local_brokers_say_where_their_controller_is(tmp_path: Path) -> None:
     (tmp_path / "8").mkdir()
     found = local_brokers(tmp_path)
     assert [(each.pid, each.data_dir) for each in found] == [(7, "/d")]
-    assert "processes 7, data in /d" in whereabouts(found)
-    assert "127.0.0.1:27070" in whereabouts(found)
+    assert clusters(found) == {"127.0.0.1:27070": found[0]}
     assert local_brokers(tmp_path / "none") == ()
+
+
+def test_command_that_finds_no_controller_says_where_one_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.delenv("TIDEMARK_SERVER", raising=False)
+    monkeypatch.setattr(targets, "LOCAL_CONTROLLER_URL", "http://127.0.0.1:1")
+    monkeypatch.setattr(targets, "local_brokers", lambda: (LocalBroker(7, "127.0.0.1:2", "/d"),))
+    assert main(["status"]) == 2
+    written = capsys.readouterr().err
+    assert "http://127.0.0.1:2 (data in /d, gone: its brokers end without it)" in written
+    assert "start it again: tidemark dev --data-dir /d" in written
+    monkeypatch.setattr(targets, "local_brokers", tuple)
+    assert main(["status"]) == 2
+    assert "error: No cluster found." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
