@@ -161,6 +161,20 @@ def read_broker_rows(body: Any) -> tuple[BrokerRow, ...]:
     return tuple(sorted(rows, key=lambda row: row.broker_id))
 
 
+def read_broker_addresses(body: Any) -> dict[int, tuple[str, int]]:
+    """A broker's GET /brokers: host and Kafka port by broker id."""
+    try:
+        return {
+            int(_either(each, "brokerId", "broker_id")): (
+                str(each["host"]),
+                int(_either(each, "kafkaPort", "kafka_port")),
+            )
+            for each in body["brokers"]
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnreadableAnswer(f"expected a broker's list of brokers, found no {error}") from error
+
+
 def _either(body: Mapping[str, Any], name: str, former: str) -> Any:
     """Brokers may write keys in either style."""
     return body[name] if name in body else body[former]

@@ -10,18 +10,20 @@ import asyncio
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
 from tidemark_cli.cluster_status import ClusterStatus, read_status
 from tidemark_cli.failures import EXIT_USAGE, CommandFailed, not_found
-from tidemark_cli.local_brokers import local_brokers, whereabouts
+from tidemark_cli.local_brokers import LocalBroker, clusters, local_brokers, runs_dev
 from tidemark_cli.metadata import UnreadableAnswer
 
 LOCAL_CONTROLLER_URL = "http://127.0.0.1:17070"
 STATUS_PATH = "/v1/status"
 DEFAULT_POOL = "default"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PROBE_TIMEOUT = aiohttp.ClientTimeout(total=2.0, sock_connect=0.5)
 START_SECONDS = 10.0  # as long as a command waits for a pool that starts
 START_POLL_SECONDS = 0.2
@@ -77,29 +79,37 @@ async def find_target(arguments: argparse.Namespace) -> Target:
     if named:
         return await _target_at(tuple(_with_scheme(url) for url in named))
     wants_kubernetes = bool(arguments.context or arguments.namespace)
-    status = None if wants_kubernetes else await controller_status(LOCAL_CONTROLLER_URL)
+    status = None if wants_kubernetes else await _status_of_dev(LOCAL_CONTROLLER_URL)
     if status is not None:
         return Target(status.broker_urls, LOCAL_CONTROLLER_URL, status=status)
     if has_kubeconfig():
         return Target(kube_context=arguments.context)
     if wants_kubernetes:
         raise await _no_kubeconfig()
-    brokers = local_brokers()
-    if brokers:
-        url = f"http://{brokers[0].controller}"
-        raise CommandFailed(
-            f"No controller answers at {LOCAL_CONTROLLER_URL}: {whereabouts(brokers)}.",
-            to_do=f"--server {url}"
-            if await controller_status(url) is not None
-            else "its `tidemark dev` is gone, and they end without it: start it again with"
-            f" --data-dir {brokers[0].data_dir}",
-            exit_code=EXIT_USAGE,
-        )
+    if found := clusters(local_brokers()):
+        raise await _elsewhere(found)
     raise CommandFailed(
         "No cluster found.",
         expected="a local cluster, --server, or a kubeconfig",
         found=f"no --server, nothing at {LOCAL_CONTROLLER_URL}, no kubeconfig",
         to_do="start one with `tidemark dev`, or name a broker: --server http://HOST:PORT",
+        exit_code=EXIT_USAGE,
+    )
+
+
+async def _elsewhere(found: dict[str, LocalBroker]) -> CommandFailed:
+    """Brokers of this machine belong to other controllers, or to one that was killed."""
+    told, alive = [], []
+    for address, broker in sorted(found.items()):
+        does_answer = await controller_status(f"http://{address}") is not None
+        alive += [address] if does_answer else []
+        gone = "" if does_answer else ", gone: its brokers end without it"
+        told.append(f"http://{address} (data in {broker.data_dir}{gone})")
+    return CommandFailed(
+        f"No controller at {LOCAL_CONTROLLER_URL}; on this machine there is {', '.join(told)}.",
+        to_do=f"name it: --server http://{alive[0]}"
+        if alive
+        else f"start it again: tidemark dev --data-dir {next(iter(found.values())).data_dir}",
         exit_code=EXIT_USAGE,
     )
 
@@ -199,6 +209,36 @@ def pool_of(status: ClusterStatus, named: str | None, topic: str | None) -> str:
     return pools[0] if len(pools) == 1 else DEFAULT_POOL
 
 
+async def _status_of_dev(url: str) -> ClusterStatus | None:
+    """The controller's view. One of a `tidemark dev` that is only starting is waited for."""
+    status = await controller_status(url)
+    parts = urlsplit(url)
+    if status is not None or parts.hostname not in LOOPBACK or not parts.port:
+        return status
+    loop = asyncio.get_running_loop()
+    ends_s = loop.time() + START_SECONDS
+    while status is None and loop.time() < ends_s and runs_dev(parts.port):
+        await asyncio.sleep(START_POLL_SECONDS)
+        status = await controller_status(url)
+    return status
+
+
+async def uptime_ms(target: Target) -> int | None:
+    """Of a `tidemark dev`; None of anything else."""
+    if not target.controller_url:
+        return None
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=PROBE_TIMEOUT, trust_env=False) as session,
+            session.get(f"{target.controller_url}/v1/local") as response,
+        ):
+            if response.status != 200:
+                return None
+            return int(msgspec.json.decode(await response.read())["uptimeMs"])
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 async def controller_status(
     url: str, session: aiohttp.ClientSession | None = None
 ) -> ClusterStatus | None:
@@ -222,7 +262,7 @@ def has_kubeconfig() -> bool:
 
 
 async def _target_at(urls: tuple[str, ...]) -> Target:
-    status = await controller_status(urls[0])
+    status = await _status_of_dev(urls[0])
     if status is None:
         return Target(broker_urls=urls)
     return Target(status.broker_urls, urls[0], status=status)

@@ -7,18 +7,11 @@ from tidemark_cli.commands.status import cluster_status
 from tidemark_cli.failures import CommandFailed
 from tidemark_cli.metadata import NO_LEADER
 from tidemark_cli.objects import read_object
-from tidemark_cli.open_conditions import ReadyCondition, ready_condition
+from tidemark_cli.open_conditions import LASTING_REASONS, ReadyCondition, ready_condition
 from tidemark_cli.output import Output
 
 READY_SECONDS = 60.0  # without any progress
 POLL_SECONDS = 0.2
-# A change of the manifest, or of another object, has to come first.
-LASTING_REASONS = frozenset(
-    {
-        *("RetainedDataDiffers", "TopicNameTaken", "NotEnoughBrokers", "BrokerPoolNotFound"),
-        *("InvalidSpec", "Refused", "SliceNameTaken", "PartitionsNeverShrink", "SliceMissing"),
-    }
-)
 
 
 async def until_ready(arguments: argparse.Namespace, output: Output, topic: str, name: str) -> None:

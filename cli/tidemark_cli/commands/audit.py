@@ -6,6 +6,7 @@ line cannot be understood. What it computes lives in `tidemark_audit`, an extra 
 
 import argparse
 import importlib
+import importlib.util
 import os
 import time
 from pathlib import Path
@@ -117,6 +118,18 @@ def prepare_process(arguments: argparse.Namespace) -> None:
         from tidemark_audit.engines.arrow_alone import leave_out_pandas
 
         leave_out_pandas()
+
+
+def _check_packages(engine: str) -> None:
+    """They come with an extra: a laptop that only produces and consumes has no Spark."""
+    wanted = ("numpy", "pandas", "pyarrow", *(("pyspark",) if engine == "spark" else ()))
+    missing = [name for name in wanted if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CommandFailed(
+            f"The audit needs packages that are not installed: {', '.join(missing)}",
+            to_do="make setup-audit, or pip install 'tidemark[audit]'",
+            exit_code=EXIT_BAD_USE,
+        )
 
 
 def run(arguments: argparse.Namespace, output: Output) -> int:

@@ -19,13 +19,14 @@ from tidemark_cli.kubernetes_objects import KubernetesObjects
 from tidemark_cli.leader_lookup import NobodyAnswers
 from tidemark_cli.metadata import NO_LEADER, PartitionView, TopicView, UnreadableAnswer
 from tidemark_cli.objects import list_objects
-from tidemark_cli.open_conditions import OpenCondition, open_conditions
+from tidemark_cli.open_conditions import LASTING_REASONS, OpenCondition, open_conditions
 from tidemark_cli.outcomes import BrokerRefused
 from tidemark_cli.output import Output, table
-from tidemark_cli.targets import Target, find_target
+from tidemark_cli.targets import Target, find_target, uptime_ms
 
 HELP = "show partitions (leader, epoch, ISR, high watermark), brokers, and what needs attention"
 WATCH_SECONDS = 2.0
+START_GRACE_MS = 60_000  # as long as nobody is advised to give records up
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,8 +75,15 @@ async def _show(arguments: argparse.Namespace, output: Output) -> int:
         brokers = tuple(r for r in status.brokers if r.pool in {v.pool for v in topics})
         status = ClusterStatus(brokers, topics)
     status = replace(status, conditions=await _open_conditions(arguments, arguments.topic))
-    output.result(status, lambda console: draw(console, status, arguments))
+    is_young = status.is_starting and await _is_young(arguments)
+    output.result(status, lambda console: draw(console, status, arguments, is_young=is_young))
     return EXIT_FAILED if arguments.check and problems(status) else EXIT_OK
+
+
+async def _is_young(arguments: argparse.Namespace) -> bool:
+    """Whether this `tidemark dev` began a moment ago: what is not up yet is starting."""
+    uptime = await uptime_ms(await find_target(arguments))
+    return uptime is not None and uptime < START_GRACE_MS
 
 
 def problems(status: ClusterStatus) -> list[str]:
@@ -187,9 +195,12 @@ async def _with_marks(client: TidemarkClient, topic: TopicView) -> TopicView:
     return replace(topic, partitions=tuple(partitions))
 
 
-def draw(console: Console, status: ClusterStatus, arguments: argparse.Namespace) -> None:
+def draw(
+    console: Console, status: ClusterStatus, arguments: argparse.Namespace, *, is_young: bool
+) -> None:
+    """`is_young`: conditions that brokers mend by coming up are left out."""
     if status.is_starting:
-        console.print(f"starting: {status.starting_sentence}", style="bold")
+        console.print(f"{'starting: ' * is_young}{status.starting_sentence}", style="bold")
         console.print()
     shows_all = arguments.internal or arguments.topic
     shown = [view for view in status.topics if shows_all or not view.is_internal]
@@ -230,10 +241,11 @@ def draw(console: Console, status: ClusterStatus, arguments: argparse.Namespace)
         for row in status.brokers
     ]
     console.print(table(("broker", *pool_column, "state", "epoch", "address", "rack"), brokers))
-    if status.conditions:
+    told = [each for each in status.conditions if not is_young or each.reason in LASTING_REASONS]
+    if told:
         console.print()
         console.print("NEEDS ATTENTION", style="bold")
-    for condition in status.conditions:
+    for condition in told:
         console.print(str(condition), markup=False)
 
 

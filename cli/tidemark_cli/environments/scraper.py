@@ -76,7 +76,11 @@ class Scraper:
             return
         binary = await self._binary()
         if binary is None:
-            self.missing = "no Prometheus here, and none could be fetched"
+            self.missing = (
+                f"no Prometheus on PATH, and {BINARIES} could not fetch one"
+                if shutil.which(str(BINARIES)) is not None
+                else "no Prometheus on PATH; in a checkout of Tidemark the demo fetches one"
+            )
             return
         configuration = self._directory / "prometheus.yml"
         configuration.write_text(CONFIGURATION.format(targets=json.dumps(list(targets))))

@@ -7,7 +7,7 @@ restart, which the next one recognises by the proof of a clean stop. Pure.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidemark_protocol.ids import BrokerEpoch, BrokerId
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
@@ -17,6 +17,8 @@ from tidemark_operator.controller.slices import PartitionSlice
 # A broker that is away for longer than this is not being restarted: it is missing.
 PLANNED_RESTART_LIMIT_MS = 600_000
 SKEW_WINDOW_MS = 60_000
+LEADERLESS_GRACE_MS = 60_000  # brokers that start need no human
+MAX_LEADERLESS = 10_000
 
 
 class PlannedRestarts:
@@ -50,6 +52,22 @@ class PlannedRestarts:
                 del self._since_ms[broker_id]
 
 
+class LeaderlessSince:
+    """Since when partitions have no leader, as far as that was read."""
+
+    def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
+        self._now_ms = now_ms
+        self._since_ms: dict[tuple[TopicId, int, LeaderEpoch], int] = {}
+
+    def is_lasting(self, topic_id: TopicId, state: PartitionState) -> bool:
+        """Whether `state`, which has no leader, has had none for the grace period."""
+        if len(self._since_ms) > MAX_LEADERLESS:
+            self._since_ms.clear()  # of partitions that have leaders again, most of them
+        now_ms = self._now_ms()
+        key = (topic_id, state.partition, state.leader_epoch)
+        return now_ms - self._since_ms.setdefault(key, now_ms) >= LEADERLESS_GRACE_MS
+
+
 class ClockSkews:
     """How far each broker's wall clock is ahead of ours. A message's way only makes it look slower,
     so the highest of some readings is the best."""
@@ -77,6 +95,7 @@ class ClockSkews:
 class Observations:
     planned_restarts: PlannedRestarts = field(default_factory=PlannedRestarts)
     clock_skews: ClockSkews = field(default_factory=ClockSkews)
+    leaderless: LeaderlessSince = field(default_factory=LeaderlessSince)
     elections: ElectionCounts = field(default_factory=ElectionCounts)
     # The life of a broker that its next one's registration ended, before anybody fenced it.
     ended_lives: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)

@@ -79,7 +79,8 @@ class TopicViews:
         standings = self._state.standings()
         for value, state in leaderless[:MAX_LEADERLESS_SENTENCES]:
             evidence = self._state.evidence((value.topic.topic_id, state.partition), state)
-            yield leaderless_sentence(value.topic, state, standings, evidence)
+            lasts = self._state.observations.leaderless.is_lasting(value.topic.topic_id, state)
+            yield leaderless_sentence(value.topic, state, standings, evidence, is_lasting=lasts)
 
 
 def _leaderless(

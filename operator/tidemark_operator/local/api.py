@@ -4,8 +4,10 @@
 `{"problems": [sentences]}`. `DELETE /v1/topics/{name}` deletes a Topic object. GET and PATCH of
 `/v1/{topics,brokerpools}/{name}` read one object, and change it by a JSON merge patch; without a
 name GET answers `{"items": [objects]}`, and POST makes an object (JSON), or answers 409.
+`GET /v1/local` answers `{"uptimeMs": N}`: what is not up yet may only be starting.
 """
 
+import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -32,7 +34,17 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 
 
-def add_local_routes(app: web.Application, store: ObjectStore) -> None:
+def add_local_routes(
+    app: web.Application,
+    store: ObjectStore,
+    *,
+    now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+) -> None:
+    began_ms = now_ms()
+
+    async def local(_: web.Request) -> web.Response:
+        return _json(200, {"uptimeMs": now_ms() - began_ms})
+
     async def apply(request: web.Request) -> web.Response:
         text = await _manifests(request)
         return _json(200, {"applied": await apply_manifests(store, text)})
@@ -66,6 +78,7 @@ def add_local_routes(app: web.Application, store: ObjectStore) -> None:
         patch = await _manifests(request)
         return _json(200, await patch_object(store, kind, name, patch.encode()))
 
+    app.router.add_get("/v1/local", local)
     app.router.add_get("/v1/{plural:topics|brokerpools}", _told(listing))
     app.router.add_post("/v1/{plural:topics|brokerpools}", _told(create))
     app.router.add_get("/v1/{plural:topics|brokerpools}/{name}", _told(read))

@@ -5,8 +5,10 @@ refuses all of them, before anything is written. A manifest changes what it says
 `kubectl apply` does (`with_manifest`).
 """
 
+import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from tidemark_protocol.manifests import (
@@ -22,15 +24,19 @@ from tidemark_operator.stores.object_store import (
     BROKER_POOL,
     TIDEMARK_GROUP,
     TOPIC,
+    Conflict,
     Object,
     ObjectStore,
     ResourceKind,
 )
 
+Result = TypeVar("Result")
+
 NAMESPACE = "default"
 API_VERSION = f"{TIDEMARK_GROUP}/v1alpha1"
 KINDS = {kind.kind: kind for kind in (TOPIC, BROKER_POOL)}
 MAX_DOCUMENTS = 1000
+MAX_TRIES = 5
 MAX_PATCH_BYTES = 1024 * 1024
 FIELDS = ("apiVersion", "kind", "metadata", "spec", "status")
 # In manifests that were read from a cluster; the store sets them.
@@ -111,7 +117,12 @@ def _version_faults(metadata: Object, stored: Object | None = None) -> list[str]
 
 
 async def patch_object(store: ObjectStore, kind: ResourceKind, name: str, patch: bytes) -> Object:
-    """A JSON merge patch (RFC 7396) of spec and annotations. Raises ManifestRefused, StoreError."""
+    """A JSON merge patch (RFC 7396) of spec, annotations and labels. Raises ManifestRefused,
+    StoreError."""
+    return await _undisturbed(lambda: _patch_once(store, kind, name, patch))
+
+
+async def _patch_once(store: ObjectStore, kind: ResourceKind, name: str, patch: bytes) -> Object:
     stored = await store.get(kind, NAMESPACE, name)
     if stored is None:
         raise ManifestRefused([f"expected a {kind.kind} named {name}, found none"])
@@ -184,6 +195,18 @@ def _kind(document: Any, number: int) -> ResourceKind:
 
 
 async def _put(store: ObjectStore, kind: ResourceKind, document: Object) -> Applied:
+    return await _undisturbed(lambda: _put_once(store, kind, document))
+
+
+async def _undisturbed(write: Callable[[], Awaitable[Result]]) -> Result:
+    """Again after a write of the operator in between, which changes statuses at any time."""
+    for _ in range(MAX_TRIES - 1):
+        with contextlib.suppress(Conflict):
+            return await write()
+    return await write()
+
+
+async def _put_once(store: ObjectStore, kind: ResourceKind, document: Object) -> Applied:
     name = document["metadata"]["name"]
     stored = await store.get(kind, NAMESPACE, name)
     item = schemas.apply_defaults(with_manifest(stored, _in_namespace(document)))

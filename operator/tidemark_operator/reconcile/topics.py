@@ -215,7 +215,8 @@ class TopicReconciler:
         fields = {} if view is None or view.is_retained else topic_fields(view)
         wait_ms = await self._statuses.write(TOPIC, topic, fields, plan.conditions)
         is_whole = view is not None and not view.is_retained and not view.missing_slices
-        if wait_ms is None and not is_whole:
+        is_led = view is not None and all(state.has_leader for state in view.partitions)
+        if wait_ms is None and not (is_whole and is_led):  # what is advised changes with time
             return self._waiting_ms()
         return wait_ms
 

@@ -66,7 +66,8 @@ def test_an_unknown_option_names_the_commands_own_help(capsys: pytest.CaptureFix
         (["--controller-port", "-1"], "expected --controller-port from 1 to 65535"),
         (["--kafka-port", "18081"], "found port 18081 for --http-port and --kafka-port"),
         (["--controller-port", "18082"], "port 18082 for --controller-port and --http-port"),
-        (["--brokers", "0"], "expected --brokers of at least 1"),
+        (["--brokers", "0"], "expected --brokers from 1 to 100"),
+        (["--brokers", "100000"], "expected --brokers from 1 to 100"),
     ],
 )
 def test_ports_that_cannot_be_had_together_are_refused_before_anything_begins(

@@ -154,3 +154,28 @@ def test_create_makes_an_object_once(store: SqliteStore) -> None:
         asyncio.run(create("orders"))
     with pytest.raises(ManifestRefused):
         asyncio.run(create("my_topic"))
+
+
+class Busy(SqliteStore):
+    """The operator writes a status between our read and our write, twice."""
+
+    left = 2
+
+    async def replace(self, kind: Any, item: Any) -> Any:
+        if self.left:
+            self.left -= 1
+            found = await self.get(kind, "default", item["metadata"]["name"])
+            assert found is not None
+            await self.replace_status(kind, {**found, "status": {"inSync": str(self.left)}})
+        return await super().replace(kind, item)
+
+
+def test_write_of_the_operator_in_between_is_no_refusal(tmp_path: Path) -> None:
+    store = Busy(tmp_path / "objects.db")
+    assert applied(store, ORDERS, ORDERS.replace("partitions: 2", "partitions: 3")) == [
+        "created",
+        "configured",
+    ]
+    store.left = 2
+    asyncio.run(patch_object(store, TOPIC, "orders", b'{"spec": {"partitions": 4}}'))
+    assert stored(store)["spec"]["partitions"] == 4
