@@ -45,6 +45,7 @@ class PartitionView:
 class TopicView:
     topic: str
     partitions: tuple[PartitionView, ...]
+    topic_id: str = ""  # of a broker's answer: another one of the same name has another
 
     @property
     def is_fully_in_sync(self) -> bool:
@@ -94,7 +95,8 @@ def read_topic(body: Any) -> TopicView:
     """The answer of GET /topics/{topic}."""
     topic = _field(body, "name", "topic", "topicName")
     partitions = _field(body, "partitions")
-    return TopicView(str(topic), tuple(read_partition(partition) for partition in partitions))
+    topic_id = str(_field(body, "topic_id", "topicId", default=""))
+    return TopicView(str(topic), tuple(map(read_partition, partitions)), topic_id)
 
 
 def read_partition(body: Any) -> PartitionView:

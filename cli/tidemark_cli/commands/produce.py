@@ -83,7 +83,9 @@ async def _produce(
             producer.add(partition, record, number)
             await producer.wait_for_room()
         if report.is_topic_gone:
-            raise topic_is_gone(arguments.topic, "nothing more of the input was sent")
+            raise topic_is_gone(
+                arguments.topic, "it was deleted meanwhile; nothing more of the input was sent"
+            )
     await producer.finish()
 
 
@@ -149,10 +151,10 @@ async def partition_count(client: TidemarkClient, arguments: argparse.Namespace)
     return count
 
 
-def topic_is_gone(topic: str, consequence: str) -> CommandFailed:
+def topic_is_gone(topic: str, found: str) -> CommandFailed:
     return CommandFailed(
         expected=f"topic {topic!r}",
-        found=f"it was deleted meanwhile; {consequence}",
+        found=found,
         to_do="see `tidemark topics`",
     )
 
