@@ -58,10 +58,10 @@ class TopicWatch:
         self._unknown_since: float | None = None
         self._ask_at = 0.0
 
-    async def check(self) -> None:
-        """Asks now and then. Raises TopicGone."""
+    async def check(self, *, at_once: bool = False) -> None:
+        """Asks now and then, or at once. Raises TopicGone."""
         now = asyncio.get_running_loop().time()
-        if now < self._ask_at:
+        if now < self._ask_at and not at_once:
             return
         self._ask_at = now + ASK_PAUSE_SECONDS
         try:
@@ -145,10 +145,17 @@ class PartitionReader:
     async def _until_answered(self, ask: Callable[[], Awaitable[T]]) -> T:
         loop = asyncio.get_running_loop()
         say_at = loop.time() + SAY_AFTER_SECONDS
+        was_refused = False
         while True:
             try:
-                return await ask()
+                answer = await ask()
+                if was_refused:  # another topic of that name answers too
+                    await self._watch.check(at_once=True)
+                return answer
             except BrokerRefused as refused:
+                was_refused = True
+                if refused.error == OUT_OF_RANGE:
+                    await self._watch.check(at_once=True)
                 if not refused.is_retriable:
                     raise
                 if loop.time() >= say_at:
