@@ -4,8 +4,6 @@ Anything that is not understood counts against certainty: a produce answer that 
 an unknown outcome.
 """
 
-import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +22,7 @@ from tidemark_cli.outcomes import (
 )
 
 NOT_WRITTEN = "not_written"
+_RECORDS = msgspec.json.Decoder(tuple[ConsumedRecord, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +68,16 @@ def read_problem(status: int, body: bytes) -> Problem:
     )
 
 
-def read_produce_answer(body: bytes) -> ProduceAnswer:
-    """The single entry of `offsets` (all records of one request are one batch)."""
+def read_produce_answer(body: bytes, *, acks: str = "all") -> ProduceAnswer:
+    """The first entry of `offsets` (all records of one request are one batch). With acks=0 its
+    offset is -1: nobody waited for it."""
     entries = _mapping(body).get("offsets")
     if not isinstance(entries, list) or not entries or not isinstance(entries[0], Mapping):
         return ProduceAnswer(-1, _unreadable(body))
     entry = entries[0]
     offset = entry.get("offset")
-    if isinstance(offset, int) and offset >= 0 and not entry.get("error_code"):
+    least = -1 if acks == "0" else 0
+    if isinstance(offset, int) and offset >= least and not entry.get("error_code"):
         return ProduceAnswer(offset)
     error = str(entry.get("error") or "")
     if not error:
@@ -100,26 +101,17 @@ def read_producer(body: bytes) -> ProducerIdentity:
     return ProducerIdentity(producer_id, producer_epoch)
 
 
-def read_records(
-    topic: str, partition: int, offset: int, headers: Mapping[str, str], body: bytes
-) -> RecordPage:
-    entries = _decode(body)
-    if not isinstance(entries, list):
-        raise UnreadableAnswer(f"expected a list of records, found {body[:200]!r}")
+def read_record_list(body: bytes) -> tuple[ConsumedRecord, ...]:
+    """In the binary format."""
     try:
-        records = tuple(
-            ConsumedRecord(
-                topic=topic,
-                partition=partition,
-                offset=int(entry["offset"]),
-                timestamp_ms=int(entry.get("timestamp") or -1),
-                key=_unbase64(entry.get("key")),
-                value=_unbase64(entry.get("value")),
-            )
-            for entry in entries
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
-        raise UnreadableAnswer(f"expected base64 records, found {body[:200]!r}") from error
+        return _RECORDS.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        found = f"{error}: {body[:200]!r}"
+        raise UnreadableAnswer(f"expected a list of records in base64, found {found}") from error
+
+
+def read_records(offset: int, headers: Mapping[str, str], body: bytes) -> RecordPage:
+    records = read_record_list(body)
     after_last = records[-1].offset + 1 if records else offset
     return RecordPage(
         records=records,
@@ -179,7 +171,3 @@ def _first_number(fields: Mapping[str, Any], *names: str) -> int:
         if isinstance(fields.get(name), int):
             return int(fields[name])
     raise UnreadableAnswer(f"expected a number {names[0]!r}, found {dict(fields)}")
-
-
-def _unbase64(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text, validate=True)

@@ -7,7 +7,6 @@ Numbered records (idempotence.py) are sent again in doubt too: brokers recognise
 """
 
 import asyncio
-import base64
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -207,7 +206,7 @@ class TidemarkClient:
             f"?offset={offset}&max_bytes={self.settings.max_bytes}&max_wait_ms={wait_ms}"
         )
         headers, body = await self._read_nearby(topic, partition, path, wait_ms / 1000)
-        return read_records(topic, partition, offset, headers, body)
+        return read_records(offset, headers, body)
 
     async def offsets(self, topic: str, partition: int) -> OffsetRange:
         path = f"/topics/{topic}/partitions/{partition}/offsets"
@@ -279,7 +278,7 @@ class TidemarkClient:
                     sock_connect=min(CONNECT_TIMEOUT_SECONDS, left_seconds),
                 ),
             ) as response:
-                return _read_attempt(url, response, await response.read())
+                return _read_attempt(url, response, await response.read(), acks)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             # No connection was made, so no byte of the request left us.
             return _Retry("NETWORK_EXCEPTION", f"{url}: {error}")
@@ -374,11 +373,7 @@ def _broker_timeout_ms(left_seconds: float) -> int:
 def _produce_body(
     records: Sequence[OutgoingRecord], numbered_as: tuple[ProducerIdentity, int] | None
 ) -> bytes:
-    body: dict[str, object] = {
-        "records": [
-            {"key": _base64(record.key), "value": _base64(record.value)} for record in records
-        ]
-    }
+    body: dict[str, object] = {"records": records}
     if numbered_as is not None:
         identity, sequence = numbered_as
         body["producer_id"] = identity.producer_id
@@ -401,16 +396,14 @@ def _with_doubt(outcome: Outcome, is_in_doubt: bool) -> Outcome:
     return outcome
 
 
-def _base64(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode()
-
-
-def _read_attempt(url: str, response: aiohttp.ClientResponse, body: bytes) -> Outcome | _Retry:
+def _read_attempt(
+    url: str, response: aiohttp.ClientResponse, body: bytes, acks: str
+) -> Outcome | _Retry:
     if response.status == 307:
         location = Redirected(response.headers.get("Location", ""), url)
         return _Retry("NOT_LEADER_OR_FOLLOWER", f"{url} is not the leader", location.url or None)
     if response.status == 200:
-        answer = read_produce_answer(body)
+        answer = read_produce_answer(body, acks=acks)
         if answer.error is None:
             return Acknowledged(answer.offset, url)
         problem = answer.error

@@ -18,6 +18,7 @@ import msgspec
 
 from tidemark_cli.metadata import (
     ClusterMetadata,
+    TopicView,
     UnreadableAnswer,
     read_brokers,
     read_topic,
@@ -87,7 +88,11 @@ class LeaderLookup:
 
     async def learn_topic(self, topic: str) -> None:
         """Raises NobodyAnswers, UnknownTopic."""
-        self._note(self.metadata.on_topic(read_topic(await self.ask(f"/topics/{topic}"))))
+        self._note(self.metadata.on_topic(await self.ask_topic(topic)))
+
+    async def ask_topic(self, topic: str) -> TopicView:
+        """As a broker tells it now. Raises NobodyAnswers, UnknownTopic."""
+        return read_topic(await self.ask(f"/topics/{topic}"))
 
     async def topic_names(self) -> tuple[str, ...]:
         return read_topic_names(await self.ask("/topics"))

@@ -47,6 +47,7 @@ class TopicView:
     partitions: tuple[PartitionView, ...]
     pool: str = ""  # the name of its BrokerPool; "" where only a broker was asked
     object_name: str = ""  # metadata.name of the Topic that it belongs to
+    topic_id: str = ""  # of a broker's answer: another one of the same name has another
 
     @property
     def is_internal(self) -> bool:
@@ -104,7 +105,8 @@ def read_topic(body: Any) -> TopicView:
     """The answer of GET /topics/{topic}."""
     topic = _field(body, "name", "topic", "topicName")
     partitions = _field(body, "partitions")
-    return TopicView(str(topic), tuple(read_partition(partition) for partition in partitions))
+    topic_id = str(_field(body, "topic_id", "topicId", default=""))
+    return TopicView(str(topic), tuple(map(read_partition, partitions)), topic_id)
 
 
 def read_partition(body: Any) -> PartitionView:

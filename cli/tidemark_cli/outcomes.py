@@ -7,10 +7,13 @@ producer are sent again.
 
 from dataclasses import dataclass
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """`offset` is that of the first record; those of one request follow each other."""
+    """`offset` is that of the first record; those of one request follow each other. -1 with acks=0:
+    sent, and nobody waited for it."""
 
     offset: int
     broker_url: str
@@ -35,10 +38,18 @@ class Unknown:
 Outcome = Acknowledged | Refused | Unknown
 
 
-@dataclass(frozen=True, slots=True)
-class OutgoingRecord:
+class RecordHeader(msgspec.Struct, frozen=True, gc=False):
+    key: str
+    value: bytes | None = None
+
+
+class OutgoingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """As the HTTP API takes it: bytes become base64."""
+
     value: bytes | None
     key: bytes | None = None
+    headers: tuple[RecordHeader, ...] = ()
+    timestamp_ms: int | None = msgspec.field(default=None, name="timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +60,16 @@ class ProducerIdentity:
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumedRecord:
+class ConsumedRecord(msgspec.Struct, frozen=True):
+    """As the HTTP API gives it, in the binary format."""
+
     topic: str
     partition: int
     offset: int
-    timestamp_ms: int
     key: bytes | None
     value: bytes | None
+    timestamp_ms: int = msgspec.field(default=-1, name="timestamp")
+    headers: tuple[RecordHeader, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,137 +2,183 @@
 
 import argparse
 import asyncio
+import contextlib
+import sys
 
 from tidemark_cli.client import ClientSettings, TidemarkClient
-from tidemark_cli.commands.produce import partition_count
+from tidemark_cli.commands.produce import partition_count, topic_is_gone
 from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_cli.metadata import UnreadableAnswer
 from tidemark_cli.outcomes import BrokerRefused, ConsumedRecord
 from tidemark_cli.output import Output
+from tidemark_cli.partition_reader import (
+    OUT_OF_RANGE,
+    PartitionReader,
+    Start,
+    TopicGone,
+    TopicWatch,
+)
+from tidemark_cli.record_text import (
+    FORMAT_HELP,
+    BadFormat,
+    Writer,
+    json_lines,
+    lines_for_people,
+    writer_of_format,
+)
 from tidemark_cli.targets import find_brokers
 
 HELP = "read records"
-PAUSE_SECONDS = 0.05
-QUEUE_RECORDS = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic")
     parser.add_argument("-p", "--partition", type=int, help="default: all")
-    parser.add_argument(
+    begin = parser.add_mutually_exclusive_group()
+    begin.add_argument(
         "--from",
         dest="start",
-        default="latest",
         metavar="earliest|latest|OFFSET",
-        help="where to start (default: latest, that is new records only)",
+        help="where to start (default: latest, which is new records only; earliest with "
+        "--until-end)",
+    )
+    begin.add_argument(
+        "--tail", type=int, metavar="N", help="start N offsets before the end of each partition"
+    )
+    parser.add_argument("--max", type=int, dest="most", help="stop after this many records")
+    parser.add_argument(
+        "-e",
+        "--until-end",
+        action="store_true",
+        help="stop at what is the end of each partition now",
+    )
+    parser.add_argument(
+        "-f",
+        "--format",
+        help=f"of each record, as kcat has it: {FORMAT_HELP}".replace("%", "%%"),
     )
     parser.add_argument(
         "--rack", help="read from an in-sync replica of this rack where the leader knows one"
     )
-    parser.add_argument("--max", type=int, dest="most", help="stop after this many records")
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
-    if arguments.start not in ("earliest", "latest") and not arguments.start.isdecimal():
-        raise CommandFailed(
-            expected="--from earliest, latest or an offset",
-            found=arguments.start,
-            to_do="give one of them",
-            exit_code=EXIT_USAGE,
-        )
+    start = _start(arguments)
+    printer = Printer(_writer(arguments, output), arguments.most)
     settings = ClientSettings(rack=arguments.rack)
     async with TidemarkClient(await find_brokers(arguments), settings=settings) as client:
         count = await partition_count(client, arguments)
         chosen = range(count) if arguments.partition is None else [arguments.partition]
-        arrived: asyncio.Queue[ConsumedRecord] = asyncio.Queue(QUEUE_RECORDS)
+        view = await client.lookup.ask_topic(arguments.topic)
+        watch = TopicWatch(client, arguments.topic, view.topic_id)
         readers = [
-            asyncio.create_task(
-                _read(client, arguments.topic, partition, arguments.start, arrived),
-                name=f"consume-{partition}",
+            PartitionReader(
+                client,
+                watch,
+                arguments.topic,
+                partition,
+                start=start,
+                ends=arguments.until_end,
+                say=_say,
             )
             for partition in chosen
         ]
         try:
-            await _print(readers, arrived, arguments.most, output)
-        finally:
-            for reader in readers:
-                reader.cancel()
-            await asyncio.gather(*readers, return_exceptions=True)
+            await _print_all(readers, printer)
+        except TopicGone as gone:
+            raise topic_is_gone(arguments.topic, str(gone)) from gone
+        except (BrokerRefused, UnreadableAnswer) as error:
+            raise _failed(error) from error
     return EXIT_OK
 
 
-async def start_offset(client: TidemarkClient, topic: str, partition: int, start: str) -> int:
-    """Raises BrokerRefused."""
-    if start.isdecimal():
-        return int(start)
-    found = await client.offsets(topic, partition)
-    return found.log_start_offset if start == "earliest" else found.high_watermark
+class Printer:
+    """Writes records to stdout, at most so many."""
+
+    def __init__(self, write: Writer, most: int | None) -> None:
+        self._write = write
+        self._left = most
+
+    @property
+    def is_done(self) -> bool:
+        return self._left is not None and self._left <= 0
+
+    def print(self, records: tuple[ConsumedRecord, ...]) -> None:
+        if self._left is not None:
+            records = records[: self._left]
+            self._left -= len(records)
+        sys.stdout.buffer.write(self._write(records))
+        sys.stdout.buffer.flush()
 
 
-async def _read(
-    client: TidemarkClient,
-    topic: str,
-    partition: int,
-    start: str,
-    arrived: "asyncio.Queue[ConsumedRecord]",
-) -> None:
-    """Reads for ever; waits out a change of leader; ends at what time cannot heal."""
-    offset: int | None = None
-    while True:
-        try:
-            if offset is None:
-                offset = await start_offset(client, topic, partition, start)
-            page = await client.fetch(topic, partition, offset)
-        except BrokerRefused as refused:
-            if not refused.is_retriable:
-                raise
-            await asyncio.sleep(PAUSE_SECONDS)
-            continue
-        for record in page.records:
-            await arrived.put(record)
-        offset = page.next_offset
+async def _print_all(readers: list[PartitionReader], printer: Printer) -> None:
+    """Until all of them end, or enough is printed."""
+    if printer.is_done:
+        return
+    is_enough = asyncio.Event()
+
+    async def print_pages(reader: PartitionReader) -> None:
+        async with contextlib.aclosing(reader.pages()) as pages:
+            async for records in pages:
+                if not printer.is_done:
+                    printer.print(records)
+                if printer.is_done:
+                    is_enough.set()
+                    return
+
+    tasks = [asyncio.create_task(print_pages(reader), name="consume") for reader in readers]
+    enough = asyncio.create_task(is_enough.wait(), name="enough")
+    waiting: set[asyncio.Task[object]] = {*tasks}
+    try:
+        while waiting and not enough.done():
+            done, _ = await asyncio.wait({*waiting, enough}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done & waiting:
+                task.result()
+            waiting -= done
+    finally:
+        for task in (*tasks, enough):
+            task.cancel()
+        await asyncio.gather(*tasks, enough, return_exceptions=True)
 
 
-async def _print(
-    readers: "list[asyncio.Task[None]]",
-    arrived: "asyncio.Queue[ConsumedRecord]",
-    most: int | None,
-    output: Output,
-) -> None:
-    printed = 0
-    while most is None or printed < most:
-        record = asyncio.create_task(arrived.get(), name="next-record")
-        done, _ = await asyncio.wait({record, *readers}, return_when=asyncio.FIRST_COMPLETED)
-        if record not in done:
-            record.cancel()
-            refused = next(reader.exception() for reader in readers if reader.done())
-            raise CommandFailed(
-                expected="records to read",
-                found=str(refused),
-                to_do="choose another --from: earliest, latest, or an offset of that range",
-            )
-        _print_record(record.result(), output)
-        printed += 1
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"tidemark: {sentence}\n")
+    sys.stderr.flush()
 
 
-def _print_record(record: ConsumedRecord, output: Output) -> None:
-    key, value = _text(record.key), _text(record.value)
-    output.result(
-        {
-            "topic": record.topic,
-            "partition": record.partition,
-            "offset": record.offset,
-            "timestamp": record.timestamp_ms,
-            "key": key,
-            "value": value,
-        },
-        lambda console: console.print(
-            f"{record.partition}:{record.offset}\t"
-            + (f"{key}\t" if key is not None else "")
-            + ("(null)" if value is None else value),
-            markup=False,
-        ),
+def _start(arguments: argparse.Namespace) -> Start:
+    for option, count in (("--tail", arguments.tail), ("--max", arguments.most)):
+        if count is not None and count < 0:
+            raise _bad(f"{option} of at least 0", str(count))
+    text = arguments.start or ("earliest" if arguments.until_end else "latest")
+    if text not in ("earliest", "latest") and not (text.isascii() and text.isdecimal()):
+        raise _bad("--from earliest, latest or an offset", text)
+    return Start(text, arguments.tail)
+
+
+def _writer(arguments: argparse.Namespace, output: Output) -> Writer:
+    if arguments.format is None:
+        return json_lines if output.is_json else lines_for_people
+    if output.is_json:
+        raise _bad("--format or -o json", "both")
+    try:
+        return writer_of_format(arguments.format, is_terminal=sys.stdout.isatty())
+    except BadFormat as error:
+        raise _bad(f"--format with {error}", repr(arguments.format)) from error
+
+
+def _failed(error: Exception) -> CommandFailed:
+    is_out_of_range = isinstance(error, BrokerRefused) and error.error == OUT_OF_RANGE
+    return CommandFailed(
+        expected="records to read",
+        found=str(error),
+        to_do="choose another --from: earliest, latest, or an offset of that range"
+        if is_out_of_range
+        else "see `tidemark status`",
     )
 
 
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode(errors="backslashreplace")
+def _bad(expected: str, found: str) -> CommandFailed:
+    return CommandFailed(
+        expected=expected, found=found, to_do="give one of them", exit_code=EXIT_USAGE
+    )

@@ -1,53 +1,128 @@
-"""`tidemark produce TOPIC`: records from arguments, or one from each line of stdin."""
+"""`tidemark produce TOPIC`: records from arguments, files, or the lines of stdin, in batches."""
 
 import argparse
-import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
+import msgspec
+
+from tidemark_cli.batching import BatchingProducer, Settled, offsets_of
 from tidemark_cli.client import ClientSettings, TidemarkClient
-from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, CommandFailed
-from tidemark_cli.idempotence import IdempotentProducer
+from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_cli.key_placement import partition_of_key
 from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
-from tidemark_cli.outcomes import Acknowledged, Outcome, OutgoingRecord
+from tidemark_cli.outcomes import Acknowledged, Refused
 from tidemark_cli.output import Output
+from tidemark_cli.record_input import TooLarge, record_of_file, records_of, whole_of
+from tidemark_cli.record_options import RecordOptions, add_record_arguments, record_options
 from tidemark_cli.targets import find_brokers
 
-HELP = "write records (arguments, or lines of stdin)"
-MAX_LINE_BYTES = 1024 * 1024
+HELP = "write records: arguments, files, or lines of stdin"
+STDIN = "-"
+NO_PARTITION = -1  # of a record that was refused before it had one
+
+Piece = bytes | TooLarge
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic")
     parser.add_argument("values", nargs="*", help="records (default: one per line of stdin)")
     parser.add_argument("-p", "--partition", type=int, help="default: by key, else in turn")
-    parser.add_argument("-k", "--key", help="key of every record")
+    add_record_arguments(parser)
     parser.add_argument("--acks", choices=("all", "1", "0"), default="all")
-    parser.add_argument("--timeout-ms", type=int, default=5000, help="per record (default 5000)")
+    parser.add_argument(
+        "--linger-ms",
+        type=int,
+        default=5,
+        help="how long a batch waits for more records (default 5)",
+    )
+    parser.add_argument("--timeout-ms", type=int, default=5000, help="per batch (default 5000)")
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
+    options = record_options(arguments)
     settings = ClientSettings(acks=arguments.acks, timeout_ms=arguments.timeout_ms)
-    failures = 0
+    report = Report(output, arguments.topic)
     async with TidemarkClient(await find_brokers(arguments), settings=settings) as client:
         count = await partition_count(client, arguments)
-        key = None if arguments.key is None else arguments.key.encode()
-        values = iter(arguments.values) if arguments.values else _lines()
-        turn = 0
-        producers: dict[int, IdempotentProducer] = {}
-        while (value := await asyncio.to_thread(next, values, None)) is not None:
+        producer = BatchingProducer(
+            client,
+            arguments.topic,
+            linger_seconds=arguments.linger_ms / 1000,
+            on_settled=report.settled,
+        )
+        try:
+            await _produce(arguments, options, producer, report, count)
+        finally:
+            await producer.close()
+    return EXIT_FAILED if report.failures else EXIT_OK
+
+
+async def _produce(
+    arguments: argparse.Namespace,
+    options: RecordOptions,
+    producer: BatchingProducer,
+    report: "Report",
+    partition_count: int,
+) -> None:
+    number = turn = 0
+    async for pieces in _pieces(arguments, options.delimiter):
+        for piece in pieces:
+            number += 1
+            record = options.record(piece)
+            if isinstance(record, Refused):
+                report.settled(Settled(NO_PARTITION, [number], record))
+                continue
             partition = arguments.partition
-            if partition is None:
-                partition = turn % count if key is None else partition_of_key(key, count)
-            turn += 1
-            record = OutgoingRecord(value.encode(errors="surrogateescape"), key)
-            if partition not in producers:
-                producers[partition] = IdempotentProducer(client, arguments.topic, partition)
-            outcome = await producers[partition].produce([record])
-            failures += not isinstance(outcome, Acknowledged)
-            _report(output, arguments.topic, partition, outcome)
-    return EXIT_FAILED if failures else EXIT_OK
+            if partition is None and record.key is not None:
+                partition = partition_of_key(record.key, partition_count)
+            elif partition is None:
+                partition = turn % partition_count
+                turn += 1
+            producer.add(partition, record, number)
+            await producer.wait_for_room()
+        if report.is_topic_gone:
+            raise topic_is_gone(
+                arguments.topic, "it was deleted meanwhile; nothing more of the input was sent"
+            )
+    await producer.finish()
+
+
+async def _pieces(
+    arguments: argparse.Namespace, delimiter: bytes
+) -> AsyncIterator[Sequence[Piece]]:
+    if arguments.values:
+        yield [value.encode(errors="surrogateescape") for value in arguments.values]
+    elif arguments.file:
+        for name in arguments.file:
+            yield [await whole_of(_stdin()) if name == STDIN else _file(Path(name))]
+    else:
+        async for pieces in records_of(_stdin(), delimiter):
+            yield pieces
+
+
+def _stdin() -> int:
+    if sys.stdin is None or sys.stdin.closed:
+        raise CommandFailed(
+            expected="records on stdin",
+            found="stdin is closed",
+            to_do="give them as arguments, or as --file PATH",
+            exit_code=EXIT_USAGE,
+        )
+    return sys.stdin.fileno()
+
+
+def _file(path: Path) -> Piece:
+    try:
+        return record_of_file(path)
+    except OSError as error:
+        raise CommandFailed(
+            expected=f"a file {str(path)!r} that can be read",
+            found=error.strerror or str(error),
+            to_do="check --file",
+            exit_code=EXIT_USAGE,
+        ) from error
 
 
 async def partition_count(client: TidemarkClient, arguments: argparse.Namespace) -> int:
@@ -76,36 +151,68 @@ async def partition_count(client: TidemarkClient, arguments: argparse.Namespace)
     return count
 
 
-def _lines() -> Iterator[str]:
-    while line := sys.stdin.readline(MAX_LINE_BYTES):
-        yield line.rstrip("\n")
+def topic_is_gone(topic: str, found: str) -> CommandFailed:
+    return CommandFailed(
+        expected=f"topic {topic!r}",
+        found=found,
+        to_do="see `tidemark topics`",
+    )
 
 
-def _report(output: Output, topic: str, partition: int, outcome: Outcome) -> None:
-    match outcome:
-        case Acknowledged(offset=offset):
-            output.result(
-                {
-                    "topic": topic,
-                    "partition": partition,
-                    "offset": offset,
-                    "outcome": "acknowledged",
-                },
-                lambda console: console.print(f"{topic}-{partition} offset {offset}"),
+class Report:
+    """Says what became of each record, on stdout, and counts those that were not acknowledged."""
+
+    def __init__(self, output: Output, topic: str) -> None:
+        self.failures = 0
+        self.is_topic_gone = False
+        self._output = output
+        self._topic = topic
+
+    def settled(self, settled: Settled) -> None:
+        partition, numbers, outcome = settled
+        if isinstance(outcome, Acknowledged):
+            self._acknowledged(settled)
+            return
+        self.failures += len(numbers)
+        self.is_topic_gone = self.is_topic_gone or outcome.error in _GONE
+        name = type(outcome).__name__.lower()
+        about: dict[str, object] = {"topic": self._topic}
+        place = self._topic
+        if partition != NO_PARTITION:
+            about["partition"] = partition
+            place = f"{self._topic}-{partition}"
+        about |= {"outcome": name, "error": outcome.error, "message": outcome.message}
+        meaning = "not written" if isinstance(outcome, Refused) else "may or may not be written"
+        told = f"{name} ({meaning}): {outcome.error}: {outcome.message}"
+        self._write(
+            [about | {"record": number} for number in numbers],
+            [f"{place} record {number} {told}" for number in numbers],
+        )
+
+    def _acknowledged(self, settled: Settled) -> None:
+        partition, numbers, _ = settled
+        about = {"topic": self._topic, "partition": partition, "outcome": "acknowledged"}
+        offsets = offsets_of(settled)
+        if not offsets:  # acks=0
+            self._write(
+                [about | {"outcome": "sent", "record": number} for number in numbers],
+                [f"{self._topic}-{partition} sent, not acknowledged" for _ in numbers],
             )
-        case _:
-            name = type(outcome).__name__.lower()
-            meaning = "not written" if name == "refused" else "may or may not be written"
-            output.result(
-                {
-                    "topic": topic,
-                    "partition": partition,
-                    "outcome": name,
-                    "error": outcome.error,
-                    "message": outcome.message,
-                },
-                lambda console: console.print(
-                    f"{topic}-{partition} {name} ({meaning}): {outcome.error}: {outcome.message}",
-                    markup=False,
-                ),
-            )
+            return
+        self._write(
+            [
+                about | {"offset": offset, "record": number}
+                for number, offset in zip(numbers, offsets, strict=True)
+            ],
+            [f"{self._topic}-{partition} offset {offset}" for offset in offsets],
+        )
+
+    def _write(self, values: Sequence[object], lines: Sequence[str]) -> None:
+        if self._output.is_json:
+            sys.stdout.write(msgspec.json.Encoder().encode_lines(values).decode())
+        else:
+            sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.flush()
+
+
+_GONE = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})

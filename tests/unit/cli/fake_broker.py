@@ -28,6 +28,13 @@ class FakeCluster:
     silent: set[int] = field(default_factory=set)  # brokers that hang when asked who leads
     read_at: list[int] = field(default_factory=list)
     replica_bytes: dict[tuple[int, int], str] = field(default_factory=dict)
+    topic_id: str = "first"
+    is_deleted: bool = False
+    log_start: int = 0
+    page_records: int = 10_000
+    most_batch_bytes: int | None = None  # of values
+    bad_values: set[bytes] = field(default_factory=set)  # a batch with one of them is refused
+    bodies: list[dict[str, Any]] = field(default_factory=list)  # of produce requests
     next_producer_id: int = 4000
     # (partition, producer id) -> epoch, next sequence, and the offset of each batch of that epoch
     producers: dict[tuple[int, int], tuple[int, int, dict[int, int]]] = field(default_factory=dict)
@@ -63,6 +70,7 @@ class FakeCluster:
         replicas = list(range(self.broker_count))
         return {
             "name": TOPIC,
+            "topic_id": self.topic_id,
             "partitions": [
                 {
                     "partition": partition,
@@ -82,6 +90,8 @@ class FakeCluster:
         def at_leader(handler: Answer) -> Answer:
             async def checked(request: web.Request) -> web.StreamResponse:
                 partition = int(request.match_info["partition"])
+                if self.is_deleted:
+                    return unknown_topic()
                 if self.leaders[partition] != broker_id:
                     leader_url = self.url(self.leaders[partition])
                     raise web.HTTPTemporaryRedirect(leader_url + request.path_qs)
@@ -89,30 +99,19 @@ class FakeCluster:
 
             return checked
 
-        async def records(request: web.Request) -> web.StreamResponse:
-            partition = int(request.match_info["partition"])
-            nearest = self.nearest.get(request.query.get("rack", ""), self.leaders[partition])
-            self.read_at.append(broker_id)
-            if broker_id not in (nearest, self.leaders[partition]):
-                raise web.HTTPTemporaryRedirect(self.url(self.leaders[partition]))
-            if broker_id != nearest:
-                raise web.HTTPTemporaryRedirect(
-                    self.url(nearest) + request.path_qs,
-                    headers={"Tidemark-Preferred-Read-Replica": str(nearest)},
-                )
-            return await self._records(request)
-
         async def produce(request: web.Request) -> web.StreamResponse:
             self.produced_at.append(broker_id)
             if self.next_answers:
                 return await self.next_answers.pop(0)(request)
             body = await request.json()
-            return self.append(int(request.match_info["partition"]), body)
+            self.bodies.append(body)
+            refusal = self._refusal(body)
+            return refusal or self.append(int(request.match_info["partition"]), body)
 
         async def topic(request: web.Request) -> web.StreamResponse:
             await self._hang_if_silent(broker_id)
-            if request.match_info["topic"] != TOPIC:
-                return problem(404, "UNKNOWN_TOPIC_OR_PARTITION", outcome=None)
+            if request.match_info["topic"] != TOPIC or self.is_deleted:
+                return unknown_topic()
             return web.json_response(self.topic_body())
 
         async def brokers(request: web.Request) -> web.StreamResponse:
@@ -128,16 +127,34 @@ class FakeCluster:
             partition = int(request.match_info["partition"])
             return web.json_response(self._replica(broker_id, partition))
 
-        app = web.Application()
+        app = web.Application(client_max_size=8 * 1024 * 1024)
         app.router.add_get("/brokers", brokers)
         app.router.add_post("/producers", self._init_producer)
         app.router.add_get("/topics", topics)
         app.router.add_get("/topics/{topic}", topic)
         app.router.add_post(partition_path, at_leader(produce))
-        app.router.add_get(partition_path + "/records", records)
+        app.router.add_get(partition_path + "/records", self._reading_at(broker_id))
         app.router.add_get(partition_path + "/offsets", at_leader(self._offsets))
         app.router.add_get(partition_path + "/replica", replica)
         return app
+
+    def _reading_at(self, broker_id: int) -> Answer:
+        async def records(request: web.Request) -> web.StreamResponse:
+            if self.is_deleted:
+                return unknown_topic()
+            partition = int(request.match_info["partition"])
+            nearest = self.nearest.get(request.query.get("rack", ""), self.leaders[partition])
+            self.read_at.append(broker_id)
+            if broker_id not in (nearest, self.leaders[partition]):
+                raise web.HTTPTemporaryRedirect(self.url(self.leaders[partition]))
+            if broker_id != nearest:
+                raise web.HTTPTemporaryRedirect(
+                    self.url(nearest) + request.path_qs,
+                    headers={"Tidemark-Preferred-Read-Replica": str(nearest)},
+                )
+            return await self._records(request)
+
+        return records
 
     async def _hang_if_silent(self, broker_id: int) -> None:
         if broker_id in self.silent:
@@ -152,9 +169,18 @@ class FakeCluster:
                 return found
             if found < offset:
                 return web.json_response({"offsets": [{"partition": partition, "offset": found}]})
-        log += [base64.b64decode(record["value"]) for record in body["records"]]
+        log += [base64.b64decode(record["value"] or "") for record in body["records"]]
         offsets = [{"partition": partition, "offset": offset + n} for n in range(len(log) - offset)]
         return web.json_response({"offsets": offsets})
+
+    def _refusal(self, body: dict[str, Any]) -> web.Response | None:
+        values = [base64.b64decode(record["value"] or "") for record in body["records"]]
+        if self.bad_values.intersection(values):
+            return problem(422, "INVALID_RECORD", outcome="not_written")
+        size_bytes = sum(map(len, values))
+        if self.most_batch_bytes is not None and size_bytes > self.most_batch_bytes:
+            return problem(413, "MESSAGE_TOO_LARGE", outcome="not_written")
+        return None
 
     def _judge(self, partition: int, body: dict[str, Any], end: int) -> int | web.Response:
         """The offset of the batch, old or new, or why not."""
@@ -195,6 +221,8 @@ class FakeCluster:
         partition = int(request.match_info["partition"])
         offset = int(request.query["offset"])
         log = self.logs[partition]
+        if not self.log_start <= offset <= len(log):
+            return problem(416, "OFFSET_OUT_OF_RANGE", outcome=None)
         if offset >= len(log):
             await asyncio.sleep(min(0.02, int(request.query["max_wait_ms"]) / 1000))
         records = [
@@ -207,17 +235,17 @@ class FakeCluster:
                 "value": base64.b64encode(value).decode(),
             }
             for number, value in enumerate(log)
-            if number >= offset
+            if offset <= number < offset + self.page_records
         ]
         headers = {
             "Tidemark-High-Watermark": str(len(log)),
-            "Tidemark-Next-Offset": str(max(offset, len(log))),
+            "Tidemark-Next-Offset": str(offset + len(records)),
         }
         return web.json_response(records, headers=headers)
 
     async def _offsets(self, request: web.Request) -> web.StreamResponse:
         end = len(self.logs[int(request.match_info["partition"])])
-        return web.json_response({"beginning_offset": 0, "end_offset": end})
+        return web.json_response({"beginning_offset": self.log_start, "end_offset": end})
 
     def _replica(self, broker_id: int, partition: int) -> dict[str, Any]:
         end = len(self.logs[partition])
@@ -248,6 +276,10 @@ def problem(
     if outcome is not None:
         body["outcome"] = outcome
     return web.json_response(body, status=status, content_type="application/problem+json")
+
+
+def unknown_topic() -> web.Response:
+    return problem(404, "UNKNOWN_TOPIC_OR_PARTITION", outcome="not_written", retriable=True)
 
 
 def answering(response: Callable[[], web.Response]) -> Answer:

@@ -1,0 +1,165 @@
+"""Reads one partition for `tidemark consume`: from where, in pages, until when.
+
+It waits out changes of leader, says so when nobody answers for long, and ends where the topic is
+gone: deleted, or another one of the same name.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tidemark_cli.client import TidemarkClient
+from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
+from tidemark_cli.outcomes import BrokerRefused, ConsumedRecord, OffsetRange, RecordPage
+
+PAUSE_SECONDS = 0.05
+# How long a topic is asked for that brokers say there is not: some may lag behind.
+GONE_SECONDS = 1.0
+ASK_PAUSE_SECONDS = 0.25
+SAY_AFTER_SECONDS = 5.0
+SAY_AGAIN_SECONDS = 60.0
+OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
+
+T = TypeVar("T")
+Say = Callable[[str], None]
+
+
+class TopicGone(Exception):
+    """The topic that was read is no more; the text says which way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """`earliest`, `latest`, an offset, or so many offsets before the end."""
+
+    text: str = "latest"
+    tail: int | None = None
+
+    @property
+    def is_offset(self) -> bool:
+        return self.tail is None and self.text.isdecimal()
+
+    def offset_in(self, found: OffsetRange) -> int:
+        if self.tail is not None:
+            return max(found.log_start_offset, found.high_watermark - self.tail)
+        if self.is_offset:
+            return int(self.text)
+        return found.log_start_offset if self.text == "earliest" else found.high_watermark
+
+
+class TopicWatch:
+    """Whether a topic is still the one that it was; of all readers of it."""
+
+    def __init__(self, client: TidemarkClient, topic: str, topic_id: str) -> None:
+        self._client = client
+        self._topic = topic
+        self._topic_id = topic_id
+        self._unknown_since: float | None = None
+        self._ask_at = 0.0
+
+    async def check(self, *, at_once: bool = False) -> None:
+        """Asks now and then, or at once. Raises TopicGone."""
+        now = asyncio.get_running_loop().time()
+        if now < self._ask_at and not at_once:
+            return
+        self._ask_at = now + ASK_PAUSE_SECONDS
+        try:
+            view = await self._client.lookup.ask_topic(self._topic)
+        except NobodyAnswers:
+            return
+        except UnknownTopic as error:
+            self._unknown_since = now if self._unknown_since is None else self._unknown_since
+            if now - self._unknown_since >= GONE_SECONDS:
+                raise TopicGone("it was deleted meanwhile") from error
+            return
+        self._unknown_since = None
+        if view.topic_id != self._topic_id:
+            raise TopicGone("it was deleted meanwhile, and there is another one of that name")
+
+
+class PartitionReader:
+    def __init__(
+        self,
+        client: TidemarkClient,
+        watch: TopicWatch,
+        topic: str,
+        partition: int,
+        *,
+        start: Start,
+        ends: bool,
+        say: Say,
+    ) -> None:
+        """`ends`: at what was the end when it began. `say` tells people."""
+        self._client = client
+        self._watch = watch
+        self._place = (topic, partition)
+        self._name = f"{topic}-{partition}"
+        self._start = start
+        self._ends = ends
+        self._say = say
+
+    async def pages(self) -> AsyncGenerator[tuple[ConsumedRecord, ...], None]:
+        """Raises BrokerRefused for what time does not heal, TopicGone, UnreadableAnswer."""
+        offset, end = await self._begin()
+        fetch = self._fetch(offset, end)
+        try:
+            while fetch is not None:
+                page = await fetch
+                fetch = self._fetch(page.next_offset, end)  # while its caller works on this one
+                if end is not None and page.records and page.records[-1].offset >= end:
+                    yield tuple(record for record in page.records if record.offset < end)
+                elif page.records:
+                    yield page.records
+        finally:
+            if fetch is not None:
+                fetch.cancel()
+                await asyncio.gather(fetch, return_exceptions=True)
+
+    async def _begin(self) -> tuple[int, int | None]:
+        """The first offset, and the one to end before."""
+        if self._start.is_offset and not self._ends:
+            return int(self._start.text), None
+        found = await self._until_answered(lambda: self._client.offsets(*self._place))
+        return self._start.offset_in(found), found.high_watermark if self._ends else None
+
+    def _fetch(self, offset: int, end: int | None) -> "asyncio.Task[RecordPage] | None":
+        if end is not None and offset >= end:
+            return None
+        return asyncio.create_task(self._page(offset), name=f"fetch-{self._name}")
+
+    async def _page(self, offset: int) -> RecordPage:
+        try:
+            return await self._until_answered(lambda: self._client.fetch(*self._place, offset))
+        except BrokerRefused as refused:
+            is_asked_for = self._start.is_offset and offset == int(self._start.text)
+            if refused.error != OUT_OF_RANGE or is_asked_for:
+                raise
+            found = await self._until_answered(lambda: self._client.offsets(*self._place))
+            first = found.log_start_offset
+            if offset >= first:  # the log was cut: there is nothing that follows
+                raise
+            self._say(f"{self._name}: records {offset} to {first - 1} were deleted unread")
+            return RecordPage((), found.high_watermark, first)
+
+    async def _until_answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+        loop = asyncio.get_running_loop()
+        say_at = loop.time() + SAY_AFTER_SECONDS
+        was_refused = False
+        while True:
+            try:
+                answer = await ask()
+                if was_refused:  # another topic of that name answers too
+                    await self._watch.check(at_once=True)
+                return answer
+            except BrokerRefused as refused:
+                was_refused = True
+                if refused.error == OUT_OF_RANGE:
+                    await self._watch.check(at_once=True)
+                if not refused.is_retriable:
+                    raise
+                if loop.time() >= say_at:
+                    say_at = loop.time() + SAY_AGAIN_SECONDS
+                    self._say(f"{self._name}: no records for the moment: {refused}; trying on")
+            await self._watch.check()
+            await asyncio.sleep(PAUSE_SECONDS)

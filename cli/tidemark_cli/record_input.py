@@ -1,0 +1,109 @@
+"""What `tidemark produce` sends: records cut from a stream of bytes, or read from files, whole.
+
+Bytes stay as they are: nothing is decoded, a carriage return is part of its line. A record that is
+too large is told by its size and passed over to its end, so that no piece of it is written.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+CHUNK_BYTES = 256 * 1024
+# A request's body is at most 8 MiB, and base64 makes 4 bytes of 3.
+MOST_RECORD_BYTES = 6_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """In the place of a record; its bytes were counted, and not kept."""
+
+    size_bytes: int
+
+
+class RecordSplitter:
+    """Cuts a stream at each delimiter; what follows the last one is a record if it is not empty."""
+
+    def __init__(self, delimiter: bytes, most_bytes: int = MOST_RECORD_BYTES) -> None:
+        self._delimiter = delimiter
+        self._most_bytes = most_bytes
+        self._rest = b""  # of a record that has not ended yet
+        self._passed_bytes = 0  # of one that is too large, before `_rest`
+
+    def feed(self, data: bytes) -> list[bytes | TooLarge]:
+        first, *others = (self._rest + data).split(self._delimiter)
+        if not others:
+            self._keep(first)
+            return []
+        found = [self._whole(first), *map(self._whole, others[:-1])]
+        self._keep(others[-1])
+        return found
+
+    def end(self) -> list[bytes | TooLarge]:
+        rest, self._rest = self._rest, b""
+        return [self._whole(rest)] if rest or self._passed_bytes else []
+
+    def _whole(self, record: bytes) -> bytes | TooLarge:
+        size_bytes, self._passed_bytes = self._passed_bytes + len(record), 0
+        return record if size_bytes <= self._most_bytes else TooLarge(size_bytes)
+
+    def _keep(self, rest: bytes) -> None:
+        """A delimiter may have begun at the end of what is passed over."""
+        if len(rest) > self._most_bytes or self._passed_bytes:
+            kept = min(len(rest), len(self._delimiter) - 1)
+            self._passed_bytes += len(rest) - kept
+            rest = rest[len(rest) - kept :]
+        self._rest = rest
+
+
+async def chunks_of(descriptor: int) -> AsyncIterator[bytes]:
+    """What arrives at a file descriptor, until its end. A terminal or a pipe that is silent blocks
+    nobody, and can be left at any time."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except PermissionError:  # a regular file: epoll takes none, as it is always readable
+        while data := os.read(descriptor, CHUNK_BYTES):
+            yield data
+            await asyncio.sleep(0)
+        return
+    try:
+        while True:
+            await readable.wait()
+            readable.clear()
+            if not (data := os.read(descriptor, CHUNK_BYTES)):
+                return
+            yield data
+    finally:
+        loop.remove_reader(descriptor)
+
+
+async def records_of(descriptor: int, delimiter: bytes) -> AsyncIterator[list[bytes | TooLarge]]:
+    """In lists, as they arrive."""
+    splitter = RecordSplitter(delimiter)
+    async for data in chunks_of(descriptor):
+        if found := splitter.feed(data):
+            yield found
+    if found := splitter.end():
+        yield found
+
+
+async def whole_of(descriptor: int) -> bytes | TooLarge:
+    """All that arrives, as one record."""
+    pieces, size_bytes = [], 0
+    async for data in chunks_of(descriptor):
+        size_bytes += len(data)
+        if size_bytes <= MOST_RECORD_BYTES:
+            pieces.append(data)
+    return b"".join(pieces) if size_bytes <= MOST_RECORD_BYTES else TooLarge(size_bytes)
+
+
+def record_of_file(path: Path) -> bytes | TooLarge:
+    """Raises OSError."""
+    with path.open("rb") as file:
+        data = file.read(MOST_RECORD_BYTES + 1)
+        if len(data) <= MOST_RECORD_BYTES:
+            return data
+        return TooLarge(os.fstat(file.fileno()).st_size)
