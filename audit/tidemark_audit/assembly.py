@@ -99,7 +99,9 @@ def verdict_of(facts: AuditFacts, judgements: Sequence[Judgement]) -> tuple[Verd
         return Verdict.LOSS, results[DURABILITY].measured
     violated = [r for r in results.values() if r.outcome is Outcome.VIOLATED and r.rule != EVIDENCE]
     if violated:
-        return Verdict.VIOLATED, f"no loss shown, but {_named(violated)} not kept"
+        is_judged = results[DURABILITY].outcome is not Outcome.NOT_EVALUATED
+        about_loss = "no loss shown" if is_judged else "loss not judged"
+        return Verdict.VIOLATED, f"{about_loss}, but {_named(violated)} not kept"
     evidence = results[EVIDENCE]
     if evidence.outcome is Outcome.VIOLATED:
         return Verdict.INCONCLUSIVE, f"too little to judge by: {evidence.measured}"

@@ -27,6 +27,7 @@ MOST_SAMPLES = 6
 WORST = 20
 DEFAULT_LAG_LIMIT_SECONDS = 10.0 / 3
 _LAG_RULE = "R4"
+_LOSS_RULE = "R6"
 
 
 def section(title: str, lead: str, *content: Content | Iterable[Content], css: str = "") -> Markup:
@@ -44,11 +45,8 @@ def verdict(result: AuditResult) -> Markup:
     figures = [
         ("partitions", count(len(result.sli_by_partition))),
         ("time observed", share(total.observed_ms / max(1, total.total_ms))),
-        ("fully replicated", _of_observed(total, total.healthy_ms)),
-        (
-            "writable",
-            _of_observed(total, total.observed_ms - total.under_min_isr_ms - total.offline_ms),
-        ),
+        ("fully replicated", _if_judged(result, "R1", _of_observed(total, total.healthy_ms))),
+        ("writable", _if_judged(result, "R2", _of_observed(total, _writable_ms(total)))),
         ("committed records lost", _lost(result)),
         ("findings", count(sum(not finding.planned for finding in result.findings))),
     ]
@@ -72,11 +70,21 @@ def _of_observed(total: SliRow, good_ms: int) -> str:
     return share(good_ms / total.observed_ms) if total.observed_ms else "\u2013"
 
 
+def _writable_ms(total: SliRow) -> int:
+    return total.observed_ms - total.under_min_isr_ms - total.offline_ms
+
+
+def _if_judged(result: AuditResult, rule: str, text: str) -> str:
+    """What a rule did not evaluate is not claimed."""
+    judged = any(r.rule == rule and r.outcome is not Outcome.NOT_EVALUATED for r in result.rules)
+    return text if judged else "not judged"
+
+
 def _lost(result: AuditResult) -> str:
     lost = lost_records(result.loss_evidence)
     if lost:
         return f"\u2265 {count(lost)}"
-    return "some" if result.loss_evidence else "none seen"
+    return "some" if result.loss_evidence else _if_judged(result, _LOSS_RULE, "none seen")
 
 
 # ---- loss
@@ -84,12 +92,12 @@ def _lost(result: AuditResult) -> str:
 
 def loss(result: AuditResult) -> Markup:
     if not result.loss_evidence:
+        found = _if_judged(result, _LOSS_RULE, "None was found.")
+        if found == "not judged":
+            why = "".join(f": {r.measured}" for r in result.rules if r.rule == _LOSS_RULE)
+            found = f"Whether records were lost was not judged{why}."
         looked = " ".join(result.notes)
-        return section(
-            "Loss evidence",
-            "",
-            element("p", "None was found. ", looked, class_="quiet"),
-        )
+        return section("Loss evidence", "", element("p", f"{found} ", looked, class_="quiet"))
     shown = result.loss_evidence[:MOST_PROOFS]
     rest = len(result.loss_evidence) - len(shown)
     return section(

@@ -224,3 +224,28 @@ def test_a_time_axis_has_few_marks_in_order(length_ms: int) -> None:
     ticks = TimeScale(1_700_000_000_000, 1_700_000_000_000 + length_ms).ticks()
     assert ticks == sorted(ticks)
     assert 2 <= len(ticks) <= 10
+
+
+@pytest.mark.parametrize(
+    ("rule", "claim"),
+    [
+        ("R1", "fully replicated</dt><dd>"),
+        ("R2", "writable</dt><dd>"),
+        ("R6", "committed records lost</dt><dd>"),
+    ],
+)
+def test_the_headline_claims_nothing_that_was_not_evaluated(
+    rule: str, claim: str, result: AuditResult
+) -> None:
+    rules = tuple(
+        replace(each, outcome=Outcome.NOT_EVALUATED, measured="not heard enough: broker 1")
+        if each.rule == rule
+        else each
+        for each in result.rules
+    )
+    page = render_html(replace(result, rules=rules, loss_evidence=()))
+    assert f"{claim}not judged</dd>" in page
+    assert page.count("not judged</dd>") == 1
+    if rule == "R6":
+        assert "None was found" not in page
+        assert "Whether records were lost was not judged: not heard enough: broker 1." in page
