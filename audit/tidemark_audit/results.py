@@ -274,6 +274,7 @@ class Finding:
     planned: bool = False
     partitions: tuple[TopicPartition, ...] = ()
     samples: tuple[Sample, ...] = ()
+    incident: str = ""  # id of the finding that leads: its own, or that of what caused it
 
 
 @dataclass(frozen=True, slots=True)

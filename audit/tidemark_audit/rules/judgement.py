@@ -42,6 +42,18 @@ class ClockSkew:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerLife:
+    """One process of a broker, as far as it was seen."""
+
+    cluster: str
+    pool: str
+    broker: str
+    epoch: float
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class AuditFacts:
     """Everything that rules look at. Rows are typed; `tables` makes Arrow tables of them."""
 
@@ -54,6 +66,7 @@ class AuditFacts:
     bad_samples: tuple[BadSamples, ...]
     crc_failures: tuple[tuple[str, str, int], ...]  # cluster, where, how many in the window
     slo: Slo
+    broker_lives: tuple[BrokerLife, ...] = ()
 
     @property
     def days(self) -> float:
@@ -144,7 +157,9 @@ def finding(
     lasts has no start, for that of the window is another one in each run.
     """
     start = "" if about.is_lasting else about.start_ms
-    topic = about.partitions[0].topic_id if len(about.partitions) == 1 else ""
+    # Of a partition, not of a broker that happened to have one.
+    names_it = len(about.partitions) == 1 and str(about.partitions[0]) in about.subject
+    topic = about.partitions[0].topic_id if names_it else ""
     words = f"{rule}|{about.cluster}|{topic}|{about.subject}|{start}"
     return Finding(
         id=hashlib.sha256(words.encode()).hexdigest()[:12],
