@@ -1,43 +1,27 @@
 """The report's sections, in the order in which people ask. Values in, HTML out. Pure."""
 
-from collections.abc import Iterable, Sequence
-
 from tidemark_audit.report import plots
+from tidemark_audit.report.findings import incidents_of
 from tidemark_audit.report.markup import Content, Markup, element, join
+from tidemark_audit.report.parts import samples, section, table
 from tidemark_audit.report.states import State, badness, shares
 from tidemark_audit.report.timescale import TimeScale
-from tidemark_audit.report.words import count, duration, moment, plural, seconds, share, span
+from tidemark_audit.report.words import count, duration, seconds, share, span
 from tidemark_audit.results import (
     AuditResult,
-    Finding,
     LossEvidence,
     Outcome,
     RuleResult,
-    Sample,
-    Severity,
     SliRow,
     WhatIfAnswer,
 )
 from tidemark_audit.rules.r6_durability import lost_records
 
-MOST_FINDINGS = 200
-OPEN_FINDINGS = 8  # minor ones, where there are no graver ones
 MOST_PROOFS = 50
-MOST_SAMPLES = 6
 WORST = 20
 DEFAULT_LAG_LIMIT_SECONDS = 10.0 / 3
 _LAG_RULE = "R4"
 _LOSS_RULE = "R6"
-
-
-def section(title: str, lead: str, *content: Content | Iterable[Content], css: str = "") -> Markup:
-    return element(
-        "section",
-        element("h2", title),
-        element("p", lead, class_="lead") if lead else None,
-        *content,
-        class_=css or None,
-    )
 
 
 def verdict(result: AuditResult) -> Markup:
@@ -48,7 +32,7 @@ def verdict(result: AuditResult) -> Markup:
         ("fully replicated", _if_judged(result, "R1", _of_observed(total, total.healthy_ms))),
         ("writable", _if_judged(result, "R2", _of_observed(total, _writable_ms(total)))),
         ("committed records lost", _lost(result)),
-        ("findings", count(sum(not finding.planned for finding in result.findings))),
+        ("incidents", count(len(incidents_of(result)))),
     ]
     entries = (element("div", element("dt", name), element("dd", value)) for name, value in figures)
     return element(
@@ -120,28 +104,12 @@ def _proof(evidence: LossEvidence) -> Markup:
             f" {evidence.kind.value}, {evidence.confidence.value}",
             class_="meta",
         ),
-        _samples(evidence.samples),
+        samples(evidence.samples),
         class_="proof",
     )
 
 
-def _samples(samples: Sequence[Sample]) -> Markup | None:
-    if not samples:
-        return None
-    shown = (
-        element(
-            "li", element("code", sample.series), f" = {sample.value:g} at {moment(sample.at_ms)}"
-        )
-        for sample in samples[:MOST_SAMPLES]
-    )
-    return element(
-        "details",
-        element("summary", plural(len(samples), "sample")),
-        element("ul", shown),
-    )
-
-
-# ---- rules and findings
+# ---- rules
 
 
 def rules(result: AuditResult) -> Markup:
@@ -206,67 +174,6 @@ def what_if(result: AuditResult, answer: WhatIfAnswer) -> Markup:
         table(head, rows, css="stacked both")
         if rows
         else element("p", "No rule would have measured anything else.", class_="quiet"),
-    )
-
-
-def table(head: Markup, rows: Iterable[Markup], *, css: str | None = None) -> Markup:
-    inner = element("table", element("thead", head), element("tbody", rows), class_=css)
-    return element("div", inner, class_="table")
-
-
-def findings(result: AuditResult) -> Markup:
-    if not result.findings:
-        return section("Findings", "", element("p", "There are none.", class_="quiet"))
-    shown = result.findings[:MOST_FINDINGS]
-    rest = len(result.findings) - len(shown)
-    grave = [each for each in shown if each.severity in (Severity.CRITICAL, Severity.MAJOR)]
-    small = [each for each in shown if each not in grave]
-    return section(
-        "Findings",
-        "One per incident, gravest first, each with what to do. Planned ones do not count.",
-        [_finding(each) for each in grave],
-        element(
-            "details",
-            element("summary", f"{plural(len(small), 'minor or planned finding')}"),
-            [_finding(each) for each in small],
-            class_="more",
-            open="" if not grave and len(small) <= OPEN_FINDINGS else None,
-        )
-        if small
-        else None,
-        element("p", f"{rest} more are in report.json.", class_="meta") if rest else None,
-    )
-
-
-def _finding(finding: Finding) -> Markup:
-    tags: list[Content] = [
-        element("span", finding.severity.value, class_=f"chip {finding.severity.value}"),
-        element("span", "planned", class_="chip planned-chip") if finding.planned else None,
-        element("span", f"{finding.rule} \u00b7 {finding.subject}"),
-        element("span", span(finding.start_ms, finding.end_ms)),
-    ]
-    if len(finding.partitions) > 1:
-        tags.append(element("span", plural(len(finding.partitions), "partition")))
-    tags.append(element("span", finding.confidence.value))
-    return element(
-        "article",
-        element("h3", finding.sentence),
-        element("div", tags, class_="tags"),
-        element("p", f"Probable cause: {finding.cause}", class_="cause") if finding.cause else None,
-        element("p", element("b", "To do: "), _commands(finding.remedy), class_="remedy")
-        if finding.remedy
-        else None,
-        _samples(finding.samples),
-        class_=f"finding {finding.severity.value}",
-        id=finding.id,
-    )
-
-
-def _commands(text: str) -> Markup:
-    """What stands between backticks is code."""
-    parts = text.split("`")
-    return join(
-        element("code", part) if number % 2 else part for number, part in enumerate(parts) if part
     )
 
 

@@ -149,8 +149,9 @@ def _led(leads: str, group: Sequence[Finding], cause: str) -> list[Finding]:
     group = sorted(group, key=lambda each: (each.id != leads, GRAVITY[each.severity], each.rule))
     gravest = min((each.severity for each in group), key=GRAVITY.__getitem__)
     head, *rest = (replace(each, incident=leads) for each in group)
-    sentence = f"{cause}: {head.sentence}" if cause else head.sentence
-    return [replace(head, sentence=sentence, severity=gravest), *rest]
+    if cause:
+        head = replace(head, sentence=f"{cause}: {head.sentence}", cause=cause)
+    return [replace(head, severity=gravest), *rest]
 
 
 def _order(lead: Finding) -> tuple[bool, int, int, str, str]:
