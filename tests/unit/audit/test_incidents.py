@@ -75,8 +75,8 @@ def test_what_an_incident_did_stands_below_it(result: AuditResult) -> None:
     assert [each.subject for each in below[second.id] if each.rule == "R4"] == ["follower 3"]
     assert gap.id not in below
     lag = next(each for each in below[first.id] if each.rule == "R4")
-    assert lag.sentence.startswith(f"behind in {PARTITIONS} partitions; the worst, orders-")
-    assert len(lag.partitions) == PARTITIONS
+    assert lag.sentence.startswith(f"behind in {PARTITIONS + 1} partitions; the worst, orders-")
+    assert len(lag.partitions) == PARTITIONS + 1
 
 
 def test_the_findings_of_an_incident_stand_together_after_the_one_that_leads(
