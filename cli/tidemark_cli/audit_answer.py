@@ -89,8 +89,8 @@ def draw_self_test(console: Console, found: "SelfTest") -> None:
         (
             score.rule,
             score.true_positives + score.false_negatives,
-            f"{score.recall:.3f}",
-            f"{score.precision:.3f}",
+            _ratio(score.recall, score.true_positives + score.false_negatives),
+            _ratio(score.precision, score.true_positives + score.false_positives),
         )
         for score in found.scores
     ]
@@ -103,6 +103,11 @@ def draw_self_test(console: Console, found: "SelfTest") -> None:
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in found.seconds.items())
     words = "[bold green]PASSED[/]" if found.is_good else "[bold red]FAILED[/]"
     console.print(f"{words}  {found.scenarios} clusters, {found.samples} samples; {times}")
+
+
+def _ratio(value: float, cases: int) -> str:
+    """Of no case at all there is none."""
+    return f"{value:.3f}" if cases else "no case"
 
 
 def _draw_finding(console: Console, finding: "Finding", below: "Sequence[Finding]") -> None:

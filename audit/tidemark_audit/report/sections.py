@@ -100,13 +100,21 @@ def _proof(evidence: LossEvidence) -> Markup:
         element("p", element("b", str(evidence.partition)), ": ", evidence.sentence),
         element(
             "p",
-            f"{span(evidence.after_ms, evidence.at_ms)}, leader epoch {evidence.leader_epoch},"
+            f"{_offsets(evidence)}{span(evidence.after_ms, evidence.at_ms)}, leader epoch"
+            f" {evidence.leader_epoch},"
             f" {evidence.kind.value}, {evidence.confidence.value}",
             class_="meta",
         ),
         samples(evidence.samples),
         class_="proof",
     )
+
+
+def _offsets(evidence: LossEvidence) -> str:
+    if evidence.offsets is None:
+        return ""
+    first, last = evidence.offsets
+    return f"offsets {first} to {last}, "
 
 
 # ---- rules
