@@ -91,12 +91,15 @@ def verdict_of(facts: AuditFacts, judgements: Sequence[Judgement]) -> tuple[Verd
     results = {each.result.rule: each.result for each in judgements}
     if any(partition.loss_evidence for partition in facts.partitions):
         return Verdict.LOSS, results[DURABILITY].measured
+    evidence = results[EVIDENCE]
     violated = [r for r in results.values() if r.outcome is Outcome.VIOLATED and r.rule != EVIDENCE]
     if violated:
         is_judged = results[DURABILITY].outcome is not Outcome.NOT_EVALUATED
         about_loss = "no loss shown" if is_judged else "loss not judged"
-        return Verdict.VIOLATED, f"{about_loss}, but {_named(violated)} not kept"
-    evidence = results[EVIDENCE]
+        sentence = f"{about_loss}, but {_named(violated)} not kept"
+        if evidence.outcome is Outcome.VIOLATED:
+            sentence += f"; and there is too little evidence ({EVIDENCE}: {evidence.measured})"
+        return Verdict.VIOLATED, sentence
     if evidence.outcome is Outcome.VIOLATED:
         return Verdict.INCONCLUSIVE, f"too little to judge by: {evidence.measured}"
     unknown = [r for r in results.values() if r.outcome is Outcome.NOT_EVALUATED]

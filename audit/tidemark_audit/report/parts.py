@@ -24,6 +24,14 @@ def table(head: Markup, rows: Iterable[Markup], *, css: str | None = None) -> Ma
     return element("div", inner, class_="table")
 
 
+def numbers(names: Sequence[str], *values: str) -> list[Markup]:
+    """Cells of a row; on a narrow screen each has its column's name beside it."""
+    return [
+        element("td", value, class_="n", data_label=name)
+        for name, value in zip(names, values, strict=True)
+    ]
+
+
 def samples(found: Sequence[Sample]) -> Markup | None:
     if not found:
         return None

@@ -1,14 +1,18 @@
 """The report's sections, in the order in which people ask. Values in, HTML out. Pure."""
 
+import math
+
 from tidemark_audit.report import plots
 from tidemark_audit.report.findings import incidents_of
+from tidemark_audit.report.in_sync_plot import in_sync_minima
 from tidemark_audit.report.markup import Content, Markup, element, join
-from tidemark_audit.report.parts import samples, section, table
+from tidemark_audit.report.parts import numbers, samples, section, table
 from tidemark_audit.report.states import State, badness, shares
 from tidemark_audit.report.timescale import TimeScale
 from tidemark_audit.report.words import count, duration, seconds, share, span
 from tidemark_audit.results import (
     AuditResult,
+    FollowerLag,
     LossEvidence,
     Outcome,
     RuleResult,
@@ -19,7 +23,11 @@ from tidemark_audit.rules.r6_durability import lost_records
 
 MOST_PROOFS = 50
 WORST = 20
+WORST_NAMES = (
+    "partition", "where its time went", "planned", "unplanned", "no writes", "unobserved",
+)  # fmt: skip
 DEFAULT_LAG_LIMIT_SECONDS = 10.0 / 3
+SHORTEST_BUDGET_MS = 1_800_000
 _LAG_RULE = "R4"
 _LOSS_RULE = "R6"
 
@@ -202,13 +210,13 @@ def in_sync(result: AuditResult, scale: TimeScale) -> list[Markup]:
             "In-sync replicas",
             f"Every partition over the window, from its leader\u2019s view.{hidden}",
             plots.heat_map(result, scale),
-            plots.legend(State, *marks),
+            plots.legend(State, *marks, ("number", "brokers out of sync")),
         ),
         section(
             "Closest to refusing writes",
-            "The fewest replicas in sync of any partition. Below the dashed line acks=all is"
-            " refused. Shaded: planned.",
-            plots.in_sync_minimum(result, scale),
+            "The fewest replicas in sync of any partition. Below the dashed line, its"
+            " min.insync.replicas, acks=all is refused. Shaded: planned.",
+            in_sync_minima(result, scale),
         ),
     ]
 
@@ -242,14 +250,22 @@ def _slowest(result: AuditResult) -> Markup | None:
         element(
             "tr",
             element("td", f"{lag.partition} on broker {lag.follower}", class_="name"),
-            element("td", seconds(lag.age_p50_seconds), class_="n"),
-            element("td", seconds(lag.age_p99_seconds), class_="n"),
-            element("td", seconds(lag.age_max_seconds), class_="n"),
-            element("td", count(lag.records_p99), class_="n"),
+            numbers(
+                names[1:],
+                seconds(lag.age_p50_seconds),
+                seconds(lag.age_p99_seconds),
+                seconds(_longest(lag)),
+                count(lag.records_p99),
+            ),
         )
         for lag in slowest
     )
-    return element("div", table(head, rows), style="margin-top:14px")
+    return element("div", table(head, rows, css="cards"), style="margin-top:14px")
+
+
+def _longest(lag: FollowerLag) -> float | None:
+    """Of samples that say "never" the greatest number tells nothing."""
+    return math.inf if lag.never_caught_up_samples else lag.age_max_seconds
 
 
 # ---- budgets, coverage, worst
@@ -263,6 +279,13 @@ def budgets(result: AuditResult) -> Markup | None:
     ]
     if not shown:
         return None
+    if result.window_ms < SHORTEST_BUDGET_MS:
+        # A budget is a share of days and weeks: of seconds, one fall spends it hundreds of times.
+        return section(
+            "Error budget",
+            f"Not shown: {duration(result.window_ms)} are too short for one. Audit"
+            f" {duration(SHORTEST_BUDGET_MS)} at least.",
+        )
     return section(
         "Error budget",
         "How much of what each objective allows was used in this window, and how fast lately.",
@@ -281,7 +304,8 @@ def _budget(rule: RuleResult, result: AuditResult) -> Markup:
         if burn.rule == rule.rule
     )
     bar = element("i", style=f"width:{min(100.0, 100 * used):.2f}%")
-    told = f"{used:.0%} used" if used <= 1 else f"used {used:.1f} times over"
+    times = f"{used:.2g}" if used < 100 else f"{used:.0f}"
+    told = f"{used:.0%} used" if used <= 1 else f"used {times} times over"
     return element(
         "div",
         element("h3", f"{rule.rule} {rule.title}: {told}"),
@@ -313,18 +337,17 @@ def worst(result: AuditResult) -> Markup | None:
     rows = sorted(hurt, key=badness, reverse=True)[:WORST]
     if not rows:
         return None
-    names = ("partition", "where its time went", "planned", "unplanned", "no writes", "unobserved")
     head = element(
         "tr",
         (
             element("th", name, class_="n" if number > 1 else None)
-            for number, name in enumerate(names)
+            for number, name in enumerate(WORST_NAMES)
         ),
     )
     return section(
         f"Worst {len(rows)} partitions" if len(rows) > 1 else "Worst partition",
         "By time without a leader, below min.insync.replicas, under-replicated.",
-        table(head, (_worst(row) for row in rows)),
+        table(head, (_worst(row) for row in rows), css="cards"),
     )
 
 
@@ -339,5 +362,5 @@ def _worst(row: SliRow) -> Markup:
         "tr",
         element("td", f"{row.topic}-{row.partition}", class_="name"),
         element("td", plots.mini_bar(row, shares(row))),
-        (element("td", duration(ms) if ms else "\u2013", class_="n") for ms in spent),
+        numbers(WORST_NAMES[2:], *(duration(ms) if ms else "\u2013" for ms in spent)),
     )

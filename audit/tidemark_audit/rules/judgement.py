@@ -1,6 +1,7 @@
 """What rules take and give, and what several of them need."""
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -244,9 +245,16 @@ def share_judgement(rule: str, title: str, objective: str, found: Sequence[Share
 
 
 def percent(share: float) -> str:
-    """Never rounded up to a promise that was not kept."""
-    floored = int(share * 1e6) / 1e4
-    return f"{floored:g} %"
+    """With two digits of how far it is from all, or from nothing; never rounded to a promise that
+    was not kept: most of all down, little of it up."""
+    value = 100 * share
+    gap = min(value, 100 - value)
+    if gap <= 1e-9:
+        return f"{round(value):g} %"
+    scale = 10.0 ** max(0, 1 - math.floor(math.log10(gap) + 1e-9))
+    exact = round(value * scale, 6)
+    whole = math.floor(exact) if value > 50 else math.ceil(exact)
+    return f"{whole / scale:.12g} %"
 
 
 def duration(ms: float) -> str:

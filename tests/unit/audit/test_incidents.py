@@ -58,6 +58,7 @@ def by_rule(found: list[Finding]) -> list[str]:
 
 def test_two_faults_are_two_incidents_and_a_gap_comes_last(result: AuditResult) -> None:
     assert result.verdict is Verdict.VIOLATED
+    assert "there is too little evidence (R8: coverage 9" in result.sentence
     told = leads(result.findings)
     assert by_rule(told)[2:] == ["R8", "R8"]  # unheard, and too little observed
     assert [each.sentence.partition(":")[0] for each in told[:2]] == [
