@@ -195,6 +195,7 @@ def _audited(
     from tidemark_audit.audit import Asked, audit_what_if
     from tidemark_audit.engines.engine import NothingRead
     from tidemark_audit.kernel.merge import OverlappingSlices
+    from tidemark_audit.nothing_read import reason
     from tidemark_audit.sources.detect import sources_at
     from tidemark_audit.sources.source import SourceError
 
@@ -218,11 +219,19 @@ def _audited(
             to_do=error.to_do,
             exit_code=EXIT_NO_SOURCE,
         ) from error
-    except (NothingRead, OverlappingSlices) as error:
+    except NothingRead as error:
+        why = reason(sources, window, unsettled_ms)
         raise CommandFailed(
-            expected="samples of brokers and operator, each once, within the window",
+            expected="samples of brokers and operator within the window",
+            found=why.found,
+            to_do=why.to_do,
+            exit_code=EXIT_NO_SOURCE,
+        ) from error
+    except OverlappingSlices as error:
+        raise CommandFailed(
+            expected="samples of brokers and operator, each once",
             found=str(error),
-            to_do="check the window, and that the source holds the families of docs/metrics.md",
+            to_do="name every export once",
             exit_code=EXIT_NO_SOURCE,
         ) from error
 
