@@ -84,6 +84,7 @@ class ErrorCode(IntEnum):
     NEW_LEADER_ELECTED = 108
     UNSUPPORTED_ENDPOINT_TYPE = 115
     INVALID_REGISTRATION = 119
+    REBOOTSTRAP_REQUIRED = 129
 
 
 # What a client may send again unchanged once it has looked up the leader anew.

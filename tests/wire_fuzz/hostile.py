@@ -57,7 +57,7 @@ def decoders() -> Iterator[Decoder]:
         decode = decode_older_fetch_request if version < 15 else decode_fetch_request
         yield Decoder(FETCH, version, "request", _by_hand(decode, version, version >= 12))
     yield Decoder(FETCH, 17, "response", lambda body: decode_fetch_response(b"\0\0\0\1\0" + body))
-    for version in range(5):
+    for version in range(6):
         decode_versions = _by_hand(decode_api_versions_request, version, version >= 3)
         yield Decoder(API_VERSIONS, version, "request", decode_versions)
 
