@@ -62,11 +62,14 @@ APIS = (
     OFFSET_FETCH_API,
     SYNC_GROUP_API,
 )
+# Newer than the peer's: held against Kafka's own classes (tests/wire_fuzz).
+NEWER = {(DELETE_GROUPS_API.name, 3)}
 CASES = [
     (api, version, side)
     for api in APIS
     for version in range(api.min_version, api.max_version + 1)
     for side in ("Request", "Response")
+    if (api.name, version) not in NEWER
 ]
 
 
