@@ -2,8 +2,8 @@
 
 An unknown version is answered in version 0 with UNSUPPORTED_VERSION, as Kafka does, so that the
 client asks again; the answer's header is always version 0 (KIP-511). Not sent: features,
-finalized features, ZooKeeper migration state (all tagged, all optional). From v5 on a client may say
-which broker of which cluster it means (KIP-1242).
+finalized features, ZooKeeper migration state (all tagged, all optional). From v5 on a client may
+say which broker of which cluster it means (KIP-1242).
 
 Produce is told from v0 on, as Kafka 4 tells it (KAFKA-18659): librdkafka up to 2.8 compresses for
 no broker that lacks it. A client that really sends v0 to v2 is refused as for any unknown version.

@@ -13,6 +13,7 @@ import pytest
 from tidemark_broker.wire.alter_client_quotas import ALTER_CLIENT_QUOTAS_API
 from tidemark_broker.wire.alter_configs import ALTER_CONFIGS_API
 from tidemark_broker.wire.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS_API
+from tidemark_broker.wire.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_API
 from tidemark_broker.wire.create_partitions import CREATE_PARTITIONS_API
 from tidemark_broker.wire.create_topics import CREATE_TOPICS_API
 from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
@@ -41,6 +42,7 @@ APIS = (
     DESCRIBE_CLIENT_QUOTAS_API,
     ALTER_CONFIGS_API,
     ALTER_PARTITION_REASSIGNMENTS_API,
+    ALTER_REPLICA_LOG_DIRS_API,
     CREATE_PARTITIONS_API,
     CREATE_TOPICS_API,
     DELETE_RECORDS_API,
