@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 from tidemark_broker.runtime.kafka.log_admin import LogAdmin
+from tidemark_broker.storage.record_batch import NewRecord, build_batch
 from tidemark_broker.wire.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_API
 from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
+from tidemark_broker.wire.describe_producers import DESCRIBE_PRODUCERS_API
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.runtime.in_process_pool import TOPIC
-from tests.unit.runtime.kafka_door import Door, with_door
+from tests.unit.runtime.kafka_door import Client, Door, produce, with_door
 from tests.unit.runtime.test_kafka_listeners import asked_at
 
 
@@ -48,5 +50,43 @@ def test_a_replica_moves_to_no_other_directory_of_its_broker(tmp_path: Path, ver
         absent = (7, ErrorCode.REPLICA_NOT_AVAILABLE)
         missing = [(number, ErrorCode.LOG_DIR_NOT_FOUND) for number in (0, 7)]
         assert told == [(0, ErrorCode.NONE), absent, *missing]
+
+    with_door(tmp_path, scenario)
+
+
+def test_producers_of_a_replica_are_told_with_their_last_batch(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        door.push()
+        client = await Client.connect(door)
+        for producer_id, epoch, sequence in ((7, 2, 0), (7, 2, 3), (9, 0, 0)):
+            records = [NewRecord(None, b"v")] * 3
+            batch = build_batch(
+                records,
+                timestamp_ms=1000 + sequence,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=sequence,
+            )
+            await client.ask(produce(batch))
+        topics = [{"topic": TOPIC, "partitions": [0, 9]}, {"topic": "no name", "partitions": [0]}]
+        found = await asked_at(door.port, DESCRIBE_PRODUCERS_API, 0, {"topics": topics})
+        (known, absent), (invalid,) = (topic["partitions"] for topic in found["topics"])
+        fields = ("producer_id", "producer_epoch", "last_sequence", "last_timestamp_ms")
+        told = [tuple(each[name] for name in fields) for each in known["producers"]]
+        assert told == [(7, 2, 5, 1003), (9, 0, 2, 1000)]
+        assert absent["error"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert invalid["error"] == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    with_door(tmp_path, scenario)
+
+
+def test_of_a_partition_without_a_replica_here_no_producers_are_told(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        door.push(partition_count=2)
+        topics = [{"topic": TOPIC, "partitions": [1]}]
+        found = await asked_at(door.port, DESCRIBE_PRODUCERS_API, 0, {"topics": topics})
+        (partition,) = found["topics"][0]["partitions"]
+        assert partition["error"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert partition["message"] == "broker 1 has no replica of it"
 
     with_door(tmp_path, scenario)

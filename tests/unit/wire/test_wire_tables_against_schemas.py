@@ -23,6 +23,7 @@ from tidemark_broker.wire.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS_A
 from tidemark_broker.wire.describe_configs import DESCRIBE_CONFIGS_API
 from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
 from tidemark_broker.wire.describe_log_dirs import DESCRIBE_LOG_DIRS_API
+from tidemark_broker.wire.describe_producers import DESCRIBE_PRODUCERS_API
 from tidemark_broker.wire.elect_leaders import ELECT_LEADERS_API
 from tidemark_broker.wire.find_coordinator import FIND_COORDINATOR_API
 from tidemark_broker.wire.heartbeat import HEARTBEAT_API
@@ -49,6 +50,7 @@ APIS = (
     DELETE_TOPICS_API,
     DESCRIBE_CONFIGS_API,
     DESCRIBE_LOG_DIRS_API,
+    DESCRIBE_PRODUCERS_API,
     ELECT_LEADERS_API,
     INCREMENTAL_ALTER_CONFIGS_API,
     LIST_PARTITION_REASSIGNMENTS_API,
