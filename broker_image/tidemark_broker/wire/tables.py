@@ -24,6 +24,7 @@ from tidemark_broker.wire.primitives import (
     INT64,
     MAX_ELEMENTS,
     MAX_ELEMENTS_OF_PEERS,
+    UINT16,
     MalformedFrame,
     Reader,
     compact_string,
@@ -157,6 +158,7 @@ class _Bytes:
 
 BYTE = _Number(INT8)
 SHORT = _Number(INT16)
+UNSIGNED_SHORT = _Number(UINT16)
 INT = _Number(INT32)
 LONG = _Number(INT64)
 DOUBLE = _Number(FLOAT64)

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+from tidemark_broker.runtime.controller_client import Address
 from tidemark_broker.runtime.kafka.log_admin import LogAdmin
 from tidemark_broker.storage.record_batch import NewRecord, build_batch
 from tidemark_broker.wire.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_API
 from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
 from tidemark_broker.wire.describe_producers import DESCRIBE_PRODUCERS_API
+from tidemark_broker.wire.describe_quorum import DESCRIBE_QUORUM_API
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.runtime.in_process_pool import TOPIC
@@ -88,5 +90,30 @@ def test_of_a_partition_without_a_replica_here_no_producers_are_told(tmp_path: P
         (partition,) = found["topics"][0]["partitions"]
         assert partition["error"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert partition["message"] == "broker 1 has no replica of it"
+
+    with_door(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_operator_that_leads_is_told_as_a_quorum_of_one(tmp_path: Path, version: int) -> None:
+    async def scenario(door: Door) -> None:
+        door.push()
+        door.services.controller_address = lambda: Address("operator.shop.svc", 9443)
+        partitions = [{"partition": 0}, {"partition": 1}]
+        topics = [{"topic": name, "partitions": partitions} for name in ("__cluster_metadata", "x")]
+        found = await asked_at(door.port, DESCRIBE_QUORUM_API, version, {"topics": topics})
+        (quorum, second), others = (topic["partitions"] for topic in found["topics"])
+        image = door.partitions.metadata.image_version
+        assert (quorum["leader"], quorum["leader_epoch"]) == (3000, 1)
+        told = [
+            (each["replica_id"], each["log_end_offset"])
+            for each in (*quorum["voters"], *quorum["observers"])
+        ]
+        assert (quorum["high_watermark"], told) == (image, [(3000, image), (1, image)])
+        absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert [each["error"] for each in (second, *others)] == [absent] * 3
+        listener = {"name": "CONTROLLER", "host": "operator.shop.svc", "port": 9443}
+        nodes = ({"node_id": 3000, "listeners": (listener,)},)
+        assert tuple(found["nodes"]) == (nodes if version >= 2 else ())
 
     with_door(tmp_path, scenario)

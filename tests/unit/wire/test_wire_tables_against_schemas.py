@@ -24,6 +24,7 @@ from tidemark_broker.wire.describe_configs import DESCRIBE_CONFIGS_API
 from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
 from tidemark_broker.wire.describe_log_dirs import DESCRIBE_LOG_DIRS_API
 from tidemark_broker.wire.describe_producers import DESCRIBE_PRODUCERS_API
+from tidemark_broker.wire.describe_quorum import DESCRIBE_QUORUM_API
 from tidemark_broker.wire.elect_leaders import ELECT_LEADERS_API
 from tidemark_broker.wire.find_coordinator import FIND_COORDINATOR_API
 from tidemark_broker.wire.heartbeat import HEARTBEAT_API
@@ -51,6 +52,7 @@ APIS = (
     DESCRIBE_CONFIGS_API,
     DESCRIBE_LOG_DIRS_API,
     DESCRIBE_PRODUCERS_API,
+    DESCRIBE_QUORUM_API,
     ELECT_LEADERS_API,
     INCREMENTAL_ALTER_CONFIGS_API,
     LIST_PARTITION_REASSIGNMENTS_API,
@@ -98,7 +100,7 @@ def value_of(schema: dict[str, Any], numbers: Iterator[int]) -> Any:
         return {3, 8}  # an int32 on the wire
     if kind == "float64":
         return number / 2
-    assert kind in {"int8", "int16", "int32", "int64"}, kind
+    assert kind in {"int8", "int16", "uint16", "int32", "int64"}, kind
     return number
 
 
