@@ -1,7 +1,10 @@
 """What the clients and tools of Kafka 4.4 may ask besides, over a real socket."""
 
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
+import kafka.protocol.producer as producer
 import pytest
 from tidemark_broker.runtime.controller_client import Address
 from tidemark_broker.runtime.kafka.log_admin import LogAdmin
@@ -10,11 +13,14 @@ from tidemark_broker.wire.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_A
 from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
 from tidemark_broker.wire.describe_producers import DESCRIBE_PRODUCERS_API
 from tidemark_broker.wire.describe_quorum import DESCRIBE_QUORUM_API
+from tidemark_broker.wire.primitives import INT32
 from tidemark_protocol.error_codes import ErrorCode
 
-from tests.unit.runtime.in_process_pool import TOPIC
-from tests.unit.runtime.kafka_door import Client, Door, produce, with_door
+from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID
+from tests.unit.runtime.kafka_door import Client, Door, framed, produce, with_door
 from tests.unit.runtime.test_kafka_listeners import asked_at
+
+NO_ID = "00000000-0000-4000-8000-000000000001"
 
 
 @pytest.mark.parametrize(("version", "words"), [(2, None), (3, "there is no such group")])
@@ -117,3 +123,54 @@ def test_the_operator_that_leads_is_told_as_a_quorum_of_one(tmp_path: Path, vers
         assert tuple(found["nodes"]) == (nodes if version >= 2 else ())
 
     with_door(tmp_path, scenario)
+
+
+def test_records_are_produced_by_the_id_of_their_topic(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        door.push()
+        batch = build_batch([NewRecord(None, b"v")], timestamp_ms=1)
+        topics = [(topic_id, [(0, batch), (7, batch)]) for topic_id in (TOPIC_ID, NO_ID)]
+        answer = await produced_by_id(door, topics)
+        told = {
+            str(topic.topic_id): [
+                (each.index, each.error_code, each.base_offset)
+                for each in topic.partition_responses
+            ]
+            for topic in answer.responses
+        }
+        absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown = [(number, ErrorCode.UNKNOWN_TOPIC_ID, -1) for number in (0, 7)]
+        assert told == {TOPIC_ID: [(0, ErrorCode.NONE, 0), (7, absent, -1)], NO_ID: unknown}
+
+    with_door(tmp_path, scenario)
+
+
+def test_answers_of_several_unknown_topic_ids_are_told_apart(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        door.push()
+        others = [NO_ID, NO_ID[:-1] + "2"]
+        answer = await produced_by_id(door, [(each, [(0, b"")]) for each in others])
+        assert [str(topic.topic_id) for topic in answer.responses] == others
+
+    with_door(tmp_path, scenario)
+
+
+async def produced_by_id(door: Door, topics: list[tuple[str, list[tuple[int, bytes]]]]) -> Any:
+    kind = producer.ProduceRequest
+    of_topic, of_partition = kind.TopicProduceData, kind.TopicProduceData.PartitionProduceData
+    data = [
+        of_topic(
+            version=13,
+            topic_id=UUID(topic_id),
+            partition_data=[
+                of_partition(version=13, index=number, records=batch) for number, batch in batches
+            ],
+        )
+        for topic_id, batches in topics
+    ]
+    asked = kind(version=13, transactional_id=None, acks=1, timeout_ms=1000, topic_data=data)
+    asked.with_header(correlation_id=7, client_id="test")
+    client = await Client.connect(door)
+    client.send(bytes(asked.encode(header=True, framed=True)))
+    answer = framed(INT32.pack(7) + await client.answer())
+    return producer.ProduceResponse.decode(answer, version=13, header=True, framed=True)
