@@ -91,7 +91,7 @@ VERSIONS = {
     "confluent-kafka": "librdkafka, PyPI",
     "kafka-python": "PyPI",
     "aiokafka": "PyPI",
-    "java": "Kafka 4.1's own tools: VerifiableProducer and others",
+    "java": "Kafka 4.4's own tools: VerifiableProducer and others",
     "franz-go": "Go module",
     "sarama": "Go module",
     "kafka-go": "Go module",

@@ -46,7 +46,7 @@ def tools(programs: ClientPrograms, cluster: LocalCluster) -> Tools:
 def test_broker_api_versions(tools: Tools, cluster: LocalCluster) -> None:
     found = tools("BrokerApiVersionsCommand")
     assert found.count(" -> (") == 3
-    assert "Produce(0): 0 to 12 [usable: 12]" in found
+    assert "Produce(0): 0 to 13 [usable: 13]" in found
     assert "JoinGroup(11): 0 to 9 [usable: 9]" in found
 
 

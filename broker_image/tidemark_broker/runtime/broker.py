@@ -166,6 +166,7 @@ class Broker:
                 await self._leave_unregistered(directory, checkpointing)
                 return
             listener.services.cluster_id = directory.cluster_id
+            listener.services.controller_address = client.leader
             assert self._tasks is not None
             polling = self._tasks.create_task(self.session.run(), name="controller-session")
             self._not_ready = ""

@@ -19,8 +19,7 @@ def java(tool: str, *options: str) -> list[str]:
     jars = f"{os.environ['TIDEMARK_KAFKA_JARS']}/*"
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m"]
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    main = "kafka.admin.ConfigCommand" if tool == "ConfigCommand" else f"{TOOLS}.{tool}"
-    return ["java", *quick, quiet, "-cp", jars, main, *options]
+    return ["java", *quick, quiet, "-cp", jars, f"{TOOLS}.{tool}", *options]
 
 
 def produce(asked: argparse.Namespace) -> None:

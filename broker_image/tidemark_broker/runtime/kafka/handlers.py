@@ -3,6 +3,8 @@
 from tidemark_broker.runtime.kafka.api_versions import api_versions_handler
 from tidemark_broker.runtime.kafka.cluster import cluster_handlers
 from tidemark_broker.runtime.kafka.config_admin import config_admin_handlers
+from tidemark_broker.runtime.kafka.describe_producers import describe_producers_handler
+from tidemark_broker.runtime.kafka.describe_quorum import describe_quorum_handler
 from tidemark_broker.runtime.kafka.fetch import fetch_handler
 from tidemark_broker.runtime.kafka.group_admin import group_admin_handlers
 from tidemark_broker.runtime.kafka.group_members import group_member_handlers
@@ -26,6 +28,8 @@ def add_handlers(services: KafkaServices) -> None:
         api_versions_handler(services),
         init_producer_id_handler(services),
         offset_for_leader_epoch_handler(services),
+        describe_producers_handler(services),
+        describe_quorum_handler(services),
         *cluster_handlers(services),
         *topic_admin_handlers(services),
         *config_admin_handlers(services),
