@@ -86,6 +86,7 @@ class ControllerService:
         self._store = store
         self._rack_of = rack_of
         self._settings = settings
+        self.installation = settings.installation
         self._clock = clock
         self._environment = PoolEnvironment(
             store,
@@ -148,11 +149,6 @@ class ControllerService:
     def depose(self) -> None:
         """From any thread: no decision begins any more, though this loop be busy (I16)."""
         self._is_deposed = True
-
-    @property
-    def installation(self) -> str:
-        """The operators that stand for one another, in metrics."""
-        return self._settings.installation
 
     @property
     def is_leading(self) -> bool:
@@ -327,10 +323,9 @@ class ControllerService:
         SliceMissing (S12), also without it when a broker holds replicas of the id.
         Raises NoLiveReplica when a partition would have no live broker to begin with.
         """
-        decisions = self._pool(pool, self._check_leading()).decisions
         await self._decide_for_reconciler(
             topics.create(
-                decisions,
+                self._deciding(pool),
                 topic,
                 assignments,
                 object_name=object_name or topic.topic,
@@ -344,8 +339,7 @@ class ControllerService:
     ) -> None:
         """New config (min ISR by compare-and-set with the eligible leaders, S6), and deletion
         policy unless None. Idempotent. Raises TopicUnknown, SliceMissing."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        updating = topics.update(decisions, topic, deletion_policy=deletion_policy)
+        updating = topics.update(self._deciding(pool), topic, deletion_policy=deletion_policy)
         await self._decide_for_reconciler(updating)
 
     async def add_partitions(
@@ -353,57 +347,51 @@ class ControllerService:
     ) -> None:
         """`assignments` of the new partitions only, from number `first` on. Idempotent. Raises
         TopicUnknown, NoLiveReplica, SliceMissing."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        adding = topics.add_partitions(decisions, topic_id, assignments, first=first)
+        adding = topics.add_partitions(self._deciding(pool), topic_id, assignments, first=first)
         await self._decide_for_reconciler(adding)
 
     async def reassign(self, pool: str, topic_id: TopicId, targets: Targets) -> None:
         """Begins moves of partitions to other brokers, or turns them back. Idempotent. Raises
         CannotReassign for those that cannot begin, after the others have."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(moves.reassign(decisions, topic_id, targets))
+        await self._decide_for_reconciler(moves.reassign(self._deciding(pool), topic_id, targets))
 
     async def set_settings(self, pool: str, settings: PoolSettings) -> None:
-        self._pool(pool, self._check_leading()).decisions.set_settings(settings)
+        self._deciding(pool).set_settings(settings)
 
     async def retire_broker(self, pool: str, broker_id: BrokerId) -> None:
         """Records it as Gone, if it is fenced and no slice names it; else nothing. Idempotent."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(moves.retire(decisions, broker_id))
+        await self._decide_for_reconciler(moves.retire(self._deciding(pool), broker_id))
 
     async def delete_topic(
         self, pool: str, topic_id: TopicId, *, retain: bool, topic: str = ""
     ) -> None:
         """Brokers stop serving it; slices are deleted, or kept marked retained. Idempotent.
         `topic`: its name; then brokers erase it also if its slices are gone."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        deleting = topics.delete(decisions, topic_id, retain=retain, topic=topic)
+        deleting = topics.delete(self._deciding(pool), topic_id, retain=retain, topic=topic)
         await self._decide_for_reconciler(deleting)
 
     async def choose_leaders(
         self, pool: str, topic_id: TopicId, choices: tuple[Choice, ...]
     ) -> None:
         """Who a human says shall lead partitions that nobody may lead (S14). Idempotent."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(topics.choose_leaders(decisions, topic_id, choices))
+        await self._decide_for_reconciler(
+            topics.choose_leaders(self._deciding(pool), topic_id, choices)
+        )
 
     async def elect_leaders(
         self, pool: str, topic_id: TopicId, partitions: Collection[int], *, unclean: bool
     ) -> dict[int, ErrorCode]:
         """As a client asks for it: see asked_elections."""
-        decisions = self._pool(pool, self._check_leading()).decisions
         elect = asked_elections.elect_anybody if unclean else asked_elections.elect_preferred
-        return await self._decide_for_reconciler(elect(decisions, topic_id, partitions))
+        return await self._decide_for_reconciler(elect(self._deciding(pool), topic_id, partitions))
 
     async def look_for_slices(self, pool: str, topic_id: TopicId) -> None:
         """Slices of that topic id that were missing may have been restored (S12): read them."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(topics.look_for_slices(decisions, topic_id))
+        await self._decide_for_reconciler(topics.look_for_slices(self._deciding(pool), topic_id))
 
     async def confirm_slices(self, pool: str, topic_id: TopicId) -> None:
         """A list lacked one of them: what a live read does not find either is missing (S12)."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(decisions.confirm_slices(topic_id))
+        await self._decide_for_reconciler(self._deciding(pool).confirm_slices(topic_id))
 
     def suspect(self, pool: str, broker_id: BrokerId, reason: str) -> None:
         """Pod deleted or terminated: probe now, fence if refused. Never waits."""
@@ -451,6 +439,9 @@ class ControllerService:
         self._check_leading()
         found = self._pools.get(pool)
         return None if found is None else found.decisions
+
+    def _deciding(self, pool: str) -> PoolController:
+        return self._pool(pool, self._check_leading()).decisions
 
     def _pool(self, pool: str, controller_epoch: ControllerEpoch) -> PoolHeartbeats:
         found = self._pools.get(pool)
