@@ -290,6 +290,12 @@ class SimulatedDisk:
         self._enter("sync")
         self._volume.image.directory(path).sync()
 
+    def sync_all(self, files: Sequence[Path], directories: Sequence[Path]) -> None:
+        for path in files:
+            self.sync_file(path)
+        for path in directories:
+            self.sync_directory(path)
+
     def list_names(self, path: Path) -> list[str]:
         self._enter("read")
         return sorted(self._volume.image.directory(path).entries)

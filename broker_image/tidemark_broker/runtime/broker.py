@@ -229,7 +229,8 @@ class Broker:
         listeners.truncated = lambda _: checkpointing.note_truncated()
         if settings.metrics_profile.includes(MetricsProfile.FULL):
             self._keep_digests(checkpointing, directory.reserve.data)
-        listeners.metadata_applied = self._on_metadata
+        listeners.roles_applied = self._fetchers.refresh
+        listeners.metadata_applied = self.departures.on_metadata
         listeners.storage_failed = self._on_storage_failed
         partitions.attach(directory)
         self._start_background(self._probe.run(), "disk-probe")
@@ -257,11 +258,6 @@ class Broker:
         assert self.session is not None
         self.session.suspect(broker_id)  # first: who waits for the verdict waits for this
         self.departures.suspect(broker_id)
-
-    def _on_metadata(self) -> None:
-        assert self._fetchers is not None
-        self._fetchers.refresh()
-        self.departures.on_metadata()
 
     def _on_role_changed(self, replica: HostedReplica) -> None:
         self._fetches.on_appended(replica)

@@ -13,7 +13,7 @@ not: other cuts go below them too, and a pass that syncs follows at once.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tidemark_protocol.ids import Offset
@@ -53,11 +53,12 @@ class OffsetCheckpoint:
         with self._lock:
             self._write(offsets, durable=True)
 
-    def drop(self, at: TopicPartition) -> None:
+    def drop(self, dropped: Collection[TopicPartition]) -> None:
         """Durable before it returns."""
         with self._lock:
-            if at in self._stored:
-                rest = {key: offset for key, offset in self._stored.items() if key != at}
+            if any(at in self._stored for at in dropped):
+                gone = set(dropped)
+                rest = {at: offset for at, offset in self._stored.items() if at not in gone}
                 self._write(rest, durable=True)
 
     def lower(self, ends: Mapping[TopicPartition, Offset]) -> None:

@@ -89,7 +89,7 @@ class Link:
             answered=self.answered.append,
             tasks=tasks,
         )
-        self.partitions[2].listeners.metadata_applied = self.fetchers.refresh
+        self.partitions[2].listeners.roles_applied = self.fetchers.refresh
         self.port = 0
         self.version = 0
 
