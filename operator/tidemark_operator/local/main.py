@@ -42,7 +42,6 @@ HOST = "127.0.0.1"
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 PORTS_FREE_SECONDS = 10.0
-A_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ class LocalCluster:
             clock=LeaseSystemClock(),
             # The store's file is locked for the life of this process: there is nobody else to let
             # lead, so a renewal that comes late says nothing.
-            settings=LeaseSettings(NAMESPACE, sit_out_ms=0, give_up_after_ms=A_DAY_MS),
+            settings=LeaseSettings(NAMESPACE, sit_out_ms=0, give_up_after_ms=24 * 3_600_000),
         )
 
     async def run(self) -> int:
