@@ -414,7 +414,7 @@ class ControllerService:
             pool.tick(now_ms)
             if is_balance_due:
                 self.spawn(pool.decisions.balance(), f"balance {pool.decisions.state.pool}")
-        # Its decisions are tasks: a slow store must not hold back the next tick, which answers polls.
+        # Decisions are tasks: a slow store must not hold back the next tick, which answers polls.
         await asyncio.sleep(0)
 
     async def drained(self) -> None:
