@@ -142,12 +142,18 @@ class PoolHeartbeats:
         self.answer_ready()
 
     def _note_silence(self, expiry: Expiry) -> None:
-        former, self.silence = self.silence, _silence_of(expiry)
+        former, self.silence = self.silence, self._silence_of(expiry)
         if self.silence and not former:
             logger.error(
                 "more than half of the pool is silent: another controller has to judge",
                 extra={"pool": self.decisions.state.pool, "silence_ms": dict(expiry.held_back)},
             )
+
+    def _silence_of(self, expiry: Expiry) -> str:
+        if not expiry.held_back:
+            return ""
+        each = ", ".join(f"broker {i} for {ms / 1000:.1f} s" for i, ms in expiry.held_back)
+        return f"pool {self.decisions.state.pool}: more than half is silent: {each}"
 
     async def register(self, request: RegisterRequest) -> RegisterResponse:
         """Put off while it looks like one of a process that died before the registered one, which
@@ -403,11 +409,3 @@ class PoolHeartbeats:
 def _are_failures_settled(poll: OpenPoll, notes: BrokerNotes) -> bool:
     """A later heartbeat may have it answered before that is stored (S9)."""
     return failed_replicas(poll.request) <= notes.settled_failures
-
-
-def _silence_of(expiry: Expiry) -> str:
-    """ "": less than half is silent."""
-    if not expiry.held_back:
-        return ""
-    each = ", ".join(f"broker {i} for {ms / 1000:.1f} s" for i, ms in expiry.held_back)
-    return f"more than half is silent: {each}"

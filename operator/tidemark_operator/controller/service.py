@@ -158,7 +158,7 @@ class ControllerService:
     def controller_epoch(self) -> ControllerEpoch:
         """-1 while standing by."""
         epoch = self._controller_epoch
-        return ControllerEpoch(NO_EPOCH) if epoch is None else epoch
+        return ControllerEpoch(NO_EPOCH if epoch is None else epoch)
 
     @property
     def leader_address(self) -> str:
@@ -272,10 +272,8 @@ class ControllerService:
 
     def reason_to_give_way(self) -> str:
         """Why another controller should judge what this one sees (S18); "": no reason."""
-        pools = self._pools.copy()  # asked from another thread, perhaps
-        return "; ".join(
-            f"pool {name}: {pools[name].silence}" for name in sorted(pools) if pools[name].silence
-        )
+        pools = self._pools.copy().values()  # asked from another thread, perhaps
+        return "; ".join(pool.silence for pool in pools if pool.silence)
 
     def pools(self) -> tuple[str, ...]:
         return tuple(sorted(self._pools))
@@ -411,8 +409,7 @@ class ControllerService:
             pool.tick(now_ms)
             if is_balance_due:
                 self.spawn(pool.decisions.balance(), f"balance {pool.decisions.state.pool}")
-        # Decisions of this tick go on as tasks of their own: a slow store must not hold back the
-        # next tick, which answers polls.
+        # Decisions are tasks: a slow store must not hold back the next tick, which answers polls.
         await asyncio.sleep(0)
 
     async def drained(self) -> None:
@@ -483,8 +480,7 @@ class ControllerService:
     def spawn(self, coroutine: Coroutine[Any, Any, Result], name: str) -> "asyncio.Task[Result]":
         if self._is_deposed or len(self._tasks) >= MAX_TASKS:
             coroutine.close()
-            many = f"{MAX_TASKS} decisions under way: overloaded"
-            raise NotLeading("the Lease is lost" if self._is_deposed else many)
+            raise NotLeading("the Lease is lost, or too many decisions are under way")
         task = asyncio.create_task(coroutine, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._note_done)

@@ -48,7 +48,6 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 PORTS_FREE_SECONDS = 30.0  # brokers without their controller take 10 s to end in order
 WATCHED = {kind.kind: kind for kind in (TOPIC, BROKER_POOL)}
-A_DAY_MS = 86_400_000
 SWITCH_INTERVAL_SECONDS = 0.0005
 
 
@@ -117,7 +116,7 @@ class LocalCluster:
             clock=LeaseSystemClock(),
             # The store's file is locked for the life of this process: there is nobody else to let
             # lead, so a renewal that comes late says nothing.
-            settings=LeaseSettings(NAMESPACE, sit_out_ms=0, give_up_after_ms=A_DAY_MS),
+            settings=LeaseSettings(NAMESPACE, sit_out_ms=0, give_up_after_ms=24 * 3_600_000),
         )
 
     async def run(self) -> int:
