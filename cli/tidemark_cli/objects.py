@@ -12,7 +12,7 @@ import msgspec
 
 from tidemark_cli.failures import EXIT_USAGE, CommandFailed, not_found
 from tidemark_cli.kubernetes_objects import PLURALS, KubernetesObjects, Manifest
-from tidemark_cli.targets import LOCAL_CONTROLLER_URL, Target, find_target
+from tidemark_cli.targets import LOCAL_CONTROLLER_URL, Target, find_api
 
 LOCAL_NAMESPACE = "default"
 TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
@@ -20,7 +20,7 @@ TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
 
 async def read_object(arguments: argparse.Namespace, kind: str, name: str) -> Manifest:
     """As it is stored. Raises CommandFailed when there is none."""
-    target = await find_target(arguments)
+    target = await find_api(arguments)
     if target.controller_url:
         return await _ask(target, "GET", kind, name, None)
     _check_has_objects(target)
@@ -31,7 +31,7 @@ async def read_object(arguments: argparse.Namespace, kind: str, name: str) -> Ma
 
 async def list_objects(arguments: argparse.Namespace, kind: str) -> list[Manifest]:
     """Of the namespace, in name order; none where only brokers answer."""
-    target = await find_target(arguments)
+    target = await find_api(arguments)
     if target.is_kubernetes:
         objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
         async with objects:
@@ -46,7 +46,7 @@ async def patch_object(
     arguments: argparse.Namespace, kind: str, name: str, patch: dict[str, Any]
 ) -> Manifest:
     """What is stored then."""
-    target = await find_target(arguments)
+    target = await find_api(arguments)
     if target.controller_url:
         return await _ask(target, "PATCH", kind, name, patch)
     _check_has_objects(target)
@@ -57,7 +57,7 @@ async def patch_object(
 
 async def create_object(arguments: argparse.Namespace, manifest: Manifest) -> Manifest:
     """What is stored then."""
-    target = await find_target(arguments)
+    target = await find_api(arguments)
     kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
     if target.controller_url:
         body = msgspec.json.encode(manifest)
@@ -72,7 +72,7 @@ async def create_object(arguments: argparse.Namespace, manifest: Manifest) -> Ma
 
 
 async def delete_object(arguments: argparse.Namespace, kind: str, name: str) -> None:
-    target = await find_target(arguments)
+    target = await find_api(arguments)
     if target.controller_url:
         status, answer = await _exchange(target, "DELETE", f"/v1/{PLURALS[kind]}/{name}")
         await _check_done(target, status, answer, kind, name)
@@ -85,7 +85,7 @@ async def delete_object(arguments: argparse.Namespace, kind: str, name: str) -> 
 
 async def object_namespace(arguments: argparse.Namespace) -> str:
     """Where objects of this command are."""
-    target = await find_target(arguments)
+    target = await find_api(arguments)
     if not target.is_kubernetes:
         return LOCAL_NAMESPACE
     objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)

@@ -51,8 +51,9 @@ class Output:
                 "error": {
                     "message": failed.sentence,
                     "expected": failed.expected,
-                    "found": failed.found,
-                    "toDo": failed.to_do,
+                    # Readers of before knew no `message`.
+                    "found": failed.found or failed.sentence,
+                    "toDo": failed.to_do or "correct the command",
                 }
             }
             sys.stdout.write(msgspec.json.encode(value).decode() + "\n")

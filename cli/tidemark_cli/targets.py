@@ -97,6 +97,14 @@ async def find_target(arguments: argparse.Namespace) -> Target:
     )
 
 
+async def find_api(arguments: argparse.Namespace) -> Target:
+    """Return where this command's objects are, as it was found first: a status may be large."""
+    if getattr(arguments, "api_target", None) is None:
+        arguments.api_target = await find_target(arguments)
+    found: Target = arguments.api_target
+    return found
+
+
 async def _elsewhere(found: dict[str, LocalBroker]) -> CommandFailed:
     """Brokers of this machine belong to other controllers, or to one that was killed."""
     told, alive = [], []

@@ -11,13 +11,13 @@ from tidemark_cli.open_conditions import LASTING_REASONS, ReadyCondition, ready_
 from tidemark_cli.output import Output
 
 READY_SECONDS = 60.0  # without any progress
-POLL_SECONDS = 0.2
+POLL_SECONDS, MAX_POLL_SECONDS = 0.2, 2.0
 
 
 async def until_ready(arguments: argparse.Namespace, output: Output, topic: str, name: str) -> None:
     """`name`: metadata.name. Raises CommandFailed with the reason when it does not become so."""
     loop = asyncio.get_running_loop()
-    told, last = "", None
+    told, last, pause_s = "", None, POLL_SECONDS
     ends_s = loop.time() + READY_SECONDS
     try:
         while loop.time() < ends_s:
@@ -33,7 +33,8 @@ async def until_ready(arguments: argparse.Namespace, output: Output, topic: str,
             if words != told:
                 told, ends_s = words, loop.time() + READY_SECONDS
                 output.progress(f"topic {topic}: {words}")
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(pause_s)
+            pause_s = min(1.2 * pause_s, MAX_POLL_SECONDS)  # large topics take a while
     finally:
         output.end_progress()
     raise CommandFailed(
@@ -48,6 +49,8 @@ async def _progress(
     arguments: argparse.Namespace, name: str, wanted: int, ready: ReadyCondition | None
 ) -> str:
     """Such as `1,240 of 2,000 partitions led`."""
+    if ready is not None and ready.reason == "Progressing":
+        return ready.message
     status = await cluster_status(arguments, with_high_watermarks=False)
     view = status.topic_of_object(name)
     if view is None:

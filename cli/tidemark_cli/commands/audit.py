@@ -114,26 +114,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def prepare_process(arguments: argparse.Namespace) -> None:
     """Spark's own driver code asks for pandas; without Spark it would only be read in."""
     if arguments.engine == "local":
-        _require_extra()
+        _require_extra(arguments.engine)
         from tidemark_audit.engines.arrow_alone import leave_out_pandas
 
         leave_out_pandas()
 
 
-def _check_packages(engine: str) -> None:
-    """They come with an extra: a laptop that only produces and consumes has no Spark."""
-    wanted = ("numpy", "pandas", "pyarrow", *(("pyspark",) if engine == "spark" else ()))
-    missing = [name for name in wanted if importlib.util.find_spec(name) is None]
-    if missing:
-        raise CommandFailed(
-            f"The audit needs packages that are not installed: {', '.join(missing)}",
-            to_do="make setup-audit, or pip install 'tidemark[audit]'",
-            exit_code=EXIT_BAD_USE,
-        )
-
-
 def run(arguments: argparse.Namespace, output: Output) -> int:
-    _require_extra()
+    _require_extra(arguments.engine)
     if arguments.self_test is not None:
         return _self_test(arguments, output)
     try:
@@ -177,16 +165,16 @@ def _self_test(arguments: argparse.Namespace, output: Output) -> int:
     return EXIT_OK if found.is_good else EXIT_FAILED
 
 
-def _require_extra() -> None:
-    try:
-        importlib.import_module("tidemark_audit")
-    except ImportError as error:
+def _require_extra(engine: str) -> None:
+    """A laptop that only produces and consumes has no Spark."""
+    wanted = ("tidemark_audit", "numpy", "pyarrow", *(("pyspark",) if engine == "spark" else ()))
+    missing = [name for name in wanted if importlib.util.find_spec(name) is None]
+    if missing:
         raise CommandFailed(
-            expected="the packages of the audit",
-            found=str(error),
-            to_do="install them: pip install 'tidemark[audit]'",
+            f"The audit needs packages that are not installed: {', '.join(missing)}",
+            to_do="make setup-audit, or pip install 'tidemark[audit]'",
             exit_code=EXIT_NO_SOURCE,
-        ) from error
+        )
 
 
 def _audited(

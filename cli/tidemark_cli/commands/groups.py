@@ -5,7 +5,9 @@
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import aiohttp
 from rich.console import Console
@@ -27,7 +29,7 @@ from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
 from tidemark_cli.metadata import UnreadableAnswer
 from tidemark_cli.outcomes import BrokerRefused, OffsetRange
 from tidemark_cli.output import Output, table
-from tidemark_cli.targets import add_target_arguments, find_brokers
+from tidemark_cli.targets import add_target_arguments, find_brokers, find_target
 
 HELP = "list consumer groups; describe one, reset its offsets or delete it"
 ANSWER_SECONDS = 5.0
@@ -82,15 +84,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
-    actions: dict[str, Action] = {
-        "list": _list,
-        "describe": _describe,
-        "reset": _reset,
-        "delete": _delete,
-    }
+    pools = await _pools(arguments)
+    if arguments.action == "list":
+        return await _list(arguments, output, pools)
+    if len(pools) > 1:
+        raise CommandFailed(
+            f"Groups are a pool's own, and there are several: {', '.join(pools)}",
+            to_do="choose one with --pool",
+            exit_code=EXIT_USAGE,
+        )
+    actions: dict[str, Action] = {"describe": _describe, "reset": _reset, "delete": _delete}
+    async with _client(arguments) as client:
+        return await actions[arguments.action](client, arguments, output)
+
+
+async def _pools(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Those that are meant; none where only brokers were named."""
+    target = await find_target(arguments)
+    return target.status.pools if arguments.pool is None else (arguments.pool,)
+
+
+@contextlib.asynccontextmanager
+async def _client(arguments: argparse.Namespace) -> AsyncIterator[TidemarkClient]:
     async with TidemarkClient(await find_brokers(arguments)) as client:
         try:
-            return await actions[arguments.action](client, arguments, output)
+            yield client
         except NobodyAnswers as error:
             raise CommandFailed(
                 "No broker answers.",
@@ -105,9 +123,14 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 Action = Callable[[TidemarkClient, argparse.Namespace, Output], Awaitable[int]]
 
 
-async def _list(client: TidemarkClient, _: argparse.Namespace, output: Output) -> int:
-    groups = await _with_ends(client, await _all(client, output))
-    output.result(groups, lambda console: _draw_all(console, groups))
+async def _list(arguments: argparse.Namespace, output: Output, pools: tuple[str, ...]) -> int:
+    groups: list[GroupView] = []
+    for pool in pools or (None,):
+        arguments.pool = pool
+        async with _client(arguments) as client:
+            found = await _with_ends(client, await _all(client, output))
+        groups += [replace(group, pool=pool or "") for group in found]
+    output.result(groups, lambda console: _draw_all(console, groups, has_pools=len(pools) > 1))
     return EXIT_OK
 
 
@@ -277,11 +300,13 @@ def _draw_reset(console: Console, planned: list[OffsetChange], *, is_dry: bool) 
     console.print(table(columns, rows) if rows else "nothing committed: name topics with --topic")
 
 
-def _draw_all(console: Console, groups: tuple[GroupView, ...]) -> None:
-    columns = ("group", "state", "members", "topics", "lag", "coordinator")
+def _draw_all(console: Console, groups: Sequence[GroupView], *, has_pools: bool) -> None:
+    pool_column = ("pool",) if has_pools else ()
+    columns = ("group", *pool_column, "state", "members", "topics", "lag", "coordinator")
     rows = [
         (
             group.group,
+            *((group.pool,) if has_pools else ()),
             group.state,
             len(group.members),
             ",".join(group.topics) or "-",

@@ -22,7 +22,7 @@ from tidemark_cli.objects import list_objects
 from tidemark_cli.open_conditions import LASTING_REASONS, OpenCondition, open_conditions
 from tidemark_cli.outcomes import BrokerRefused
 from tidemark_cli.output import Output, table
-from tidemark_cli.targets import Target, find_target, uptime_ms
+from tidemark_cli.targets import Target, find_api, find_target, uptime_ms
 
 HELP = "show partitions (leader, epoch, ISR, high watermark), brokers, and what needs attention"
 WATCH_SECONDS = 2.0
@@ -82,7 +82,7 @@ async def _show(arguments: argparse.Namespace, output: Output) -> int:
 
 async def _is_young(arguments: argparse.Namespace) -> bool:
     """Whether this `tidemark dev` began a moment ago: what is not up yet is starting."""
-    uptime = await uptime_ms(await find_target(arguments))
+    uptime = await uptime_ms(await find_api(arguments))
     return uptime is not None and uptime < START_GRACE_MS
 
 

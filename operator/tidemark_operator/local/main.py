@@ -176,7 +176,7 @@ class LocalCluster:
 
     async def _apply_files(self) -> None:
         """The manifests of the command line, and the pool they need unless they bring it."""
-        text = "\n---\n".join(path.read_text() for path in self._settings.manifests)
+        text = "\n---\n".join(map(_text, self._settings.manifests))
         if text.strip():
             for applied in await apply_manifests(self._store, text):
                 say(f"{applied.kind.lower()}/{applied.name} {applied.action}")
@@ -218,6 +218,13 @@ class LocalCluster:
         say(f"defect in the operator, stopping: {type(error).__name__}: {error}")
         self._exit_code = EXIT_FAILED
         self._stop.set()
+
+
+def _text(manifest: Path) -> str:
+    try:
+        return manifest.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ManifestRefused([f"{manifest}: expected UTF-8, found {error}"]) from error
 
 
 def say(sentence: str) -> None:

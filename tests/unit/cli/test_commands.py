@@ -150,3 +150,13 @@ def test_the_load_pod_runs_the_load_and_stays() -> None:
     (container,) = load_pod_manifest(10.0)["spec"]["containers"]
     assert container["image"] == "tidemark/broker:dev"
     assert "tidemark load orders --server http://default-bootstrap:8080" in container["command"][2]
+
+
+def test_the_audit_without_its_packages_says_how_to_get_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if "p" in name else name)
+    assert main(["audit", "http://127.0.0.1:1"]) == 4
+    written = capsys.readouterr().err
+    assert "error: The audit needs packages that are not installed: numpy, pyarrow, pys" in written
+    assert "make setup-audit" in written

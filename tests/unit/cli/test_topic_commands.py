@@ -320,3 +320,13 @@ def test_drain_that_cannot_end_is_refused_with_why(spec: dict[str, Any], told: s
     controller.objects["topics"] = [topic_object("orders", **spec)]
     assert told in refusal(controller, "drain", "0").sentence
     assert controller.patches == []
+
+
+def test_groups_of_several_pools_are_listed_with_their_pool() -> None:
+    said = run_command(two_pools(), "groups").out
+    assert said == "no consumer groups yet\n"
+    for words in (("describe", "g"), ("g",), ("delete", "g"), ("reset", "g", "--to", "latest")):
+        failed = refusal(two_pools(), "groups", *words)
+        assert "several: default, payments" in failed.sentence
+    failed = refusal(two_pools(), "groups", "g", "--pool", "payments")
+    assert failed.sentence == "Group 'g' not found. Groups: none"
