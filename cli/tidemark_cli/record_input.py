@@ -62,17 +62,20 @@ async def chunks_of(descriptor: int) -> AsyncIterator[bytes]:
     nobody, and can be left at any time."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
-    try:
-        loop.add_reader(descriptor, readable.set)
-    except PermissionError:  # a regular file: epoll takes none, as it is always readable
-        while data := os.read(descriptor, CHUNK_BYTES):
-            yield data
-            await asyncio.sleep(0)
-        return
+
+    def note_readable() -> None:
+        loop.remove_reader(descriptor)  # one read for each call: a second one would block
+        readable.set()
+
     try:
         while True:
-            await readable.wait()
-            readable.clear()
+            try:
+                loop.add_reader(descriptor, note_readable)
+            except PermissionError:  # a regular file: epoll takes none, as it is always readable
+                await asyncio.sleep(0)
+            else:
+                await readable.wait()
+                readable.clear()
             if not (data := os.read(descriptor, CHUNK_BYTES)):
                 return
             yield data
