@@ -3,25 +3,14 @@
 No kind asked for means all. Groups, loggers of brokers and client metrics have none here.
 """
 
-from enum import IntEnum
-
 from tidemark_protocol.error_codes import ErrorCode
 
+from tidemark_broker.runtime.kafka.config_words import ResourceType
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_broker.wire.list_config_resources import LIST_CONFIG_RESOURCES_API
 from tidemark_broker.wire.tables import Each, Values
-
-
-class ResourceType(IntEnum):
-    """Kafka's ConfigResource.Type."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 def list_config_resources_handler(services: KafkaServices) -> ApiHandler:
