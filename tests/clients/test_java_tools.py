@@ -56,6 +56,7 @@ def test_quorum_and_producers(tools: Tools) -> None:
     producers = tools(
         "TransactionsCommand", "describe-producers", "--topic", "tools", "--partition", "0"
     )
+    tools("ConfigCommand", "--describe", "--entity-type", "groups", "--entity-name", "some")
     head, first, *_ = producers.splitlines()
     assert head.split("\t")[0].strip() == "ProducerId" and first.split("\t")[2].strip() == "9"
 
