@@ -1,6 +1,7 @@
 """Every client writes in every codec, plain and idempotent, and reads what every other wrote."""
 
 import pytest
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tidemark_broker.storage.record_batch import BatchHeader, read_header
 
@@ -97,6 +98,22 @@ def compacted(cluster: LocalCluster) -> str:
     admin.create_topics([topic])["compacted"].result()
     cluster.wait_until_in_sync("compacted")
     return "compacted"
+
+
+def test_a_record_without_a_key_is_blamed_alone(cluster: LocalCluster, compacted: str) -> None:
+    """KIP-467: of a batch that is refused librdkafka tells which record was the reason."""
+    told: dict[str | bytes | None, int] = {}
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        assert error is not None
+        told[message.key()] = error.code()
+
+    producer = Producer(librdkafka_settings(cluster) | {"linger.ms": 500})
+    for key in (b"a", None, b"c"):
+        producer.produce(compacted, b"v", key, partition=0, on_delivery=delivered)
+    producer.flush(30)
+    other = KafkaError._INVALID_DIFFERENT_RECORD
+    assert told == {b"a": other, None: KafkaError.INVALID_RECORD, b"c": other}
 
 
 @pytest.mark.parametrize("codec", CODECS)

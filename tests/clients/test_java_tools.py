@@ -50,6 +50,17 @@ def test_broker_api_versions(tools: Tools, cluster: LocalCluster) -> None:
     assert "JoinGroup(11): 0 to 9 [usable: 9]" in found
 
 
+def test_quorum_and_producers(tools: Tools) -> None:
+    status = tools("MetadataQuorumCommand", "describe", "--status")
+    assert "LeaderId:               3000" in status and "MaxFollowerLag:         0" in status
+    producers = tools(
+        "TransactionsCommand", "describe-producers", "--topic", "tools", "--partition", "0"
+    )
+    tools("ConfigCommand", "--describe", "--entity-type", "groups", "--entity-name", "some")
+    head, first, *_ = producers.splitlines()
+    assert head.split("\t")[0].strip() == "ProducerId" and first.split("\t")[2].strip() == "9"
+
+
 def test_get_offsets(tools: Tools) -> None:
     ends = tools("GetOffsetShell", "--topic", "tools", "--time", "latest")
     assert ends.split() == ["tools:0:10", "tools:1:10", "tools:2:10"]

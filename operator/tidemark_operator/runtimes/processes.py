@@ -187,6 +187,7 @@ class ProcessesRuntime:
                 *("--metrics-profile", pool.metrics_profile),
                 *(f"--{GROUP_SETTINGS[name]}={value}" for name, value in pool.groups.items()),
                 f"--auto-create-topics-enable={str(pool.creates_topics).lower()}",
+                f"--num-partitions={pool.default_partitions}",
                 *self._settings.more_arguments(broker_id),
                 *("--pod-uid", self._settings.run_id),
                 stdin=asyncio.subprocess.DEVNULL,

@@ -19,7 +19,6 @@ from tidemark_operator.stores.object_store import TOPIC, Object
 from tidemark_operator.topic_admin.keepers import MADE_BY_LABEL, REQUEST_ANNOTATION
 from tidemark_operator.topic_admin.refusal import Refusal
 
-DEFAULT_PARTITIONS = 1
 DEFAULT_REPLICAS = 3
 MAX_PARTITIONS = 10_000
 MAX_REPLICAS = 10
@@ -32,6 +31,7 @@ class PoolPlaces:
 
     pool: str  # namespace/name
     usable: tuple[BrokerId, ...]
+    default_partitions: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _counts(new: NewTopic, places: PoolPlaces) -> _Counts | Refusal:
         return _assigned_counts(new, places)
     partitions, replicas = new.partition_count, new.replication_factor
     if partitions == DEFAULT_COUNT:
-        partitions = DEFAULT_PARTITIONS
+        partitions = places.default_partitions
     if not 1 <= partitions <= MAX_PARTITIONS:
         return Refusal(
             ErrorCode.INVALID_PARTITIONS,

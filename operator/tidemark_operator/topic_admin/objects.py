@@ -87,7 +87,8 @@ class TopicObjects:
             return PoolPlaces(pool, tuple(view.broker_id for view in views if view.is_active))
         spec = stored["spec"]
         numbers = map(BrokerId, range(spec["replicas"]))
-        return PoolPlaces(pool, tuple(n for n in numbers if n not in spec["drain"]))
+        usable = tuple(number for number in numbers if number not in spec["drain"])
+        return PoolPlaces(pool, usable, spec["defaultPartitions"])
 
     async def _topic(self, pool: str, topic: str) -> Object | None:
         """Of several the oldest, as reconcilers have it."""

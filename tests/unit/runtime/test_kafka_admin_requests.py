@@ -267,6 +267,8 @@ def test_what_alters_brokers_is_refused_but_for_deleting_what_nobody_set(tmp_pat
         assert errors(await ask(link, api, change(1, None)), "resources") == [ErrorCode.NONE]
         refused = await ask(link, api, change(0, "1000"))
         assert errors(refused, "resources") == [ErrorCode.INVALID_CONFIG]
+        (told,) = refused["resources"]
+        assert "set spec.moveBytesPerSecond of the BrokerPool" in told["error_message"]
         assert controller.requests == []
 
     run(tmp_path, scenario)

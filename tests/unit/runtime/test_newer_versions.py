@@ -13,6 +13,7 @@ from tidemark_broker.wire.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_A
 from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
 from tidemark_broker.wire.describe_producers import DESCRIBE_PRODUCERS_API
 from tidemark_broker.wire.describe_quorum import DESCRIBE_QUORUM_API
+from tidemark_broker.wire.list_config_resources import LIST_CONFIG_RESOURCES_API
 from tidemark_broker.wire.primitives import INT32
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -121,6 +122,29 @@ def test_the_operator_that_leads_is_told_as_a_quorum_of_one(tmp_path: Path, vers
         listener = {"name": "CONTROLLER", "host": "operator.shop.svc", "port": 9443}
         nodes = ({"node_id": 3000, "listeners": (listener,)},)
         assert tuple(found["nodes"]) == (nodes if version >= 2 else ())
+
+    with_door(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("version", "kinds", "told"),
+    [
+        (0, (), []),
+        (1, (), [("1", 4), (TOPIC, 2)]),
+        (1, (2,), [(TOPIC, 2)]),
+        (1, (4, 8, 16, 32), [("1", 4)]),
+        (1, (2, 3), ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_what_has_configs_is_listed_by_its_kind(
+    tmp_path: Path, version: int, kinds: tuple[int, ...], told: Any
+) -> None:
+    async def scenario(door: Door) -> None:
+        door.push(retained=("gone",))
+        asked = {"resource_types": kinds}
+        found = await asked_at(door.port, LIST_CONFIG_RESOURCES_API, version, asked)
+        listed = [(each["resource"], each["resource_type"]) for each in found["resources"]]
+        assert (found["error"] or listed) == told
 
     with_door(tmp_path, scenario)
 

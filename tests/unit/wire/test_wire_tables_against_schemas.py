@@ -31,6 +31,7 @@ from tidemark_broker.wire.heartbeat import HEARTBEAT_API
 from tidemark_broker.wire.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS_API
 from tidemark_broker.wire.join_group import JOIN_GROUP_API
 from tidemark_broker.wire.leave_group import LEAVE_GROUP_API
+from tidemark_broker.wire.list_config_resources import LIST_CONFIG_RESOURCES_API
 from tidemark_broker.wire.list_groups import LIST_GROUPS_API
 from tidemark_broker.wire.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS_API
 from tidemark_broker.wire.offset_commit import OFFSET_COMMIT_API
@@ -55,6 +56,7 @@ APIS = (
     DESCRIBE_QUORUM_API,
     ELECT_LEADERS_API,
     INCREMENTAL_ALTER_CONFIGS_API,
+    LIST_CONFIG_RESOURCES_API,
     LIST_PARTITION_REASSIGNMENTS_API,
     DELETE_GROUPS_API,
     DESCRIBE_GROUPS_API,

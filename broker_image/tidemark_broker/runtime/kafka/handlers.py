@@ -10,6 +10,7 @@ from tidemark_broker.runtime.kafka.group_admin import group_admin_handlers
 from tidemark_broker.runtime.kafka.group_members import group_member_handlers
 from tidemark_broker.runtime.kafka.group_offsets import group_offset_handlers
 from tidemark_broker.runtime.kafka.init_producer_id import init_producer_id_handler
+from tidemark_broker.runtime.kafka.list_config_resources import list_config_resources_handler
 from tidemark_broker.runtime.kafka.list_offsets import list_offsets_handler
 from tidemark_broker.runtime.kafka.log_admin import log_admin_handlers
 from tidemark_broker.runtime.kafka.offset_for_leader_epoch import offset_for_leader_epoch_handler
@@ -29,6 +30,7 @@ def add_handlers(services: KafkaServices) -> None:
         init_producer_id_handler(services),
         offset_for_leader_epoch_handler(services),
         describe_producers_handler(services),
+        list_config_resources_handler(services),
         describe_quorum_handler(services),
         *cluster_handlers(services),
         *topic_admin_handlers(services),
