@@ -68,6 +68,7 @@ Note = Callable[[str, float, str], None]
 
 def main() -> int:
     options = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started ends with it
     compile_as_in_images()
     found: dict[str, dict[str, float]] = {}
     for name in options.systems.split(","):
