@@ -314,6 +314,7 @@ class Partitions:
                 for at in range(0, len(keys), ROLES_AT_A_TIME):
                     for key in keys[at : at + ROLES_AT_A_TIME]:
                         self.roles.remove(key, "topic deleted")
+                    self.listeners.roles_applied()
                     yield LogWork(remove=self.roles.take_removed())
             if changes.deleted_names and not self.is_stopped:
                 self.listeners.topics_deleted(changes.deleted_names)
