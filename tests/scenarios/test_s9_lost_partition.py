@@ -267,7 +267,7 @@ def test_no_empty_log_takes_the_place_of_one_that_a_former_life_is_counted_on_fo
     in_sync, eligible = (present, (former,)) if is_eligible else ((*present, former), ())
     count_on(pool, in_sync, eligible)
     broker = pool.brokers[3].partitions
-    assert broker.missing_logs(pool.image()) == ()
+    assert broker.roles.missing_logs(pool.image().topics) == ()
     assert broker.roles.untaken_logs() == ()
     broker.roles.untaken.take_again()
     assert broker.replicas == ()

@@ -26,10 +26,12 @@ class AppliedPushes:
         directory: LogDirectory,
         *,
         controller_epoch: Callable[[], ControllerEpoch],
+        on_grown: Callable[[], None],
     ) -> None:
         """`controller_epoch`: the highest that was heard of."""
         self._applying = asyncio.Lock()
         self._controller_epoch = controller_epoch
+        self._on_grown = on_grown
         self._partitions = partitions
         self._directory = directory
         self._newest = (-1, -1)  # (controller epoch, image version) of those that came
@@ -56,6 +58,7 @@ class AppliedPushes:
         for work in self._partitions.applying(push):
             if work.make:
                 await asyncio.to_thread(self._create_logs, work.make)
+                self._on_grown()
             elif work.remove:
                 await self._remove_logs(work.remove)
             else:

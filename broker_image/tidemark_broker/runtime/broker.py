@@ -202,6 +202,7 @@ class Broker:
                     0 if self._flusher is None else self._flusher.oldest_age_ms()
                 ),
                 wall_clock_s=self._environment.wall_clock_s,
+                on_grown=self._environment.on_grown,
             ),
         )
         self._fetchers = ReplicaFetchers(

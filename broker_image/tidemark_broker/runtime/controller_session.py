@@ -73,6 +73,7 @@ class SessionCallbacks:
     disk_probe_age_ms: Callable[[], int]
     oldest_append_age_ms: Callable[[], int]
     wall_clock_s: Callable[[], float]
+    on_grown: Callable[[], None] = lambda: None  # logs were made
 
 
 def next_retry(delay_seconds: float, attempt_seconds: float) -> float:
@@ -121,7 +122,10 @@ class ControllerSession:
         self._suspects: set[BrokerId] = set()
         self._has_news = asyncio.Event()
         self._pushes = AppliedPushes(
-            partitions, directory, controller_epoch=lambda: self._controller_epoch
+            partitions,
+            directory,
+            controller_epoch=lambda: self._controller_epoch,
+            on_grown=callbacks.on_grown,
         )
         self._registering = asyncio.Lock()
         partitions.committed_cuts.on_news = self._has_news.set

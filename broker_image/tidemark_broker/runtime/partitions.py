@@ -8,7 +8,6 @@ in sync or committed the cores decide (`replication`).
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from tidemark_protocol.controller_messages import (
     InSyncAnswer,
@@ -28,12 +27,15 @@ from tidemark_broker.runtime.follower_link import REPLICA_FETCH_MAX_BYTES
 from tidemark_broker.runtime.hosted_replica import HostedReplica, ReplicaEvents
 from tidemark_broker.runtime.log_starts import DeleteRecordsResult, delete_records
 from tidemark_broker.runtime.metadata import MetadataCache, TopicPartition, parts_of
+from tidemark_broker.runtime.moved_watermarks import MovedWatermarks
+from tidemark_broker.runtime.partition_listeners import PartitionListeners, nothing
 from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot
 from tidemark_broker.runtime.produce_path import ProducePath
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
 from tidemark_broker.runtime.producer_ids import ProducerIdResult, ProducerIds
 from tidemark_broker.runtime.replica_damage import Damage
 from tidemark_broker.runtime.replica_sha256 import sha256_of
+from tidemark_broker.runtime.replica_ticks import ReplicaTicks
 from tidemark_broker.runtime.results import (
     LEADER_ONLY,
     Consumer,
@@ -66,28 +68,6 @@ __all__ = [
 
 
 _log = logging.getLogger(__name__)
-
-
-def _nothing(*_: object) -> None:
-    return None
-
-
-@dataclass(slots=True)
-class PartitionListeners:
-    """Who else wants to know; set by the broker before logs are attached."""
-
-    propose: Callable[[InSyncProposal], None] = _nothing
-    appended: Callable[[HostedReplica], None] = _nothing
-    watermark_moved: Callable[[HostedReplica], None] = _nothing
-    log_start_raised: Callable[[HostedReplica], None] = _nothing
-    role_changed: Callable[[HostedReplica], None] = _nothing
-    flush_needed: Callable[[HostedReplica], None] = _nothing
-    truncated: Callable[[HostedReplica], None] = _nothing
-    roles_applied: Callable[[], None] = _nothing  # of some replicas: `take_touched` says which
-    metadata_applied: Callable[[], None] = _nothing
-    metadata_came: Callable[[], None] = _nothing  # for the first time in this life
-    topics_deleted: Callable[[tuple[str, ...]], None] = _nothing
-    storage_failed: Callable[[Exception], None] = _nothing
 
 
 class Partitions:
@@ -134,7 +114,6 @@ class Partitions:
         self._clock = clock
         self.produces = ProducePath(
             find_leading=self.find_leading,
-            replicas=lambda: self.replicas,
             fail_storage=self.fail_storage,
             scheduler=scheduler,
             clock=clock,
@@ -142,6 +121,10 @@ class Partitions:
             shortage=lambda: self.shortage,
         )
         self._reads = 0
+        self.ticks = ReplicaTicks(self._hosted.by_id.get, self.damaged.settle, clock)
+        self.damaged.on_damage = self.ticks.note
+        self._watermarks = MovedWatermarks()
+        self._events = self._events_of_replicas()
 
     # ---- for HTTP and the Kafka listener
 
@@ -201,7 +184,7 @@ class Partitions:
         replica = self._hosted.by_name.get((topic, partition))
         if replica is None or self.is_stopped:
             answer(done, FetchResult(self._absence(topic, partition)))
-            return _nothing
+            return nothing
         self._reads += 1
         read = ConsumerRead(
             replica,
@@ -286,10 +269,6 @@ class Partitions:
         """Registered: from now on grants that name this epoch are ours (S2)."""
         self.roles.broker_epoch = broker_epoch
 
-    def missing_logs(self, push: MetadataPush) -> tuple[tuple[str, TopicId, int], ...]:
-        """(topic, topic id, partition) of logs that the push will need."""
-        return self.roles.missing_logs(push.topics)
-
     def apply_push(self, push: MetadataPush) -> bool:
         """All of it in one turn, which suits few partitions only. False: it is dropped."""
         is_taken = self.metadata.takes(push)
@@ -335,6 +314,7 @@ class Partitions:
                 for at in range(0, len(keys), ROLES_AT_A_TIME):
                     for key in keys[at : at + ROLES_AT_A_TIME]:
                         self.roles.remove(key, "topic deleted")
+                    self.listeners.roles_applied()
                     yield LogWork(remove=self.roles.take_removed())
             if changes.deleted_names and not self.is_stopped:
                 self.listeners.topics_deleted(changes.deleted_names)
@@ -356,15 +336,15 @@ class Partitions:
         for topic in changes.topics:
             self._hosted.apply_topic(topic, self.metadata.topics)
         for key in changes.partitions:
-            self.roles.apply(key, now_ms)
+            self._apply_role(key, now_ms)
         if changes.partitions:
             self.listeners.roles_applied()
 
-    def take_touched(self) -> tuple[TopicPartition, ...]:
-        """Whose roles, or what their followers may ask, may be others since it was called last."""
-        touched = tuple(self.roles.touched)
-        self.roles.touched.clear()
-        return touched
+    def _apply_role(self, key: TopicPartition, now_ms: int) -> None:
+        self.roles.apply(key, now_ms)
+        replica = self._hosted.by_id.get(key)
+        if replica is not None:
+            self.ticks.note(replica)  # who is in sync, and who is to be
 
     def _remove_logs(self, removed: tuple[TopicPartition, ...]) -> None:
         if not removed:
@@ -387,7 +367,7 @@ class Partitions:
         now_ms = self._clock()
         key = (proposal.topic_id, proposal.partition)
         if found.state is not None and self.metadata.apply_partition(key[0], found.state):
-            self.roles.apply(key, now_ms)
+            self._apply_role(key, now_ms)
             self._remove_logs(self.roles.take_removed())
             self.listeners.roles_applied()
         replica = self._hosted.by_id.get(key)
@@ -395,16 +375,21 @@ class Partitions:
             replica.on_answer(proposal, found, now_ms)
 
     def on_tick(self) -> None:
-        now_ms = self._clock()
-        for replica in self.replicas:
-            replica.on_tick(now_ms)
-            self.damaged.settle(replica)
-            replica.expire_producers(now_ms)
+        for _ in self.ticking():
+            pass
 
-    def on_stall(self, stall_ms: int) -> None:
-        now_ms = self._clock()
-        for replica in self.replicas:
-            replica.on_stall(stall_ms, now_ms)
+    def ticking(self) -> Iterator[None]:
+        """The same in steps that others may run between."""
+        return self.ticks.steps()
+
+    def on_stall(self, stall_ms: int) -> Iterator[None]:
+        """Others may run in between, but no tick."""
+        replicas = self.replicas
+        for at in range(0, len(replicas), REPLICAS_AT_A_TIME):
+            now_ms = self._clock()
+            for replica in replicas[at : at + REPLICAS_AT_A_TIME]:
+                replica.on_stall(stall_ms, now_ms)
+            yield
 
     def is_joining(self, replica: HostedReplica) -> bool:
         """It is being moved here and not in sync yet: only such a one is ever slowed down."""
@@ -435,7 +420,7 @@ class Partitions:
         replica = self._new_replica(former.log, high_watermark=former.high_watermark)
         replica.damage = damage
         self._hosted.add(replica)
-        self.listeners.truncated(replica)
+        self._events.truncated(replica)
         self.roles.apply((replica.topic_id, replica.partition), self._clock())
         self.listeners.roles_applied()  # there is something to fetch again
 
@@ -451,7 +436,7 @@ class Partitions:
             self.listeners.roles_applied()  # there is something to fetch
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
-        return {key: replica.high_watermark for key, replica in self._hosted.by_id.items()}
+        return self._watermarks.current(self._hosted.by_id)
 
     def stop(self, reason: str) -> None:
         """Lead and follow nothing any more; whoever waits is told to look elsewhere."""
@@ -463,18 +448,40 @@ class Partitions:
     # ---- inside
 
     def _new_replica(self, log: PartitionLog, *, high_watermark: Offset) -> HostedReplica:
-        return HostedReplica(log, high_watermark=high_watermark, events=self._events())
+        replica = HostedReplica(log, high_watermark=high_watermark, events=self._events)
+        self._watermarks.note(replica)
+        self.ticks.add(replica)
+        return replica
 
-    def _events(self) -> ReplicaEvents:
-        listeners = self.listeners
+    def _events_of_replicas(self) -> ReplicaEvents:
+        listeners, ticks, watermarks = self.listeners, self.ticks, self._watermarks
+
+        def on_role_changed(replica: HostedReplica) -> None:
+            self.roles.touched[replica.topic_id, replica.partition] = None
+            watermarks.note(replica)
+            ticks.note(replica)
+            listeners.role_changed(replica)
+
+        def on_appended(replica: HostedReplica) -> None:
+            ticks.note(replica)
+            listeners.appended(replica)
+
+        def on_watermark(replica: HostedReplica) -> None:
+            watermarks.note(replica)
+            listeners.watermark_moved(replica)
+
+        def on_truncated(replica: HostedReplica) -> None:
+            watermarks.note(replica)
+            listeners.truncated(replica)
+
         return ReplicaEvents(
             propose=lambda proposal: listeners.propose(proposal),
-            appended=lambda replica: listeners.appended(replica),
-            watermark_moved=lambda replica: listeners.watermark_moved(replica),
+            appended=on_appended,
+            watermark_moved=on_watermark,
             log_start_raised=lambda replica: listeners.log_start_raised(replica),
-            role_changed=lambda replica: listeners.role_changed(replica),
+            role_changed=on_role_changed,
             flush_needed=lambda replica: listeners.flush_needed(replica),
-            truncated=lambda replica: listeners.truncated(replica),
+            truncated=on_truncated,
             committed_cut=self.committed_cuts.note,
         )
 

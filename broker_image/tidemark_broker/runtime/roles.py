@@ -92,6 +92,12 @@ class Roles:
         removed, self._to_remove = tuple(self._to_remove), []
         return removed
 
+    def take_touched(self) -> tuple[TopicPartition, ...]:
+        """Whose roles, or what their followers may ask, may be others since it was called last."""
+        touched = tuple(self.touched)
+        self.touched.clear()
+        return touched
+
     # ---- roles
 
     def apply(self, key: TopicPartition, now_ms: int, *, has_space: bool = False) -> None:

@@ -380,9 +380,11 @@ class LogDirectory:
 
     def delete_removed(self, *, now_s: float, grace_s: float) -> int:
         """Deletes what was removed or truncated away; wall clock. In a worker. Entries deleted."""
+        logs = tuple(self.logs.values())
+        retired = [(log.directory, log.segments) for log in logs if log.segments.has_retired]
         return self._guarded(
             "delete removed logs",
-            lambda: delete_removed(self._disk, self.path, before_s=now_s - grace_s),
+            lambda: delete_removed(self._disk, self.path, retired, before_s=now_s - grace_s),
         )
 
     # Checkpoints

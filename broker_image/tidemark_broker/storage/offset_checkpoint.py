@@ -33,6 +33,7 @@ class OffsetCheckpoint:
         self._lock = lock
         self._lowers_durably = path.name != checkpoints.RECOVERY_POINTS
         self._stored: dict[TopicPartition, Offset] = {}
+        self._is_durable = False  # the file, as it is stored
         self.cuts = 0  # of any log, since the file was read
 
     def read(self) -> Mapping[TopicPartition, Offset]:
@@ -49,9 +50,10 @@ class OffsetCheckpoint:
         return self._stored
 
     def write(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Durable before it returns. In a worker."""
+        """Durable before it returns. In a worker. What the file says already stays."""
         with self._lock:
-            self._write(offsets, durable=True)
+            if not self._is_durable or offsets != self._stored:
+                self._write(offsets, durable=True)
 
     def drop(self, dropped: Collection[TopicPartition]) -> None:
         """Durable before it returns."""
@@ -80,9 +82,10 @@ class OffsetCheckpoint:
         self._disk.remove(self._path)
         if self._lowers_durably:
             self._disk.sync_directory(self._path.parent)
-        self._stored = {}
+        self._stored, self._is_durable = {}, False
 
     def _write(self, offsets: Mapping[TopicPartition, Offset], *, durable: bool) -> None:
         data = checkpoints.encode_offsets(offsets)
+        self._is_durable = False
         self._disk.write_atomically(self._path, data, durable=durable)
-        self._stored = dict(offsets)
+        self._stored, self._is_durable = dict(offsets), durable

@@ -111,7 +111,7 @@ class PartitionLog:
     # What is known
 
     @property
-    def segments(self) -> Sequence[Segment]:
+    def segments(self) -> SegmentList:
         """In order, the active one last. To look at."""
         return self._segments
 

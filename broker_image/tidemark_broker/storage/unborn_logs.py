@@ -29,24 +29,22 @@ def make_log_directories(disk: Disk, wanted: Sequence[WantedLog]) -> None:
         each.path.with_name(name_with(each.path.name, f".{each.unique}{UNBORN_SUFFIX}"))
         for each in wanted
     ]
-    files: list[Path] = []
-    for path, each in zip(unborn, wanted, strict=True):
-        files += _fill(disk, path, each.topic_id)
-    disk.sync_all(files, unborn)
+    files = [_fill(disk, path, each.topic_id) for path, each in zip(unborn, wanted, strict=True)]
+    disk.sync_all(files, unborn)  # an empty segment is its entry in the directory
     for path, each in zip(unborn, wanted, strict=True):
         disk.rename(path, each.path)
     for directory in _in_order(each.path.parent for each in wanted):
         disk.sync_directory(directory)
 
 
-def _fill(disk: Disk, path: Path, topic_id: TopicId) -> tuple[Path, Path]:
+def _fill(disk: Disk, path: Path, topic_id: TopicId) -> Path:
+    """The file in it that is to be synced."""
     disk.make_directory(path)
     metadata = path / checkpoints.PARTITION_METADATA
     data = checkpoints.encode_partition_metadata(topic_id)
     disk.write_atomically(metadata, data, durable=False)
-    segment = log_path(path, Offset(0))
-    disk.open(segment, create=True)
-    return metadata, segment
+    disk.open(log_path(path, Offset(0)), create=True)
+    return metadata
 
 
 def _in_order(directories: Iterable[Path]) -> tuple[Path, ...]:

@@ -325,11 +325,11 @@ def test_a_cancelled_fetcher_ends_even_when_its_address_changed_just_then(
             suspect=link.suspects.append,
             answered=link.answered.append,
         )
-        fetcher.follow([], endpoints)
+        fetcher.dial(endpoints)
         task = asyncio.ensure_future(fetcher.run())
         for _ in range(turns):  # it connects, is refused, waits to connect again
             await asyncio.sleep(0)
-        fetcher.follow([], replace(endpoints, kafka_port=2))
+        fetcher.dial(replace(endpoints, kafka_port=2))
         task.cancel()
         async with asyncio.timeout(30):
             await asyncio.gather(task, return_exceptions=True)
