@@ -130,7 +130,8 @@ async def _check_done(target: Target, status: int, answer: Any, kind: str, name:
         known = [item["metadata"]["name"] for item in listed.get("items", ())]
         raise not_found(kind, name, known)
     problems = answer.get("problems") if isinstance(answer, dict) else None
-    found = "; ".join(map(str, problems or [f"HTTP {status} {answer}"]))
+    sentences = [str(each).removeprefix(f"{kind} {name}: ") for each in problems or ()]
+    found = "; ".join(sentences or [f"HTTP {status} {answer}"])
     raise CommandFailed(
         f"{kind} {name!r} was refused: {found}",
         to_do="correct the command; `tidemark status` shows what there is",

@@ -6,14 +6,6 @@ from typing import Any
 
 TOLD_WHEN_TRUE = frozenset({"Attention", "Moving"})  # all others are well when they are True
 
-# A change of the manifest, or of another object, has to come first.
-LASTING_REASONS = frozenset(
-    {
-        *("RetainedDataDiffers", "TopicNameTaken", "NotEnoughBrokers", "BrokerPoolNotFound"),
-        *("InvalidSpec", "Refused", "SliceNameTaken", "PartitionsNeverShrink", "SliceMissing"),
-    }
-)
-
 
 @dataclass(frozen=True, slots=True)
 class OpenCondition:

@@ -170,7 +170,7 @@ async def _started_brokers(
             view.is_leaderless for view in found.topics if view.topic == topic
         )
         is_up = found.active_urls and (is_led or not found.is_starting)
-        if is_up and await _answers(found.active_urls[0]):
+        if is_up and any(await asyncio.gather(*map(_answers, found.active_urls))):
             return found.active_urls
         if loop.time() >= ends_s:
             break

@@ -11,6 +11,7 @@ import asyncio
 from dataclasses import replace
 
 from rich.console import Console
+from tidemark_protocol.condition_reasons import LASTING_REASONS
 
 from tidemark_cli.client import TidemarkClient
 from tidemark_cli.cluster_status import BrokerRow, ClusterStatus, read_broker_rows
@@ -19,7 +20,7 @@ from tidemark_cli.kubernetes_objects import KubernetesObjects
 from tidemark_cli.leader_lookup import NobodyAnswers
 from tidemark_cli.metadata import NO_LEADER, PartitionView, TopicView, UnreadableAnswer
 from tidemark_cli.objects import list_objects
-from tidemark_cli.open_conditions import LASTING_REASONS, OpenCondition, open_conditions
+from tidemark_cli.open_conditions import OpenCondition, open_conditions
 from tidemark_cli.outcomes import BrokerRefused
 from tidemark_cli.output import Output, table
 from tidemark_cli.targets import Target, find_api, find_target, uptime_ms

@@ -72,7 +72,7 @@ class Scraper:
     async def start(self, port: int, targets: Sequence[str]) -> None:
         """Returns when Prometheus scrapes, or with `missing` saying why it does not."""
         if any(importlib.util.find_spec(name) is None for name in ("numpy", "pyarrow")):
-            self.missing = "no packages of the audit (pip install 'tidemark[audit]')"
+            self.missing = "no packages of the audit: make setup-audit, or 'tidemark[audit]'"
             return
         binary = await self._binary()
         if binary is None:

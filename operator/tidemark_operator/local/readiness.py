@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 import aiohttp
+from tidemark_protocol.condition_reasons import LASTING_REASONS
 
 from tidemark_operator.controller.service import ControllerService, NotLeading
 from tidemark_operator.controller.views import BrokerView
@@ -15,13 +16,6 @@ from tidemark_operator.stores.object_store import BROKER_POOL, TOPIC, Object, Ob
 DEFAULT_CONTROLLER_PORT = 17070
 POLL_SECONDS = 0.1
 SLOW_SECONDS = 20.0  # then it tells what it waits for, and again at each change
-# Nothing comes of waiting: the condition says what to change.
-LASTING_REASONS = frozenset(
-    {
-        *("RetainedDataDiffers", "TopicNameTaken", "NotEnoughBrokers", "BrokerPoolNotFound"),
-        *("InvalidSpec", "Refused", "SliceNameTaken", "PartitionsNeverShrink", "SliceMissing"),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)

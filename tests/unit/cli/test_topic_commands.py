@@ -1,13 +1,14 @@
 """`tidemark topics`, `status` and `drain` against a controller of local mode."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tidemark_cli import targets, topic_readiness
 from tidemark_cli.arguments import parse
 from tidemark_cli.commands import drain
-from tidemark_cli.failures import EXIT_FAILED
+from tidemark_cli.failures import EXIT_FAILED, CommandFailed
 from tidemark_cli.targets import find_brokers
 
 from tests.unit.cli.fake_controller import (
@@ -330,3 +331,22 @@ def test_groups_of_several_pools_are_listed_with_their_pool() -> None:
         assert "several: default, payments" in failed.sentence
     failed = refusal(two_pools(), "groups", "g", "--pool", "payments")
     assert failed.sentence == "Group 'g' not found. Groups: none"
+
+
+def test_status_is_shown_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise CommandFailed("Enough.")
+
+    controller = FakeController()
+    loop = SimpleNamespace(sleep=sleep, gather=asyncio.gather)
+    monkeypatch.setattr("tidemark_cli.commands.status.asyncio", loop)
+    with pytest.raises(CommandFailed, match="Enough"):
+        run_command(controller, "status", "--watch", "3")
+    assert pauses == [3, 3]
+    monkeypatch.undo()
+    assert "--watch above 0" in refusal(controller, "status", "--watch", "0").sentence
+    assert "without --check" in refusal(controller, "status", "--watch", "--check").sentence
