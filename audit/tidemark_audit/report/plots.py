@@ -20,7 +20,8 @@ ROW = 16.0  # height of a partition's row, with the gap below it
 NARROWEST = 1.6  # what is shorter than this is drawn this wide: a second of a day is seen
 HEIGHT = 150.0
 MOST_NAMES = 400
-NARROWEST_NAME = 0.03  # of the picture: there is room for a digit
+# Of the picture, where there is room for a digit: on a narrow screen, and on a wide one.
+NARROW_DIGIT, WIDE_DIGIT = 0.042, 0.009
 LAG_FLOOR_SECONDS = 0.001
 
 
@@ -167,9 +168,11 @@ def _names(intervals: Sequence[Interval], top: float, scale: TimeScale) -> list[
             continue
         left, right = scale.x(each.start_ms) / WIDTH, scale.x(each.end_ms) / WIDTH
         names = ",".join(each.brokers)
-        if right - left >= NARROWEST_NAME * len(names):
+        room = (right - left) / len(names)
+        if room >= WIDE_DIGIT:
             place = f"left:{left:.3%};width:{right - left:.3%};top:{top:.1f}px"
-            found.append(element("span", names, class_="missing", style=place))
+            css = "missing" if room >= NARROW_DIGIT else "missing wide-only"
+            found.append(element("span", names, class_=css, style=place))
     return found
 
 

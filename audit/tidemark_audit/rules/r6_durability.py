@@ -173,9 +173,10 @@ def _how_to_mend(loss: Sequence[LossEvidence]) -> str:
         datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
         for ms in (min(each.after_ms for each in loss), max(each.at_ms for each in loss))
     )
+    since = f" (it was lost after {after})" if after != at else ""
     return (
         f"stop expiring topic {where.topic} at its sources; {shows}; send again what producers had"
-        f" acknowledged before {at} UTC and is not there (it was lost after {after})"
+        f" acknowledged before {at} UTC and is not there{since}"
     )
 
 
