@@ -1,11 +1,13 @@
 """What the clients and tools of Kafka 4.4 may ask besides, over a real socket."""
 
+import re
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import kafka.protocol.producer as producer
 import pytest
+import tidemark_broker.wire.frames as frames
 from tidemark_broker.runtime.controller_client import Address
 from tidemark_broker.runtime.kafka.log_admin import LogAdmin
 from tidemark_broker.storage.record_batch import NewRecord, build_batch
@@ -175,6 +177,33 @@ def test_answers_of_several_unknown_topic_ids_are_told_apart(tmp_path: Path) -> 
         others = [NO_ID, NO_ID[:-1] + "2"]
         answer = await produced_by_id(door, [(each, [(0, b"")]) for each in others])
         assert [str(topic.topic_id) for topic in answer.responses] == others
+
+    with_door(tmp_path, scenario)
+
+
+ROW = re.compile(r"\| ([A-Z][A-Za-z, ]+) \| ([0-9, -]+) \|")
+
+
+def test_the_table_of_the_documentation_says_what_is_offered(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "kafka.md").read_text()
+    documented: dict[str, str] = {}
+    for row in filter(None, map(ROW.match, text.splitlines())):
+        names, versions = row[1].split(", "), row[2].split(", ")
+        documented |= zip(names, versions * (len(names) // len(versions)), strict=True)
+    names_by_key = {
+        key: name for name, key in vars(frames).items() if name.isupper() and name[0] != "_"
+    }
+
+    async def scenario(door: Door) -> None:
+        offered = {
+            names_by_key[key].title().replace("_", ""): handler.supported
+            for key, handler in door.services.handlers.items()
+        }
+        told = {
+            name: f"{api.min_version}-{api.max_version}" if api.max_version else "0"
+            for name, api in offered.items()
+        }
+        assert told == documented
 
     with_door(tmp_path, scenario)
 
