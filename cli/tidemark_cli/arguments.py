@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from tidemark_cli.failures import EXIT_DEFECT, EXIT_USAGE, CommandFailed
 from tidemark_cli.output import Output
 
+LOCAL_CONTROLLER_URL = "http://127.0.0.1:17070"
 COMMANDS = (
     "dev", "apply", "topics", "groups", "status", "produce", "consume", "load", "verify", "demo",
     "bench", "move", "drain", "elect", "audit",
@@ -105,9 +106,35 @@ def _add_common_arguments(command: argparse.ArgumentParser, *, has_target: bool 
         help="how results are written (default: human)",
     )
     if has_target:
-        from tidemark_cli.targets import add_target_arguments
-
         add_target_arguments(command)
+
+
+def add_target_arguments(parser: argparse.ArgumentParser) -> None:
+    """Without defaults: they may stand before the command too."""
+    parser.add_argument(
+        "--server",
+        action="append",
+        metavar="URL",
+        default=argparse.SUPPRESS,
+        help="a broker's or the controller's address, repeatable (default: $TIDEMARK_SERVER, "
+        f"then local mode at {LOCAL_CONTROLLER_URL}, then the kubeconfig context)",
+    )
+    parser.add_argument(
+        "--context",
+        default=argparse.SUPPRESS,
+        help="kubeconfig context (default: the current one)",
+    )
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        default=argparse.SUPPRESS,
+        help="namespace on Kubernetes (default: the context's)",
+    )
+    parser.add_argument(
+        "--pool",
+        default=argparse.SUPPRESS,
+        help="the BrokerPool (default: that of the topic; default where it is new)",
+    )
 
 
 def _module_of(command: str) -> ModuleType:

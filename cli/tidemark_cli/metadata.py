@@ -106,7 +106,7 @@ def read_topic(body: Any) -> TopicView:
     topic = _field(body, "name", "topic", "topicName")
     partitions = _field(body, "partitions")
     topic_id = str(_field(body, "topic_id", "topicId", default=""))
-    return TopicView(str(topic), tuple(map(read_partition, partitions)), topic_id)
+    return TopicView(str(topic), tuple(map(read_partition, partitions)), topic_id=topic_id)
 
 
 def read_partition(body: Any) -> PartitionView:

@@ -10,9 +10,10 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from tidemark_cli.arguments import LOCAL_CONTROLLER_URL
 from tidemark_cli.failures import EXIT_USAGE, CommandFailed, not_found
 from tidemark_cli.kubernetes_objects import PLURALS, KubernetesObjects, Manifest
-from tidemark_cli.targets import LOCAL_CONTROLLER_URL, Target, find_api
+from tidemark_cli.targets import Target, find_api
 
 LOCAL_NAMESPACE = "default"
 TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)

@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from tidemark_cli.arguments import LOCAL_CONTROLLER_URL
 from tidemark_cli.cluster_status import ClusterStatus, read_status
 from tidemark_cli.failures import EXIT_USAGE, CommandFailed, not_found
 from tidemark_cli.local_brokers import LocalBroker, clusters, local_brokers, runs_dev
 from tidemark_cli.metadata import UnreadableAnswer
 
-LOCAL_CONTROLLER_URL = "http://127.0.0.1:17070"
 STATUS_PATH = "/v1/status"
 DEFAULT_POOL = "default"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -41,34 +41,6 @@ class Target:
     @property
     def is_kubernetes(self) -> bool:
         return not self.broker_urls and not self.controller_url
-
-
-def add_target_arguments(parser: argparse.ArgumentParser) -> None:
-    """Without defaults: they may stand before the command too."""
-    parser.add_argument(
-        "--server",
-        action="append",
-        metavar="URL",
-        default=argparse.SUPPRESS,
-        help="a broker's or the controller's address, repeatable (default: $TIDEMARK_SERVER, "
-        f"then local mode at {LOCAL_CONTROLLER_URL}, then the kubeconfig context)",
-    )
-    parser.add_argument(
-        "--context",
-        default=argparse.SUPPRESS,
-        help="kubeconfig context (default: the current one)",
-    )
-    parser.add_argument(
-        "-n",
-        "--namespace",
-        default=argparse.SUPPRESS,
-        help="namespace on Kubernetes (default: the context's)",
-    )
-    parser.add_argument(
-        "--pool",
-        default=argparse.SUPPRESS,
-        help="the BrokerPool (default: that of the topic; default where it is new)",
-    )
 
 
 async def find_target(arguments: argparse.Namespace) -> Target:

@@ -14,10 +14,11 @@ import msgspec
 from rich.console import Console
 from tidemark_protocol.manifests import UnreadableManifest, read_objects
 
+from tidemark_cli.arguments import LOCAL_CONTROLLER_URL
 from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_cli.kubernetes_objects import Applied, KubernetesObjects, Manifest
 from tidemark_cli.output import Output
-from tidemark_cli.targets import LOCAL_CONTROLLER_URL, find_target
+from tidemark_cli.targets import find_target
 
 HELP = "create or change topics and broker pools from manifests"
 APPLY_PATH = "/v1/apply"

@@ -12,6 +12,7 @@ from dataclasses import replace
 import aiohttp
 from rich.console import Console
 
+from tidemark_cli.arguments import add_target_arguments
 from tidemark_cli.client import TidemarkClient
 from tidemark_cli.cluster_status import read_broker_addresses
 from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
@@ -29,7 +30,7 @@ from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
 from tidemark_cli.metadata import UnreadableAnswer
 from tidemark_cli.outcomes import BrokerRefused, OffsetRange
 from tidemark_cli.output import Output, table
-from tidemark_cli.targets import add_target_arguments, find_brokers, find_target
+from tidemark_cli.targets import find_brokers, find_target
 
 HELP = "list consumer groups; describe one, reset its offsets or delete it"
 ANSWER_SECONDS = 5.0

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from tidemark_cli.arguments import add_target_arguments
 from tidemark_cli.commands import topic_objects
 from tidemark_cli.commands.status import cluster_status
 from tidemark_cli.failures import EXIT_OK
@@ -17,7 +18,6 @@ from tidemark_cli.metadata import NO_LEADER, TopicView
 from tidemark_cli.objects import list_objects
 from tidemark_cli.open_conditions import ready_condition
 from tidemark_cli.output import Output, table
-from tidemark_cli.targets import add_target_arguments
 
 HELP = "list topics; create, describe, alter or delete one"
 

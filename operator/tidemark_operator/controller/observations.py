@@ -55,17 +55,19 @@ class PlannedRestarts:
 class LeaderlessSince:
     """Since when partitions have no leader, as far as that was read."""
 
-    def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
-        self._now_ms = now_ms
+    def __init__(self) -> None:
+        self._now_ms = 0
         self._since_ms: dict[tuple[TopicId, int, LeaderEpoch], int] = {}
 
     def is_lasting(self, topic_id: TopicId, state: PartitionState) -> bool:
         """Whether `state`, which has no leader, has had none for the grace period."""
         if len(self._since_ms) > MAX_LEADERLESS:
             self._since_ms.clear()  # of partitions that have leaders again, most of them
-        now_ms = self._now_ms()
         key = (topic_id, state.partition, state.leader_epoch)
-        return now_ms - self._since_ms.setdefault(key, now_ms) >= LEADERLESS_GRACE_MS
+        return self._now_ms - self._since_ms.setdefault(key, self._now_ms) >= LEADERLESS_GRACE_MS
+
+    def tick(self, now_ms: int) -> None:
+        self._now_ms = now_ms
 
 
 class ClockSkews:

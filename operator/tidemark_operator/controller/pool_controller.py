@@ -25,7 +25,6 @@ from tidemark_operator.controller.announcements import Announcements
 from tidemark_operator.controller.broker_notes import BrokerNotes
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.image import MetadataImage
-from tidemark_operator.controller.observations import LeaderlessSince
 from tidemark_operator.controller.pool_state import PoolState
 from tidemark_operator.controller.producer_id_rounds import NO_ROUND, round_of
 from tidemark_operator.controller.registration import (
@@ -66,7 +65,6 @@ class PoolController:
         """`on_image`: something new may be told to this pool's brokers."""
         self.state = PoolState(pool, controller_epoch)
         self._views = TopicViews(self.state)
-        self.state.observations.leaderless = LeaderlessSince(now_ms)
         self.sessions = Sessions(settings)
         self.image = MetadataImage(controller_epoch, deleted_kept=settings.deleted_topics_kept)
         self.lock = Turns()

@@ -124,6 +124,7 @@ class PoolHeartbeats:
         if stall_ms:
             sessions.extend(stall_ms, now_ms)
             self.polls.extend(stall_ms, now_ms)
+        state.observations.leaderless.tick(now_ms)
         state.observations.planned_restarts.settle(
             state.brokers, state.slices.is_in_sync_everywhere, now_ms
         )

@@ -26,12 +26,12 @@ def test_lossy_way_out_is_a_command_of_both_modes() -> None:
 
 
 def test_grace_begins_when_a_partition_is_first_seen_without_a_leader() -> None:
-    now_ms = [1000]
-    since = LeaderlessSince(lambda: now_ms[0])
+    since = LeaderlessSince()
+    since.tick(1000)
     assert not since.is_lasting(ORDERS, STATE)
-    now_ms[0] = 999 + LEADERLESS_GRACE_MS
+    since.tick(999 + LEADERLESS_GRACE_MS)
     assert not since.is_lasting(ORDERS, STATE)
-    now_ms[0] += 1
+    since.tick(1000 + LEADERLESS_GRACE_MS)
     assert since.is_lasting(ORDERS, STATE)
     again = partition("", eligible="0@1", leader_epoch=7)  # it was led in between
     assert not since.is_lasting(ORDERS, again)
