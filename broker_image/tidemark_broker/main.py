@@ -5,7 +5,6 @@ import contextlib
 import ctypes
 import errno
 import gc
-import json
 import logging
 import resource
 import sys
@@ -13,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable
 
+import msgspec
 import uvloop
 from tidemark_protocol.loop_lag import LoopLag
 
@@ -56,7 +56,7 @@ class JsonFormatter(logging.Formatter):
                 line[name] = value
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return msgspec.json.encode(line, enc_hook=str).decode()
 
 
 def _set_up_logging(settings: BrokerSettings) -> None:

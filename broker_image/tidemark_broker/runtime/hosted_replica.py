@@ -137,6 +137,8 @@ class HostedReplica:
     # ---- roles
 
     def apply_topic(self, topic: TopicState) -> None:
+        if topic == self.topic_state:
+            return
         self.topic_state = topic
         self.log.settings = settings_of_topic(topic.config)
         former_lag_max_ms = self._settings.replica_lag_max_ms

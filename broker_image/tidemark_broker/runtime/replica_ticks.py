@@ -13,7 +13,7 @@ from tidemark_broker.replication.settled import is_settled
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.scheduling import Clock
 
-TICKS_AT_A_TIME = 100  # some ten microseconds each
+TICKS_AT_A_TIME = 100  # some microseconds each
 EXPIRIES_AT_A_TIME = 100
 
 Key = tuple[TopicId, int]
