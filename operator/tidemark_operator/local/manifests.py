@@ -4,6 +4,7 @@ The answer names each object with `created`, `configured` or `unchanged`; one re
 refuses all of them, before anything is written.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +62,8 @@ async def apply_manifests(store: ObjectStore, text: str) -> tuple[Applied, ...]:
         wanted.append((kind, item, stored))
     if problems:
         raise ManifestRefused(problems)
-    return tuple([await _put(store, kind, item, stored) for kind, item, stored in wanted])
+    # At once: they share a commit.
+    return tuple(await asyncio.gather(*(_put(store, *each) for each in wanted)))
 
 
 async def patch_object(store: ObjectStore, kind: ResourceKind, name: str, patch: bytes) -> Object:
