@@ -9,7 +9,7 @@ are never freed: whatever lives so long and ends in a cycle must be rare.
 import gc
 
 # Fewer collections of what is new: decisions make thousands of values at a time.
-THRESHOLDS = (10_000, 20, 20)
+THRESHOLDS = (5_000, 10, 20)
 
 
 def look_once_at_what_stays() -> None:

@@ -94,7 +94,7 @@ MUTANTS = (
            "tests/unit/runtime/test_idempotent_produce.py::"
            "test_a_duplicate_whose_time_runs_out_stays_unacknowledged", "late words"),
     Mutant("no condition says who is waited for", "L6",
-           (patch(CONTROLLER + "pool_state:PoolState._notices", always(())),),
+           (patch(CONTROLLER + "topic_views:TopicViews._notices", always(())),),
            "tests/scenarios/test_s14_last_resorts.py::"
            "test_with_one_replica_missing_only_a_human_decides_and_is_told_how",
            "the last one leaves"),

@@ -103,7 +103,7 @@ def settled(
             after = raised(after)
         after = without_progress_of_leavers(partition, after)
     leader_counts.note(partition, after)
-    return replace(election, partition=after)
+    return election if after is election.partition else replace(election, partition=after)
 
 
 def _settled(

@@ -240,7 +240,7 @@ class PoolController:
 
     async def confirm_slices(self, topic_id: TopicId) -> None:
         """Those of that topic that are gone from the store are forgotten. Writes nothing."""
-        async with self.lock:
+        async with self.topic_locks.of(topic_id), self.lock.shared():
             for value in self.state.topic_slices(topic_id):
                 await self.slice_store.confirm(value)
 

@@ -11,7 +11,9 @@ from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.controller.leaderless import leaderless_sentence
 from tidemark_operator.controller.pool_state import PoolState
+from tidemark_operator.controller.recoveries import Recovery
 from tidemark_operator.controller.slices import PARTITIONS_PER_SLICE, PartitionSlice, slice_name
+from tidemark_operator.controller.standing import Standings
 from tidemark_operator.controller.views import TopicView
 
 MAX_LEADERLESS_SENTENCES = 20  # a condition has an end
@@ -61,26 +63,27 @@ class TopicViews:
             missing_slices=tuple(
                 slice_name(newest.name_prefix, index) for index in expected if index not in present
             ),
-            notices=(
-                *(recovery.sentence for recovery in recoveries),
-                *self._leaderless_sentences(leaderless),
-            ),
+            notices=self._notices(recoveries, leaderless),
             choices=tuple(choice for replica, choice in sorted(choices) if replica[0] == topic_id),
             recoveries=recoveries,
             slice_names=tuple(value.name for value in slices),
             elections=self._state.observations.elections,
         )
 
-    def _leaderless_sentences(
-        self, leaderless: list[tuple[PartitionSlice, PartitionState]]
-    ) -> Iterator[str]:
-        if not leaderless:
-            return
-        standings = self._state.standings()
+    def _notices(
+        self,
+        recoveries: tuple[Recovery, ...],
+        leaderless: list[tuple[PartitionSlice, PartitionState]],
+    ) -> tuple[str, ...]:
+        notices = [recovery.sentence for recovery in recoveries]
+        standings = self._state.standings() if leaderless else Standings({})
         for value, state in leaderless[:MAX_LEADERLESS_SENTENCES]:
             evidence = self._state.evidence((value.topic.topic_id, state.partition), state)
             lasts = self._state.observations.leaderless.is_lasting(value.topic.topic_id, state)
-            yield leaderless_sentence(value.topic, state, standings, evidence, is_lasting=lasts)
+            notices.append(
+                leaderless_sentence(value.topic, state, standings, evidence, is_lasting=lasts)
+            )
+        return tuple(notices)
 
 
 def _leaderless(

@@ -54,8 +54,7 @@ async def create(
                     if await grow(pool, growth):
                         return
                     continue
-            async with pool.lock:
-                await _restore(pool, topic, object_name, deletion_policy)
+            await _restore(pool, topic, object_name, deletion_policy)
 
 
 def _is_kept(slices: list[PartitionSlice], *, had_slices: bool) -> bool:
@@ -66,18 +65,18 @@ def _is_kept(slices: list[PartitionSlice], *, had_slices: bool) -> bool:
 async def _restore(
     pool: PoolController, topic: TopicState, object_name: str, deletion_policy: str
 ) -> None:
-    slices = pool.state.topic_slices(topic.topic_id)
-    if not slices:
+    if not pool.state.topic_slices(topic.topic_id):
         # A deposed controller may have made them after we had read everything.
         await _take_in(pool, topic.topic_id)
+    async with pool.lock:
         slices = pool.state.topic_slices(topic.topic_id)
         _check_present(topic, slices)
-    check_complete(slices)
-    adopted = [value for value in slices if value.is_retained]
-    for value in adopted:
-        await _adopt(pool, value, topic, object_name, deletion_policy)
-    if adopted:
-        await pool.settle(topics=(topic.topic_id,))  # they have no leader yet
+        check_complete(slices)
+        adopted = [value for value in slices if value.is_retained]
+        for value in adopted:
+            await _adopt(pool, value, topic, object_name, deletion_policy)
+        if adopted:
+            await pool.settle(topics=(topic.topic_id,))  # they have no leader yet
 
 
 async def update(pool: PoolController, topic: TopicState, *, deletion_policy: str | None) -> None:
@@ -125,8 +124,7 @@ async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool, topic
                     await _change(pool, value.name, _retaining(pool))
             return
         if topic and not slices:
-            async with pool.lock:
-                await _take_in(pool, topic_id)  # some may have been put back
+            await _take_in(pool, topic_id)  # some may have been put back
         async with pool.lock.shared():
             await delete_for_good(pool, topic_id, topic)
 
@@ -153,15 +151,24 @@ async def choose_leaders(
 async def look_for_slices(pool: PoolController, topic_id: TopicId) -> None:
     """Slices that were missing and have been restored are taken in (S12); if they are from an old
     backup, what is known of their epochs says so (S17)."""
-    async with pool.lock:
+    async with pool.topic_locks.of(topic_id):
         await _take_in(pool, topic_id)
 
 
 async def _take_in(pool: PoolController, topic_id: TopicId) -> None:
+    """The caller holds the topic. Nobody waits for the list, which only says what to read."""
     if pool.image.was_deleted(topic_id):
         return  # every full push of this term says so first
-    for value in await pool.slice_store.find(pool.state.pool, topic_id):
-        if value.name not in pool.state.slices and topic_id not in pool.state.tombstones:
+    listed = await pool.slice_store.find(pool.state.pool, topic_id)
+    if not any(value.name not in pool.state.slices for value in listed):
+        return
+    async with pool.lock:
+        for each in listed:
+            if each.name in pool.state.slices or topic_id in pool.state.tombstones:
+                continue
+            value = await pool.slice_store.read(each)
+            if value is None:
+                continue
             await _confirm_lives(pool, value)
             pool.state.note_put_back(value)
             pool.load_slice(value)
