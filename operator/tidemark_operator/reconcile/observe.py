@@ -75,10 +75,11 @@ class TopicObserver:
         pool = await self._store.get(BROKER_POOL, spec.namespace, spec.pool_name)
         if pool is None:
             return replace(observed, pool_replicas=None)
+        pool = apply_defaults(pool)
         brokers = self._controller.brokers(spec.pool)
         return replace(
             observed,
-            pool_replicas=int(apply_defaults(pool)["spec"]["replicas"]),
+            pool_replicas=int(pool["spec"]["replicas"]),
             active_brokers=frozenset(broker.broker_id for broker in brokers if broker.is_active),
             racks={broker.broker_id: broker.rack for broker in brokers},
             pool_has_racks=bool(pool["spec"].get("rackKey")),
@@ -156,8 +157,9 @@ class TopicObserver:
 
 
 def leaving_brokers(pool: Object, known: Iterable[BrokerId]) -> frozenset[BrokerId]:
-    """Those that the BrokerPool wants emptied: named in spec.drain, or above spec.replicas."""
-    spec = apply_defaults(pool)["spec"]
+    """Those that the BrokerPool wants emptied: named in spec.drain, or above spec.replicas. `pool`:
+    with the schema's defaults."""
+    spec = pool["spec"]
     drained = {BrokerId(int(number)) for number in spec["drain"]}
     return frozenset(drained | {each for each in known if each >= spec["replicas"]})
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.controller.views import PoolSettings
 from tidemark_operator.manifests.names import pool_selector
+from tidemark_operator.manifests.schemas import apply_defaults
 from tidemark_operator.manifests.specs import PoolSpec
 from tidemark_operator.reconcile.conditions import Condition, invalid_condition
 from tidemark_operator.reconcile.observe import (
@@ -146,7 +147,7 @@ class PoolReconciler:
     def _note_leaving(self, spec: PoolSpec, pool: Object) -> None:
         """Topics look at their places again when other brokers are to be emptied."""
         known = (broker.broker_id for broker in self._controller.brokers(spec.pool))
-        leaving = leaving_brokers(pool, known)
+        leaving = leaving_brokers(apply_defaults(pool), known)
         if leaving == self._topics.leaving.get(spec.pool, frozenset()):
             return
         self._topics.leaving[spec.pool] = leaving
