@@ -139,7 +139,7 @@ class Committing:
 
     async def _ask(self, api: object, values: dict[str, Any], _timeout_ms: int) -> dict[str, Any]:
         if "groups" in values:
-            entry = {"partition": 0, "offset": self.committed}
+            entry = {"partition": 0, "offset": self.committed, "metadata": ""}
             found = {"error": 0, "topics": ({"topic": TOPIC, "partitions": (entry,)},)}
             return {"groups": (found,)}
         (topic,) = values["topics"]
