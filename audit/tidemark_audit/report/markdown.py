@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tidemark_audit.report.findings import gaps_of, incidents_of
 from tidemark_audit.report.sections import total_row
 from tidemark_audit.report.words import count, day, duration, moment, plural, share, span
-from tidemark_audit.results import AuditResult, Finding, Outcome, Verdict
+from tidemark_audit.results import AuditResult, Finding, Outcome, Severity, Verdict
 from tidemark_audit.rules.grouping import effects
 from tidemark_audit.rules.r6_durability import lost_records
 
@@ -28,16 +28,8 @@ def render_markdown(result: AuditResult) -> str:
         "",
     ]
     if result.verdict is Verdict.LOSS:
-        lines += [
-            f"At least **{count(lost_records(result.loss_evidence))}** committed records are lost:",
-            "",
-        ]
-        lines += [
-            f"- {_plain(str(each.partition))}: {_plain(each.sentence)}"
-            f" ({span(each.after_ms, each.at_ms)}, {each.confidence.value})"
-            for each in result.loss_evidence[:MOST_FINDINGS]
-        ]
-        lines.append("")
+        lost = count(lost_records(result.loss_evidence))
+        lines += [f"At least **{lost}** committed records are lost: which, the incidents say.", ""]
     lines += ["| rule | outcome | measured | objective |", "|---|---|---|---|"]
     lines += [
         f"| {rule.rule} {_plain(rule.title)} | {_SIGNS.get(rule.outcome, rule.outcome.value)} |"
@@ -73,6 +65,8 @@ def _told(result: AuditResult, found: Sequence[Finding], noun: str) -> list[str]
             f" {_plain(finding.sentence)} ({span(finding.start_ms, finding.end_ms)})."
             f" {_with_code(finding.remedy)}"
         )
+        if finding.severity is Severity.CRITICAL:
+            lines.append(f"   - {_plain(finding.cause)}")
         lines += [
             f"   - {_plain(each.subject)}: {_plain(each.sentence)}"
             for each in below.get(finding.id, [])[:MOST_EFFECTS]

@@ -186,7 +186,10 @@ def series_of(document: bytes, place: str) -> Iterator[tuple[SeriesKey, Longs, F
             if key is not None:
                 yield (key, *_samples(one))
     except (msgspec.MsgspecError, BadLabels, ValueError) as error:
-        to_do = "export it again: this file is cut short or is no export"
+        to_do = (
+            "export it again: this file is cut short, is no export, or mixes lines with documents"
+            " of many lines (jq -c . makes lines of those)"
+        )
         if isinstance(error, NotARange):
             to_do = "ask for a range, as in tidemark_broker_epoch[1h], at /api/v1/query"
         raise SourceError(

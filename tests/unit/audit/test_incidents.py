@@ -124,3 +124,27 @@ def test_a_broker_that_does_not_come_back_is_told_so(tmp_path: Path) -> None:
     result = run(None, [str(export.write(tmp_path / "export.jsonl"))])
     first = leads(result.findings)[0]
     assert first.sentence.startswith("broker 3 stopped and was not seen again: 1 partition")
+
+
+def test_unclean_elections_of_one_moment_are_one_incident(tmp_path: Path) -> None:
+    export = Export(length_ms=60_000)
+    family = "partition_leader_elections_total"
+    for number in range(3):
+        partition(export, number=number, without=frozenset({family}))
+        about = {"topic": "orders", "topic_id": "id-orders", "partition": str(number)}
+        for kind in ("clean", "unclean", "planned"):
+            has_been = kind == "unclean"
+            export.add(
+                family,
+                lambda t, has_been=has_been: int(has_been and t >= 40_000),
+                **about,
+                kind=kind,
+                pool="default/pool",
+            )
+    brokers(export)
+    result = run(None, [str(export.write(tmp_path / "export.jsonl"))])
+    (lead,) = [each for each in leads(result.findings) if each.rule == "R6"]
+    assert [each.subject for each in effects(result.findings)[lead.id]] == [
+        "orders-1 unclean-election",
+        "orders-2 unclean-election",
+    ]

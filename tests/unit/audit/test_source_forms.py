@@ -238,6 +238,11 @@ NOT_READ = {
     ),
     "half of a packed file": (gzip.compress(text().encode())[:-40], "EOFError", "whole"),
     "half of an array": (json.dumps(series_list()).encode()[:-40], "truncated", "cut short"),
+    "lines, then a document of many": (
+        a_series(values=[[1.5, "7"]]) + json.dumps(series_list()[0], indent=1).encode(),
+        "truncated",
+        "jq -c .",
+    ),
     "half of a dump": (dump().encode()[:-5], "no such end", "cut short"),
 }
 

@@ -144,7 +144,7 @@ class Committing:
 
     async def _ask(self, api: object, values: dict[str, Any], _timeout_ms: int) -> dict[str, Any]:
         if "groups" in values:
-            entry = {"partition": 0, "offset": self.committed, "metadata": None}
+            entry = {"partition": 0, "offset": self.committed, "metadata": ""}
             found = {"error": 0, "topics": ({"topic": TOPIC, "partitions": (entry,)},)}
             return {"groups": (found,)}
         (topic,) = values["topics"]
