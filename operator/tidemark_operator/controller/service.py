@@ -421,8 +421,8 @@ class ControllerService:
         while self.is_leading:
             try:
                 await self.tick()
-            except NotLeading:  # deposed in the middle of it
-                return
+            except NotLeading as error:  # deposed in the middle of it, or overloaded
+                logger.warning("tick cut short", extra={"error": str(error)})
             except Exception:  # the driver: without ticks nobody is ever fenced
                 logger.exception("tick failed")
             await asyncio.sleep(self._settings.tick_interval_ms / 1000)
