@@ -83,7 +83,7 @@ class Roles:
             if self.hosted.may_make(topics[key[0]], states[key], life)
         )
 
-    def remove_logs(self, removed: Iterable[TopicPartition]) -> None:
+    def remove_logs(self, removed: tuple[TopicPartition, ...]) -> None:
         """Here and now, or in a worker. Raises DiskFull, StorageFailed."""
         assert self.directory is not None
         self.directory.remove_logs(removed)
@@ -162,7 +162,8 @@ class Roles:
         self.touched[key] = None
         replica.become_idle(reason)
         self._failed_replicas.pop(key, None)
-        replica.log.note_removed()
+        assert self.directory is not None
+        self.directory.let_go(key)
         self._to_remove.append(key)
         _log.info(
             "replica removed",

@@ -8,7 +8,7 @@ Methods that sync may run in a worker thread; one lock keeps the checkpoint file
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -86,6 +86,7 @@ class LogDirectory:
         self._new_uuid = new_uuid
         self.proofs = StartProofs(path, disk)
         self._files_lock = threading.RLock()
+        self._let_go: dict[LogKey, Path] = {}  # still to be renamed
         self._making = threading.RLock()  # logs come and go one batch after the other
         self._offsets = tuple(
             OffsetCheckpoint(disk, path / name, self._files_lock) for name in checkpoints.OFFSETS
@@ -301,12 +302,9 @@ class LogDirectory:
         with self._making:
             missing = [each for each in wanted if each[1:] not in self.logs]
             if missing:
-                named = f"{missing[0][0]}-{missing[0][2]}"
-                others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
-                self._guarded(
-                    f"create {named}{others}",
-                    lambda: self._create_logs(missing, settings or self._settings),
-                )
+                action = f"create {missing[0][0]}-{missing[0][2]} ({len(missing)} logs)"
+                used = settings or self._settings
+                self._guarded(action, lambda: self._create_logs(missing, used))
 
     def _create_logs(
         self, missing: Sequence[tuple[str, TopicId, int]], settings: LogSettings
@@ -358,17 +356,21 @@ class LogDirectory:
         for offsets in self._offsets:
             offsets.drop(dropped)
 
-    def remove_logs(self, keys: Iterable[LogKey]) -> None:
+    def let_go(self, key: LogKey) -> None:
+        """On the loop: nothing is written of it any more. `remove_logs` does the rest."""
+        self.high_watermarks.pop(key, None)
+        log = self.logs.pop(key, None)
+        if log is not None:
+            log.note_removed()
+            self._let_go[key] = log.directory
+
+    def remove_logs(self, keys: Collection[LogKey]) -> None:
         """Renamed, with one sync for all; `delete_removed` frees the space after a grace time
         (S12). Raises DiskFull, StorageFailed. Call it in a worker."""
         with self._making:
-            removed = []
             for key in keys:
-                self.high_watermarks.pop(key, None)
-                log = self.logs.pop(key, None)
-                if log is not None:
-                    log.note_removed()
-                    removed.append(log.directory)
+                self.let_go(key)
+            removed = [self._let_go.pop(key) for key in keys if key in self._let_go]
             if removed:
                 self._guarded(f"remove {removed[0].name}", lambda: self._rename_removed(removed))
 

@@ -58,7 +58,7 @@ def test_logs_that_fail_to_be_made_leave_those_that_were_there(path):
     directory = opened(path, disk)
     directory.create_logs(many(2))
     disk.failing["sync_directory"] = errno.EIO
-    with pytest.raises(StorageFailed, match="create many-2 and 1 others"):
+    with pytest.raises(StorageFailed, match=r"create many-2 \(2 logs\)"):
         directory.create_logs(many(4))
     assert sorted(directory.logs) == [(TOPIC_ID, 0), (TOPIC_ID, 1)]
 
@@ -102,3 +102,14 @@ def test_a_checkpoint_that_says_what_its_file_says_is_not_written_again(path):
     directory.checkpoint_recovery_points()
     written = [name for kind, name in disk.done if kind == "write" and name in checkpoints.OFFSETS]
     assert written == [checkpoints.RECOVERY_POINTS]
+
+
+def test_a_clean_stop_while_logs_wait_for_their_removal_is_proved(path):
+    directory = opened(path)
+    directory.create_logs(many(3))
+    directory.let_go((TOPIC_ID, 1))
+    directory.write_clean_stop(7)
+    directory.close()
+    again = opened(path)
+    assert again.clean_stop_epoch == 7
+    assert len(again.logs) == 3  # whoever let go of it is told to again
