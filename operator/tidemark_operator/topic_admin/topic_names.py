@@ -29,29 +29,31 @@ class TopicNames:
         self._controller = controller
         self._now_s = now_s
         self._listed: dict[str, _Namespace] = {}
+        self._being_listed: dict[str, _Namespace] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
 
     async def read(self, pool: str) -> None:
         """Before `objects_named`. Raises StoreError."""
         namespace = pool.partition("/")[0]
-        listed = self._listed.get(namespace)
-        if listed is not None and self._now_s() - listed.at_s < RELIST_SECONDS:
-            return
-        known = _Namespace(self._now_s())
-        # Before the list is read: what is noted meanwhile may not be in it.
-        self._listed[namespace] = known
-        try:
-            items = await self._store.list(TOPIC, namespace)
-        except BaseException:
-            self._listed.pop(namespace, None)
-            raise
-        for item in items:
-            known.note(item)
+        async with self._locks.setdefault(namespace, asyncio.Lock()):
+            listed = self._listed.get(namespace)
+            if listed is not None and self._now_s() - listed.at_s < RELIST_SECONDS:
+                return
+            # What is made meanwhile may not be in the list.
+            known = self._being_listed[namespace] = _Namespace(self._now_s())
+            try:
+                for item in await self._store.list(TOPIC, namespace):
+                    known.note(item)
+            finally:
+                del self._being_listed[namespace]
+            self._listed[namespace] = known
 
     def note(self, item: Object) -> None:
         """One that was made here."""
-        listed = self._listed.get(item["metadata"]["namespace"])
-        if listed is not None:
-            listed.note(item)
+        namespace = item["metadata"]["namespace"]
+        for known in (self._listed.get(namespace), self._being_listed.get(namespace)):
+            if known is not None:
+                known.note(item)
 
     def objects_named(self, pool: str, topic: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self._candidates(pool, topic)))

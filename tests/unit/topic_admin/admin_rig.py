@@ -22,7 +22,7 @@ from tidemark_protocol.topic_messages import (
     TopicResult,
 )
 
-from tests.unit.controller.control_rig import POOL, Rig
+from tests.unit.controller.control_rig import POOL, Rig, settle
 
 NAMESPACE, _, POOL_NAME = POOL.partition("/")
 
@@ -49,6 +49,12 @@ class FaultyStore(SqliteStore):
     between: Callable[[], Awaitable[None]] | None = None  # somebody's write before the next one
     before_delete: Callable[[], Awaitable[None]] | None = None  # the same, of deletions
     reads = 0  # of single objects
+    lists = 0
+
+    async def list(self, kind: ResourceKind, *arguments: Any, **options: Any) -> list[Object]:
+        self.lists += 1
+        await settle()  # others ask meanwhile
+        return await super().list(kind, *arguments, **options)
 
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
         self.reads += 1

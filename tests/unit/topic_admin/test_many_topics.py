@@ -1,13 +1,15 @@
 """What clients' requests cost beside many topics, and the bound of a pool: counted, not timed."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from tidemark_operator.stores.object_store import TOPIC
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.topic_messages import AddPartitionsRequest, GrownTopic, NewTopic
 
-from tests.unit.topic_admin.admin_rig import AdminRig
+from tests.unit.topic_admin.admin_rig import NAMESPACE, POOL_NAME, AdminRig
 from tests.waiting import run
 
 
@@ -82,3 +84,27 @@ def test_topics_beyond_what_the_pool_may_have_are_refused(tmp_path: Path) -> Non
             assert result.error is error, result
 
     run_with(tmp_path, scenario, limits={"maxPartitions": 10})
+
+
+def test_an_object_of_another_name_is_found_by_whoever_asks_first_and_by_who_asks_with_it(
+    tmp_path: Path,
+) -> None:
+    """The topicName alone tells, and no slice: one list for all who ask at once."""
+
+    async def scenario(rig: AdminRig) -> None:
+        topic = {"partitions": 1, "replicationFactor": 1, "topicName": "Orders"}
+        metadata = {"name": "by-hand", "namespace": NAMESPACE}
+        item = {
+            "kind": TOPIC.kind,
+            "metadata": metadata,
+            "spec": {**topic, "brokerPool": POOL_NAME},
+        }
+        await rig.store.create(TOPIC, item)
+        rig.store.lists = 0
+        asked = (rig.create(NewTopic("Orders", 1, 1)) for _ in range(3))
+        results = [result for answer in await asyncio.gather(*asked) for result in answer]
+        assert {result.error for result in results} == {ErrorCode.TOPIC_ALREADY_EXISTS}
+        assert "it is Topic by-hand" in results[0].message
+        assert rig.store.lists == 1
+
+    run_with(tmp_path, scenario)
