@@ -42,6 +42,7 @@ class CallStore(FakeStore):
         self.most_at_once = 0
         self._at_once = 0
         self._gates: dict[str, list[asyncio.Event | None]] = {}
+        self._put: set[tuple[str, str]] = set()
 
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
         await self._count(f"get {kind.kind}")
@@ -92,12 +93,14 @@ class CallStore(FakeStore):
             await event.wait()
 
     def put(self, kind: ResourceKind, name: str, **fields: Any) -> Object:
-        """Somebody else's write."""
+        """Somebody else's write: a new object."""
         self.version += 1
+        first = (kind.kind, name) not in self._put
+        self._put.add((kind.kind, name))
         metadata = {
             "name": name,
             "namespace": NAMESPACE,
-            "uid": f"uid-{name}",
+            "uid": f"uid-{name}" if first else f"uid-{name}-{self.version}",
             "resourceVersion": str(self.version),
             "generation": 1,
             "creationTimestamp": "2026-01-01T00:00:00Z",
