@@ -106,6 +106,11 @@ class ObjectIndex:
         keys = self._slices_by_owner.get(owner)
         return tuple(sorted({self._slices[key].topic_id for key in keys}))
 
+    def served_ids_of_owner(self, owner: WorkKey) -> frozenset[TopicId]:
+        """Those that are not retained."""
+        entries = (self._slices[key] for key in self._slices_by_owner.get(owner))
+        return frozenset(entry.topic_id for entry in entries if not entry.is_retained)
+
     def has_slices(self, namespace: str, names: Iterable[str], topic_id: TopicId) -> bool:
         """Whether all of these are there, with that topic id, as far as is known. If not, one of
         them may be gone."""

@@ -18,7 +18,7 @@ from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.reconcile.object_index import TopicEntry
 from tidemark_operator.reconcile.plan_moves import any_misplaced
 from tidemark_operator.reconcile.plan_topic import FormerTopic, ObservedTopic
-from tidemark_operator.reconcile.slices import KeptTopic, claims_topic, kept_topics
+from tidemark_operator.reconcile.slices import KeptTopic, claims_topic, has_topic_id, kept_topics
 from tidemark_operator.stores.object_store import BROKER_POOL, PARTITION_SLICE, TOPIC, Object
 
 
@@ -135,25 +135,22 @@ class TopicObserver:
         )
 
     async def is_abandoned(self, kept: KeptTopic, *, besides: TopicSpec | None = None) -> bool:
-        """No Topic object has, or will take, this data. `besides` is the one that asks."""
-        asks = None if besides is None else besides.uid
+        """No Topic object has, or will take, this data. `besides` is the one that asks: it has the
+        name, so only who has the data already comes before it."""
         namespace = kept.pool.partition("/")[0]
-        claims = (
-            *self._index.topics_with_id(kept.topic_id),
-            *self._index.topics_named(kept.pool, kept.topic_name),
-        )
-        for entry in dict.fromkeys(claims):
-            if entry.uid != asks and entry.key.namespace == namespace:
-                topic = await self._store.get(TOPIC, namespace, entry.key.name)
-                is_other = topic is not None and topic["metadata"].get("uid") != asks
-                if topic is not None and is_other and claims_topic(topic, kept):
-                    return False
-        living = await self._store.get(TOPIC, namespace, kept.object_name)
-        if living is None:
-            return True
-        if besides is not None and living["metadata"].get("uid") == besides.uid:
-            return bool(living.get("status", {}).get("topicId") != kept.topic_id)
-        return not claims_topic(living, kept)
+        entries = self._index.topics_with_id(kept.topic_id)
+        if besides is None:
+            entries += self._index.topics_named(kept.pool, kept.topic_name)
+        names = [entry.key.name for entry in entries if entry.key.namespace == namespace]
+        for name in dict.fromkeys((*names, kept.object_name)):
+            topic = await self._store.get(TOPIC, namespace, name)
+            if topic is None:
+                continue
+            if besides is None and claims_topic(topic, kept):
+                return False
+            if besides is not None and has_topic_id(topic, kept.topic_id):
+                return False
+        return True
 
 
 def leaving_brokers(pool: Object, known: Iterable[BrokerId]) -> frozenset[BrokerId]:

@@ -56,9 +56,13 @@ def topic_object_name(item: Object) -> str:
 def claims_topic(topic: Object, kept: KeptTopic) -> bool:
     """Whether this Topic object has, or will take, the data of those slices: by id, or by the
     name that it wants in the same pool."""
-    metadata, spec = topic["metadata"], topic.get("spec", {})
-    ids = (metadata.get("uid"), topic.get("status", {}).get("topicId"))
-    if kept.topic_id in ids:
+    if has_topic_id(topic, kept.topic_id):
         return True
+    metadata, spec = topic["metadata"], topic.get("spec", {})
     pool = f"{metadata['namespace']}/{spec.get('brokerPool', 'default')}"
     return pool == kept.pool and spec.get("topicName", metadata["name"]) == kept.topic_name
+
+
+def has_topic_id(topic: Object, topic_id: TopicId) -> bool:
+    recorded = topic.get("status", {}).get("topicId")
+    return topic_id in (topic["metadata"].get("uid"), recorded)

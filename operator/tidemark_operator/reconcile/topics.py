@@ -34,7 +34,7 @@ from tidemark_operator.reconcile.plan_topic import (
 )
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.sliceless import SlicelessTopics
-from tidemark_operator.reconcile.slices import KeptTopic
+from tidemark_operator.reconcile.slices import KeptTopic, has_topic_id
 from tidemark_operator.reconcile.status import StatusWriter
 from tidemark_operator.reconcile.topic_conditions import ready_conditions, topic_fields
 from tidemark_operator.reconcile.turns import Turn, Turns
@@ -114,12 +114,16 @@ class TopicReconciler:
             return await self._statuses.write(TOPIC, topic, {}, faults)
         async with self._names.hold((spec.pool, spec.topic_name)):
             wait_ms = await self._drive_topic(key, spec, topic, turn)
-        if key in self._name_taken:
-            # Maybe of a former Topic object of this name, with another topicName or pool, whose
-            # end nobody saw: then its data goes as that one said, and the name is free after that.
+        if key in self._name_taken or self._has_formers_data(key, topic):
+            # Of a Topic object of this name, with another topicName or pool, whose end nobody saw:
+            # its data goes as that one said, and the names of its slices are free after that.
             self._name_taken.discard(key)
             await self._forget_deleted(key)
         return wait_ms
+
+    def _has_formers_data(self, key: WorkKey, topic: Object) -> bool:
+        ids = self._store.index.served_ids_of_owner(key)
+        return any(not has_topic_id(topic, topic_id) for topic_id in ids)
 
     async def _drive_topic(
         self, key: WorkKey, spec: TopicSpec, topic: Object, turn: Turn

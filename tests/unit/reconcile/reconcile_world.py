@@ -159,9 +159,17 @@ class KeepingController:
         adopted = self.views.get(topic.topic_id)
         if adopted is not None:
             self.views[topic.topic_id] = replace(
-                adopted, is_retained=False, deletion_policy=deletion_policy
+                adopted,
+                is_retained=False,
+                deletion_policy=deletion_policy,
+                object_name=object_name,
             )
-            await self._mark(topic.topic_id, retained=False, deletionPolicy=deletion_policy)
+            await self._mark(
+                topic.topic_id,
+                retained=False,
+                deletionPolicy=deletion_policy,
+                topicObject=object_name,
+            )
             return
         item: dict[str, Any] = {
             "metadata": {"name": f"{object_name}-0", "namespace": NAMESPACE},

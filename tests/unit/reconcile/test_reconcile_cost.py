@@ -1,6 +1,7 @@
 """The cost of one changed Topic: the same whether there are ten others or a thousand."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -42,6 +43,7 @@ class CallStore(FakeStore):
         self.most_at_once = 0
         self._at_once = 0
         self._gates: dict[str, list[asyncio.Event | None]] = {}
+        self._put: set[tuple[str, str]] = set()
 
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
         await self._count(f"get {kind.kind}")
@@ -92,12 +94,14 @@ class CallStore(FakeStore):
             await event.wait()
 
     def put(self, kind: ResourceKind, name: str, **fields: Any) -> Object:
-        """Somebody else's write."""
+        """Somebody else's write: a new object."""
         self.version += 1
+        first = (kind.kind, name) not in self._put
+        self._put.add((kind.kind, name))
         metadata = {
             "name": name,
             "namespace": NAMESPACE,
-            "uid": f"uid-{name}",
+            "uid": f"uid-{name}" if first else f"uid-{name}-{self.version}",
             "resourceVersion": str(self.version),
             "generation": 1,
             "creationTimestamp": "2026-01-01T00:00:00Z",
@@ -110,8 +114,8 @@ class CallStore(FakeStore):
 class Shop:
     """Some Topics that are served already, all known to the operator."""
 
-    def __init__(self, others: int, **settings: Any) -> None:
-        self.store = CallStore()
+    def __init__(self, others: int, store: CallStore | None = None, **settings: Any) -> None:
+        self.store = store or CallStore()
         self.indexed = IndexedStore(self.store)
         self.controller = KeepingController(self.indexed)
         self.controller.active = {0, 1, 2}
@@ -122,7 +126,7 @@ class Shop:
             KeepingRuntime(),
             settings=ReconcilerSettings(**settings),
             add=self.queue.add,
-            now_ms=lambda: 0,
+            now_ms=lambda: time.monotonic_ns() // 1_000_000,
             now_text=lambda: "2026-01-01T00:00:00Z",
         )
         self.store.put(BROKER_POOL, "default", spec={"replicas": 3})
@@ -145,12 +149,12 @@ class Shop:
         return self
 
     def user_puts(self, name: str, **spec: Any) -> None:
-        self._tell(self.store.put(TOPIC, name, spec={"partitions": 3, **spec}), is_deleted=False)
+        self.tell(self.store.put(TOPIC, name, spec={"partitions": 3, **spec}), is_deleted=False)
 
     def user_deletes(self, name: str) -> None:
-        self._tell(self.store.objects.pop((TOPIC.kind, NAMESPACE, name)), is_deleted=True)
+        self.tell(self.store.objects.pop((TOPIC.kind, NAMESPACE, name)), is_deleted=True)
 
-    def _tell(self, item: Object, *, is_deleted: bool) -> None:
+    def tell(self, item: Object, *, is_deleted: bool) -> None:
         key = self.reconciler.on_event(TOPIC, item, is_deleted=is_deleted)
         if key is not None:
             self.queue.add(key)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tidemark_operator.stores.object_store import PARTITION_SLICE
+from tidemark_operator.stores.object_store import PARTITION_SLICE, TOPIC
 
 from tests.unit.reconcile.reconcile_world import NAMESPACE
 from tests.unit.reconcile.test_reconcile_cost import Shop
@@ -101,5 +101,45 @@ def test_name_of_a_deleted_topic_is_free_for_one_that_waited() -> None:
         shop.store.objects.pop((PARTITION_SLICE.kind, NAMESPACE, "t0-0"))
         shop.user_deletes("t0")
         await shop.work(lambda: shop.ready("late") == "AllPartitionsLed")
+
+    run(scenario)
+
+
+def test_data_of_a_former_topic_goes_to_one_of_two_that_wait_for_the_name() -> None:
+    """Neither may begin anew beside data that is served still."""
+
+    async def scenario() -> None:
+        shop = await Shop(0).open()
+        shop.user_puts("a", topicName="orders")
+        await shop.work(lambda: shop.ready("a"))
+        for name in ("b", "c"):
+            shop.user_puts(name, topicName="orders")
+            await shop.work(lambda name=name: shop.ready(name) == "TopicNameTaken")
+        shop.user_deletes("a")
+        await shop.work(lambda: shop.ready("b") == "AllPartitionsLed")
+        (view,) = shop.controller.views.values()
+        assert (view.topic.topic_id, view.is_retained, view.object_name) == ("uid-a", False, "b")
+        assert shop.ready("c") == "TopicNameTaken"
+
+    run(scenario)
+
+
+def test_data_of_a_former_topic_ends_though_its_successor_has_other_data() -> None:
+    """Deleted and made anew with the topicName of retained data, before anybody looked."""
+
+    async def scenario() -> None:
+        shop = await Shop(0).open()
+        shop.user_puts("old", topicName="kept")
+        await shop.work(lambda: shop.ready("old"))
+        shop.user_deletes("old")
+        await shop.work(lambda: "delete uid-old retain=True" in shop.controller.calls)
+        shop.user_puts("orders")
+        await shop.work(lambda: shop.ready("orders"))
+        del shop.store.objects[TOPIC.kind, NAMESPACE, "orders"]
+        shop.user_puts("orders", topicName="kept")
+        await shop.work(lambda: "delete uid-orders retain=True" in shop.controller.calls)
+        assert shop.ready("orders") == "AllPartitionsLed"
+        views = shop.controller.views.values()
+        assert [view.topic.topic for view in views if not view.is_retained] == ["kept"]
 
     run(scenario)
