@@ -5,6 +5,7 @@ refuses all of them, before anything is written. A manifest changes what it says
 `kubectl apply` does (`with_manifest`).
 """
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -82,7 +83,10 @@ async def apply_manifests(store: ObjectStore, text: str) -> tuple[Applied, ...]:
         problems += [f"{kind.kind} {name[:300]}: {sentence}" for sentence in found]
     if problems:
         raise ManifestRefused(problems)
-    return tuple([await _put(store, kind, document) for kind, document in wanted])
+    if len(after) < len(wanted):  # an object is there twice: in turn
+        return tuple([await _put(store, kind, document) for kind, document in wanted])
+    # At once: they share a commit.
+    return tuple(await asyncio.gather(*(_put(store, *each) for each in wanted)))
 
 
 async def create_object(store: ObjectStore, kind: ResourceKind, text: str) -> Object:
