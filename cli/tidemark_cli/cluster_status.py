@@ -206,7 +206,10 @@ def status_of_objects(
         views = by_topic.setdefault(key, [])
         views.extend(read_partition(partition) for partition in part["partitions"])
     of_topics = [
-        (is_retained, TopicView(topic, tuple(sorted(views, key=_number)), pool, object_name))
+        (
+            is_retained,
+            TopicView(topic, tuple(sorted(views, key=_number)), pool=pool, object_name=object_name),
+        )
         for (topic, pool, object_name, is_retained), views in sorted(by_topic.items())
     ]
     return ClusterStatus(

@@ -36,14 +36,18 @@ class Output:
 
     def progress(self, sentence: str) -> None:
         """Tell how far a wait is: over the last such line on a terminal, else below it."""
-        if not self.is_json and self._errors.is_terminal:
-            self._errors.print(f"\r\x1b[K{sentence}", markup=False, end="")
-        else:
+        if self.is_json or not self._errors.is_terminal:
             self.remark(sentence)
+        else:
+            self._over_line(sentence[: self._errors.width - 1])
 
     def end_progress(self) -> None:
         if not self.is_json and self._errors.is_terminal:
-            self._errors.print("\r\x1b[K", end="")
+            self._over_line("")
+
+    def _over_line(self, text: str) -> None:
+        self._errors.file.write(f"\r\x1b[K{text}")  # rich leaves control codes out
+        self._errors.file.flush()
 
     def failure(self, failed: CommandFailed) -> None:
         if self.is_json:

@@ -83,10 +83,10 @@ async def apply_manifests(store: ObjectStore, text: str) -> tuple[Applied, ...]:
         problems += [f"{kind.kind} {name[:300]}: {sentence}" for sentence in found]
     if problems:
         raise ManifestRefused(problems)
-    writes = [_put(store, kind, document) for kind, document in wanted]
-    if len(after) == len(wanted):  # each object once: at once, they share a commit
-        return tuple(await asyncio.gather(*writes))
-    return tuple([await write for write in writes])
+    if len(after) < len(wanted):  # an object is there twice: in turn
+        return tuple([await _put(store, kind, document) for kind, document in wanted])
+    # At once: they share a commit.
+    return tuple(await asyncio.gather(*(_put(store, *each) for each in wanted)))
 
 
 async def create_object(store: ObjectStore, kind: ResourceKind, text: str) -> Object:

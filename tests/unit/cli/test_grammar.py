@@ -1,10 +1,12 @@
 """The command line's grammar, as users of kubectl and rpk know it."""
 
+import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from tidemark_cli import targets
 from tidemark_cli.arguments import parse
 from tidemark_cli.failures import CommandFailed, not_found
@@ -166,3 +168,24 @@ def test_namespace_in_local_mode_is_no_kubeconfig_error(
     monkeypatch.delenv("TIDEMARK_SERVER", raising=False)
     assert main(["status", "-n", "shop"]) == 2
     assert "--context and --namespace are for Kubernetes" in capsys.readouterr().err
+
+
+def test_progress_is_one_line_on_a_terminal_and_lines_elsewhere(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = Output(is_json=False)
+    output.progress("1 of 2")
+    output.progress("2 of 2")
+    output.end_progress()
+    assert capsys.readouterr().err == "1 of 2\n2 of 2\n"
+    terminal = io.StringIO()
+    output._errors = Console(file=terminal, force_terminal=True, width=20)
+    output.progress("1 of 2")
+    output.progress("a sentence that is wider than the terminal")
+    output.end_progress()
+    clear = "\r\x1b[K"
+    assert terminal.getvalue() == f"{clear}1 of 2{clear}a sentence that is {clear}"
+    silent = Output(is_json=True)
+    silent.progress("1 of 2")
+    silent.end_progress()
+    assert capsys.readouterr().err == ""

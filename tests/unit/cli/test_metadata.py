@@ -94,8 +94,15 @@ def test_brokers_without_an_address_are_left_out() -> None:
 def test_objects_and_the_controllers_status_give_the_same_picture() -> None:
     expected = ClusterStatus(
         (BrokerRow(0, "Active", 7, "http://a:8080", "r1", "default"),),
-        (TopicView("orders", (PartitionView(0, 0, 3, (0, 1), (0,), 9),), "default", "shop"),),
-        retained=(TopicView("old", (), "default", "old"),),
+        (
+            TopicView(
+                "orders",
+                (PartitionView(0, 0, 3, (0, 1), (0,), 9),),
+                pool="default",
+                object_name="shop",
+            ),
+        ),
+        retained=(TopicView("old", (), pool="default", object_name="old"),),
     )
     endpoints = {"host": "10.0.0.1", "advertisedHttpUrl": "http://a:8080"}
     partition = {

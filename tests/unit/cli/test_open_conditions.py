@@ -54,7 +54,9 @@ def view(replicas: tuple[int, ...], adding: tuple[int, ...] = ()) -> ClusterStat
         partition=0, leader=0, leader_epoch=0, replicas=replicas, in_sync_replicas=(0,),
         partition_epoch=0, min_insync_replicas=1, adding=adding,
     )  # fmt: skip
-    return ClusterStatus(topics=(TopicView("orders", (partition,), "default", "orders"),))
+    return ClusterStatus(
+        topics=(TopicView("orders", (partition,), pool="default", object_name="orders"),)
+    )
 
 
 def topic(*placement: Any) -> dict[str, Any]:
