@@ -1,26 +1,36 @@
 """How commands speak: tables and sentences for people, or one JSON document per answer (`-o json`).
 
-Results go to stdout, remarks and errors to stderr.
+Results go to stdout, remarks and errors to stderr. Rich is imported where something is drawn.
 """
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from rich.console import Console
-from rich.text import Text
 
 from tidemark_cli.failures import CommandFailed
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
 
 class Output:
-    def __init__(self, *, is_json: bool, console: Console | None = None) -> None:
+    def __init__(self, *, is_json: bool, console: "Console | None" = None) -> None:
         self.is_json = is_json
-        self.console = console or Console(highlight=False, soft_wrap=True)
-        self._errors = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._given_console = console
 
-    def result(self, value: Any, human: Callable[[Console], None]) -> None:
+    @cached_property
+    def console(self) -> "Console":
+        return self._given_console or _console(is_for_errors=False)
+
+    @cached_property
+    def _errors(self) -> "Console":
+        return _console(is_for_errors=True)
+
+    def result(self, value: Any, human: "Callable[[Console], None]") -> None:
         """`value` as JSON, or what `human` draws."""
         if self.is_json:
             sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
@@ -52,9 +62,17 @@ class Output:
             self._errors.print(f"  {label + ':':12}{text}", markup=False)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Text:
+def _console(*, is_for_errors: bool) -> "Console":
+    from rich.console import Console
+
+    return Console(stderr=is_for_errors, highlight=False, soft_wrap=True)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> "Text":
     """A plain table in kubectl's manner: no lines, capitals on top, nothing cut however wide.
     Without columns there is no line of them."""
+    from rich.text import Text
+
     heads = [[column.upper() for column in columns]] if columns else []
     lines = heads + [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]

@@ -10,16 +10,16 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiohttp
 import msgspec
 
 from tidemark_cli.cluster_status import ClusterStatus, read_status
 from tidemark_cli.failures import EXIT_USAGE, CommandFailed
+from tidemark_cli.http_session import HttpSession, TimeLimits
 from tidemark_cli.metadata import UnreadableAnswer
 
 LOCAL_CONTROLLER_URL = "http://127.0.0.1:17070"
 STATUS_PATH = "/v1/status"
-PROBE_TIMEOUT = aiohttp.ClientTimeout(total=2.0, sock_connect=0.5)
+PROBE_LIMITS = TimeLimits(2.0, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +89,19 @@ async def find_brokers(arguments: argparse.Namespace) -> tuple[str, ...]:
     )
 
 
-async def controller_status(
-    url: str, session: aiohttp.ClientSession | None = None
-) -> ClusterStatus | None:
+async def controller_status(url: str, session: HttpSession | None = None) -> ClusterStatus | None:
     """The controller's view, or None when no controller answers there."""
-    if session is None:
-        async with aiohttp.ClientSession(trust_env=False) as own:
-            return await controller_status(url, own)
+    used = session or HttpSession()
     try:
-        async with session.get(url + STATUS_PATH, timeout=PROBE_TIMEOUT) as response:
-            if response.status != 200:
-                return None
-            return read_status(msgspec.json.decode(await response.read()))
-    except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError, UnreadableAnswer):
+        answer = await used.get(url + STATUS_PATH, PROBE_LIMITS)
+        if answer.status != 200:
+            return None
+        return read_status(msgspec.json.decode(answer.body))
+    except (OSError, msgspec.DecodeError, UnreadableAnswer):  # a timeout is an OSError too
         return None
+    finally:
+        if session is None:
+            await used.close()
 
 
 def has_kubeconfig() -> bool:
