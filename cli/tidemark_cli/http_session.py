@@ -6,6 +6,7 @@ have acted. Only a GET on a kept connection that turns out to be closed is sent 
 """
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
@@ -209,7 +210,14 @@ class _Connection:
 
 
 def _origin(url: str) -> tuple[str, str]:
-    address = urlsplit(url)
+    """Raises NotConnected for what is no address."""
+    try:
+        address = urlsplit(url)
+        is_address = address.scheme in ("http", "https") and bool(address.hostname)
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise NotConnected(f"expected http://HOST:PORT, found {url[:200]!r}")
     return address.scheme, address.netloc
 
 
@@ -229,7 +237,7 @@ def _head(data: bytes) -> tuple[int, dict[str, str], bool]:
     first, *lines = data.decode("latin-1").split("\r\n")
     version, _, rest = first.partition(" ")
     status = rest[:3]
-    if not version.startswith("HTTP/1.") or not (status.isascii() and status.isdecimal()):
+    if not version.startswith("HTTP/1.") or not re.fullmatch("[1-9][0-9][0-9]", status):
         raise ValueError(f"expected HTTP/1.1, found {first[:80]!r}")
     headers = {}
     for line in lines:
