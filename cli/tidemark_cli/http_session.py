@@ -54,16 +54,22 @@ class HttpSession:
         self._idle.clear()
 
     async def get(
-        self, url: str, limits: TimeLimits, *, most_bytes: int = MOST_BODY_BYTES
+        self,
+        url: str,
+        limits: TimeLimits,
+        *,
+        most_bytes: int = MOST_BODY_BYTES,
+        is_repeatable: bool = True,
     ) -> HttpAnswer:
-        """Raises NotConnected, BrokenOff, TimeoutError. Redirects are answers."""
+        """`is_repeatable`: to be asked once more makes no difference to the other side. Redirects
+        are answers. Raises NotConnected, BrokenOff, TimeoutError."""
         async with asyncio.timeout(limits.total_seconds):
             connection = self._kept(url)
             if connection is not None:
                 try:
                     return await self._exchange(connection, "GET", url, most_bytes=most_bytes)
                 except BrokenOff:
-                    if connection.has_answered:
+                    if connection.has_answered or not is_repeatable:
                         raise
             connection = await self._connected(url, limits)
             return await self._exchange(connection, "GET", url, most_bytes=most_bytes)

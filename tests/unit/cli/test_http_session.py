@@ -95,6 +95,15 @@ def test_a_get_on_a_connection_that_was_closed_is_sent_again() -> None:
     assert (server.connections, len(server.requests)) == (2, 3)
 
 
+def test_a_get_that_is_not_repeatable_is_sent_once() -> None:
+    async def story(server: Server, session: HttpSession) -> None:
+        await session.get(server.url, SOON)
+        with pytest.raises(BrokenOff):
+            await session.get(server.url, SOON, is_repeatable=False)
+
+    assert len(run([HELLO, b"", HELLO], story).requests) == 2
+
+
 def test_a_post_is_sent_once_whatever_becomes_of_it() -> None:
     async def story(server: Server, session: HttpSession) -> None:
         await session.get(server.url, SOON)
