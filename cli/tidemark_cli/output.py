@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tidemark_cli.failures import CommandFailed
+from tidemark_cli.terminal_text import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,8 +34,7 @@ class Output:
     def result(self, value: Any, human: "Callable[[Console], None]") -> None:
         """`value` as JSON, or what `human` draws."""
         if self.is_json:
-            sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
-            sys.stdout.flush()
+            self._write_json(value)
         else:
             human(self.console)
 
@@ -51,7 +51,7 @@ class Output:
                     "toDo": failed.to_do,
                 }
             }
-            sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+            self._write_json(value)
             return
         self._errors.print("[bold red]error[/]")
         for label, text in (
@@ -59,7 +59,16 @@ class Output:
             ("found", failed.found),
             ("what to do", failed.to_do),
         ):
-            self._errors.print(f"  {label + ':':12}{text}", markup=False)
+            self._errors.print(f"  {label + ':':12}{_lines(text)}", markup=False)
+
+    def _write_json(self, value: Any) -> None:
+        sys.stdout.write(visible_json(msgspec.json.encode(value).decode()) + "\n")
+        sys.stdout.flush()
+
+
+def _lines(text: str) -> str:
+    """Our own sentences have line ends, and what they quote may have anything else."""
+    return "\n".join(map(visible, text.split("\n")))
 
 
 def _console(*, is_for_errors: bool) -> "Console":
@@ -74,7 +83,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> "Text":
     from rich.text import Text
 
     heads = [[column.upper() for column in columns]] if columns else []
-    lines = heads + [[str(cell) for cell in row] for row in rows]
+    lines = heads + [[visible(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     drawn = Text(no_wrap=True, overflow="ignore")
     for number, line in enumerate(lines):
