@@ -14,7 +14,6 @@ from tidemark_cli.metadata import UnreadableAnswer
 from tidemark_cli.outcomes import BrokerRefused
 from tidemark_cli.output import Output, table
 from tidemark_cli.targets import find_brokers
-from tidemark_cli.terminal_text import visible
 
 HELP = "list consumer groups, or show one group's members and lag"
 ANSWER_SECONDS = 5.0
@@ -109,10 +108,8 @@ def _draw_all(console: Console, groups: tuple[GroupView, ...]) -> None:
 
 def _draw_one(console: Console, group: GroupView) -> None:
     console.print(
-        visible(
-            f"{group.group}: {group.state}, {len(group.members)} members,"
-            f" assignor {group.protocol or '-'}, coordinator {group.coordinator}"
-        ),
+        f"{group.group}: {group.state}, {len(group.members)} members,"
+        f" assignor {group.protocol or '-'}, coordinator {group.coordinator}",
         markup=False,
     )
     rows = [

@@ -1,18 +1,13 @@
 """Names and values of others do no harm to a terminal, whichever way they are shown."""
 
 import json
-from dataclasses import replace
 
 import pytest
-from rich.console import Console
-from tidemark_cli.commands import groups
 from tidemark_cli.failures import CommandFailed
-from tidemark_cli.groups import GroupView
 from tidemark_cli.output import Output, table
 
 EVIL = "a\x1b[2J\r\x9b1m\u202eb\nc"
 SHOWN = r"a\x1b[2J\r\u009b1m\u202eb"
-GROUP = GroupView("g", "Stable", "consumer", "range", 1)
 
 
 def test_a_table_shows_a_cell_on_its_line() -> None:
@@ -32,8 +27,3 @@ def test_json_is_the_same_json(capsys: pytest.CaptureFixture[str]) -> None:
     written = capsys.readouterr().out
     assert json.loads(written) == {"name": EVIL}
     assert written == '{"name":"a\\u001b[2J\\r\\u009b1m\\u202eb\\nc"}\n'
-
-
-def test_a_groups_name_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    groups._draw_one(Console(soft_wrap=True), replace(GROUP, group=EVIL))
-    assert f"{SHOWN}\\nc: Stable" in capsys.readouterr().out
