@@ -18,7 +18,7 @@ def test_a_failure_shows_what_it_quotes(capsys: pytest.CaptureFixture[str]) -> N
     failed = CommandFailed(expected="x", found=EVIL, to_do="two\nlines")
     Output(is_json=False).failure(failed)
     written = capsys.readouterr().err
-    assert f"found:      {SHOWN}\nc" in written
+    assert f"{SHOWN}\nc" in written
     assert "two\nlines" in written
 
 
