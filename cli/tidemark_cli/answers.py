@@ -118,8 +118,8 @@ def read_records(offset: int, headers: Mapping[str, str], body: bytes) -> Record
     after_last = records[-1].offset + 1 if records else offset
     return RecordPage(
         records=records,
-        high_watermark=_header(headers, "Tidemark-High-Watermark", -1),
-        next_offset=_header(headers, "Tidemark-Next-Offset", after_last),
+        high_watermark=_header(headers, "tidemark-high-watermark", -1),
+        next_offset=_header(headers, "tidemark-next-offset", after_last),
     )
 
 

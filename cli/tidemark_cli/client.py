@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-import aiohttp
 import msgspec
 
 from tidemark_cli.answers import (
@@ -25,6 +24,7 @@ from tidemark_cli.answers import (
     read_records,
     read_replica,
 )
+from tidemark_cli.http_session import HttpAnswer, HttpSession, NotConnected, TimeLimits
 from tidemark_cli.leader_lookup import LeaderLookup, NobodyAnswers, UnknownTopic
 from tidemark_cli.metadata import TopicView, UnreadableAnswer
 from tidemark_cli.nearby import NearbyReplicas
@@ -41,7 +41,7 @@ from tidemark_cli.outcomes import (
     Unknown,
 )
 
-PREFERRED_REPLICA = "Tidemark-Preferred-Read-Replica"
+PREFERRED_REPLICA = "tidemark-preferred-read-replica"
 BINARY_V2 = "application/vnd.kafka.binary.v2+json"
 CONNECT_TIMEOUT_SECONDS = 0.25
 SLOW_SECONDS = 0.1  # an answer that takes longer makes us ask others who leads
@@ -51,7 +51,6 @@ INIT_PRODUCER_SECONDS = 6.0  # brokers wait up to 5 s for their controller
 ATTEMPT_SECONDS = 1.0  # of an idempotent producer: a leader that hangs is not waited for longer
 MAX_REDIRECTS = 2  # in a row: two brokers that lag behind may each name the other
 ANSWER_MARGIN_SECONDS = 1.0  # how much longer than the broker we wait: it should tell, not we
-KEEP_ALIVE_SECONDS = 10.0  # far below the brokers' 75 s: never used as they close it
 _REFUSED_BY_NUMBER = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"})
 
 
@@ -84,13 +83,7 @@ class TidemarkClient:
         self._bootstrap_urls = tuple(bootstrap_urls)
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ttl_dns_cache=60
-            ),
-            auto_decompress=False,
-            trust_env=False,
-        )
+        self._session = HttpSession()
         self.lookup = LeaderLookup(self._session, self._bootstrap_urls)
         self._nearby = NearbyReplicas(asyncio.get_running_loop().time)
         return self
@@ -175,22 +168,15 @@ class TidemarkClient:
         urls = (*self.lookup.metadata.broker_urls.values(), *self._bootstrap_urls)
         for url in dict.fromkeys(url.rstrip("/") for url in urls):
             try:
-                async with self._session.post(
-                    f"{url}/producers",
-                    data=body,
-                    headers={"Content-Type": "application/json"},
-                    timeout=aiohttp.ClientTimeout(
-                        total=INIT_PRODUCER_SECONDS, sock_connect=CONNECT_TIMEOUT_SECONDS
-                    ),
-                ) as response:
-                    answer = await response.read()
-                    if response.status == 200:
-                        return read_producer(answer)
-                    problem = read_problem(response.status, answer)
-                    refusal = BrokerRefused(
-                        problem.error, problem.message, is_retriable=problem.is_retriable
-                    )
-            except (aiohttp.ClientError, TimeoutError, OSError, UnreadableAnswer) as error:
+                limits = TimeLimits(INIT_PRODUCER_SECONDS, CONNECT_TIMEOUT_SECONDS)
+                answer = await self._session.post(f"{url}/producers", limits, body=body)
+                if answer.status == 200:
+                    return read_producer(answer.body)
+                problem = read_problem(answer.status, answer.body)
+                refusal = BrokerRefused(
+                    problem.error, problem.message, is_retriable=problem.is_retriable
+                )
+            except (OSError, UnreadableAnswer) as error:  # a timeout is an OSError too
                 text = f"{url}: {error or type(error).__name__}"
                 refusal = BrokerRefused("NETWORK_EXCEPTION", text, is_retriable=True)
         raise refusal
@@ -268,21 +254,19 @@ class TidemarkClient:
         loop = asyncio.get_running_loop()
         slow = loop.call_later(SLOW_SECONDS, self.lookup.suspect, url)
         try:
-            async with self._session.post(
+            answer = await self._session.post(
                 f"{url}{path}?acks={acks}&timeout_ms={_broker_timeout_ms(left_seconds)}",
-                data=body,
-                headers={"Content-Type": BINARY_V2},
-                allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(
-                    total=left_seconds + ANSWER_MARGIN_SECONDS,
-                    sock_connect=min(CONNECT_TIMEOUT_SECONDS, left_seconds),
+                TimeLimits(
+                    left_seconds + ANSWER_MARGIN_SECONDS,
+                    min(CONNECT_TIMEOUT_SECONDS, left_seconds),
                 ),
-            ) as response:
-                return _read_attempt(url, response, await response.read(), acks)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            # No connection was made, so no byte of the request left us.
+                body=body,
+                content_type=BINARY_V2,
+            )
+            return _read_attempt(url, answer, acks)
+        except NotConnected as error:
             return _Retry("NETWORK_EXCEPTION", f"{url}: {error}")
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except OSError as error:  # a timeout is one too
             self.lookup.suspect(url)
             return Unknown("NETWORK_EXCEPTION", f"{url}: {error or type(error).__name__}")
         finally:
@@ -336,32 +320,20 @@ class TidemarkClient:
         self, url: str, path: str, wait_seconds: float
     ) -> tuple[Mapping[str, str], bytes]:
         try:
-            async with self._session.get(
-                url + path,
-                allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(
-                    total=wait_seconds + ANSWER_MARGIN_SECONDS,
-                    sock_connect=CONNECT_TIMEOUT_SECONDS,
-                ),
-            ) as response:
-                body = await response.read()
-                if response.status == 200:
-                    return response.headers, body
-                if response.status == 307:
-                    raise Redirected(
-                        response.headers.get("Location", ""),
-                        url,
-                        is_to_nearer=PREFERRED_REPLICA in response.headers,
-                    )
-                problem = read_problem(response.status, body)
-                raise BrokerRefused(
-                    problem.error, problem.message, is_retriable=problem.is_retriable
-                )
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            limits = TimeLimits(wait_seconds + ANSWER_MARGIN_SECONDS, CONNECT_TIMEOUT_SECONDS)
+            answer = await self._session.get(url + path, limits)
+        except OSError as error:  # a timeout is one too
             self.lookup.suspect(url)
             raise BrokerRefused(
                 "NETWORK_EXCEPTION", f"{url}: {error or type(error).__name__}", is_retriable=True
             ) from error
+        if answer.status == 200:
+            return answer.headers, answer.body
+        if answer.status == 307:
+            location = answer.headers.get("location", "")
+            raise Redirected(location, url, is_to_nearer=PREFERRED_REPLICA in answer.headers)
+        problem = read_problem(answer.status, answer.body)
+        raise BrokerRefused(problem.error, problem.message, is_retriable=problem.is_retriable)
 
 
 def _broker_timeout_ms(left_seconds: float) -> int:
@@ -396,19 +368,17 @@ def _with_doubt(outcome: Outcome, is_in_doubt: bool) -> Outcome:
     return outcome
 
 
-def _read_attempt(
-    url: str, response: aiohttp.ClientResponse, body: bytes, acks: str
-) -> Outcome | _Retry:
+def _read_attempt(url: str, response: HttpAnswer, acks: str) -> Outcome | _Retry:
     if response.status == 307:
-        location = Redirected(response.headers.get("Location", ""), url)
+        location = Redirected(response.headers.get("location", ""), url)
         return _Retry("NOT_LEADER_OR_FOLLOWER", f"{url} is not the leader", location.url or None)
     if response.status == 200:
-        answer = read_produce_answer(body, acks=acks)
+        answer = read_produce_answer(response.body, acks=acks)
         if answer.error is None:
             return Acknowledged(answer.offset, url)
         problem = answer.error
     else:
-        problem = read_problem(response.status, body)
+        problem = read_problem(response.status, response.body)
     if not problem.is_certainly_not_written:
         return Unknown(problem.error, problem.message)
     if problem.is_retriable:

@@ -12,10 +12,11 @@ import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from urllib.parse import urljoin
 
-import aiohttp
 import msgspec
 
+from tidemark_cli.http_session import HttpSession, TimeLimits
 from tidemark_cli.metadata import (
     ClusterMetadata,
     TopicView,
@@ -27,7 +28,8 @@ from tidemark_cli.metadata import (
 
 SHORTEST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.020
-ASK_TIMEOUT = aiohttp.ClientTimeout(total=0.5, sock_connect=0.25)
+ASK_LIMITS = TimeLimits(0.5, 0.25)
+MAX_REDIRECTS = 3
 BROKERS_ASKED_AT_ONCE = 2
 SUSPICION_SECONDS = 1.0  # how long an address is asked last
 WATCH_SECONDS = 0.3  # how long the metadata is renewed after the last suspicion
@@ -43,7 +45,7 @@ class LeaderLookup:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        session: HttpSession,
         bootstrap_urls: tuple[str, ...],
         *,
         random_source: random.Random | None = None,
@@ -106,27 +108,24 @@ class LeaderLookup:
                 return await self.ask_one(url, path)
             except UnknownTopic as error:  # this one may only lag behind: ask the others too
                 unknown_topic = error
-            except (aiohttp.ClientError, TimeoutError, OSError, UnreadableAnswer) as error:
+            except (OSError, UnreadableAnswer) as error:  # a timeout is an OSError too
                 reasons.append(f"{url}: {error or type(error).__name__}")
         if unknown_topic is not None:
             raise unknown_topic
         raise NobodyAnswers("; ".join(reasons) or "no address is known")
 
     async def ask_one(self, url: str, path: str) -> Any:
-        async with self._session.get(
-            url + path, timeout=ASK_TIMEOUT, allow_redirects=True, max_redirects=3
-        ) as response:
-            data = await response.content.read(MAX_ANSWER_BYTES)
-            while chunk := await response.content.read(MAX_ANSWER_BYTES):
-                data += chunk
-                if len(data) > MAX_ANSWER_BYTES:
-                    raise UnreadableAnswer(f"expected at most {MAX_ANSWER_BYTES} bytes of {path}")
-            if response.status == 404 and path.startswith("/topics/"):
-                raise UnknownTopic(path.removeprefix("/topics/").split("/")[0], _detail(data))
-            if response.status != 200:
-                raise UnreadableAnswer(
-                    f"expected 200 of {path}, found {response.status}: {data[:200]!r}"
-                )
+        answer = await self._session.get(url + path, ASK_LIMITS, most_bytes=MAX_ANSWER_BYTES)
+        for _ in range(MAX_REDIRECTS):
+            if answer.status not in (307, 308):
+                break
+            location = urljoin(url + path, answer.headers.get("location", ""))
+            answer = await self._session.get(location, ASK_LIMITS, most_bytes=MAX_ANSWER_BYTES)
+        data = answer.body
+        if answer.status == 404 and path.startswith("/topics/"):
+            raise UnknownTopic(path.removeprefix("/topics/").split("/")[0], _detail(data))
+        if answer.status != 200:
+            raise UnreadableAnswer(f"expected 200 of {path}, found {answer.status}: {data[:200]!r}")
         try:
             return msgspec.json.decode(data)
         except msgspec.DecodeError as error:
@@ -176,7 +175,7 @@ class LeaderLookup:
                 if leaders - {-1} - self.metadata.broker_urls.keys():
                     brokers = read_brokers(await self.ask_one(url, "/brokers"))
                     self._note(self.metadata.on_brokers(brokers))
-        except (aiohttp.ClientError, TimeoutError, OSError, UnreadableAnswer, UnknownTopic):
+        except (OSError, UnreadableAnswer, UnknownTopic):
             self._suspicions[url] = self._now() + SUSPICION_SECONDS / 2
 
 

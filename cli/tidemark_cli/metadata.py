@@ -68,6 +68,7 @@ class ClusterMetadata:
 
     broker_urls: dict[int, str] = field(default_factory=dict)
     topics: dict[str, dict[int, PartitionView]] = field(default_factory=dict)
+    topic_ids: dict[str, str] = field(default_factory=dict)  # as they were told last
 
     def on_brokers(self, broker_urls: Mapping[int, str]) -> bool:
         if all(self.broker_urls.get(broker_id) == url for broker_id, url in broker_urls.items()):
@@ -77,6 +78,7 @@ class ClusterMetadata:
 
     def on_topic(self, view: TopicView) -> bool:
         known = self.topics.setdefault(view.topic, {})
+        self.topic_ids[view.topic] = view.topic_id
         has_changed = False
         for partition in view.partitions:
             before = known.get(partition.partition)
@@ -98,7 +100,8 @@ class ClusterMetadata:
         known = self.topics.get(topic)
         if known is None:
             return None
-        return TopicView(topic, tuple(known[partition] for partition in sorted(known)))
+        partitions = tuple(known[partition] for partition in sorted(known))
+        return TopicView(topic, partitions, self.topic_ids.get(topic, ""))
 
 
 def read_topic(body: Any) -> TopicView:

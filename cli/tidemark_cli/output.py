@@ -1,32 +1,43 @@
 """How commands speak: tables and sentences for people, or one JSON document per answer (`-o json`).
 
 Results go to stdout, remarks and errors to stderr. Keys in JSON are camelCase; until the next minor
-release the names that were written before stand beside them.
+release the names that were written before stand beside them. Rich is imported where something
+is drawn.
 """
 
 import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from rich.console import Console
-from rich.text import Text
 
 from tidemark_cli.failures import CommandFailed
+from tidemark_cli.terminal_text import visible, visible_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 
 class Output:
-    def __init__(self, *, is_json: bool, console: Console | None = None) -> None:
+    def __init__(self, *, is_json: bool, console: "Console | None" = None) -> None:
         self.is_json = is_json
-        self.console = console or Console(highlight=False, soft_wrap=True)
-        self._errors = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._given_console = console
 
-    def result(self, value: Any, human: Callable[[Console], None]) -> None:
+    @cached_property
+    def console(self) -> "Console":
+        return self._given_console or _console(is_for_errors=False)
+
+    @cached_property
+    def _errors(self) -> "Console":
+        return _console(is_for_errors=True)
+
+    def result(self, value: Any, human: "Callable[[Console], None]") -> None:
         """`value` as JSON, or what `human` draws."""
         if self.is_json:
-            sys.stdout.write(msgspec.json.encode(with_camel_case(value)).decode() + "\n")
-            sys.stdout.flush()
+            self._write_json(with_camel_case(value))
         else:
             human(self.console)
 
@@ -60,15 +71,19 @@ class Output:
                     "toDo": failed.to_do or "correct the command",
                 }
             }
-            sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+            self._write_json(value)
             return
         self._errors.print("[bold red]error:[/]", end=" ")
-        self._errors.print(failed.sentence, markup=False)
+        self._errors.print(_lines(failed.sentence), markup=False)
         # Where the sentence was made of these two they are said already.
         parts = [("expected", failed.expected), ("found", failed.found)] * failed.has_sentence
         for label, text in (*parts, ("what to do", failed.to_do)):
             if text:
-                self._errors.print(f"  {label + ':':12}{text}", markup=False)
+                self._errors.print(f"  {label + ':':12}{_lines(text)}", markup=False)
+
+    def _write_json(self, value: Any) -> None:
+        sys.stdout.write(visible_json(msgspec.json.encode(value).decode()) + "\n")
+        sys.stdout.flush()
 
 
 def with_camel_case(value: Any) -> Any:
@@ -93,11 +108,24 @@ def camel_case(name: str) -> str:
     return first + "".join(word.capitalize() for word in others)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Text:
+def _lines(text: str) -> str:
+    """Our own sentences have line ends, and what they quote may have anything else."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def _console(*, is_for_errors: bool) -> "Console":
+    from rich.console import Console
+
+    return Console(stderr=is_for_errors, highlight=False, soft_wrap=True)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> "Text":
     """A plain table in kubectl's manner: no lines, capitals on top, nothing cut however wide.
     Without columns there is no line of them."""
+    from rich.text import Text
+
     heads = [[column.upper() for column in columns]] if columns else []
-    lines = heads + [[str(cell) for cell in row] for row in rows]
+    lines = heads + [[visible(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     drawn = Text(no_wrap=True, overflow="ignore")
     for number, line in enumerate(lines):

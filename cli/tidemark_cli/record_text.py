@@ -13,18 +13,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from tidemark_cli.outcomes import ConsumedRecord, RecordHeader
+from tidemark_cli.terminal_text import escaped, visible_json
 
 NULL = "(null)"
 FORMAT_HELP = (
     "%t topic, %p partition, %o offset, %k key, %s or %v value, %K and %S sizes of key and value "
     "(-1: null), %T timestamp in ms, %h headers, and \\n \\r \\t \\0 \\\\ \\xHH"
 )
-# DEL and C1, and what turns the direction of text or ends a line.
-_CONTROLS = "\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
-# Also a backslash, C0, and bytes that are no UTF-8.
-_ESCAPED = re.compile(f"[\\\\\x00-\x1f{_CONTROLS}\udc80-\udcff]")
-_ESCAPED_IN_JSON = re.compile(f"[{_CONTROLS}]")
-_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 _TOKEN = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
 _BACKSLASHED = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
@@ -33,22 +28,6 @@ Writer = Callable[[Iterable[ConsumedRecord]], bytes]
 
 class BadFormat(ValueError):
     """A format that says what there is not; the text names the place."""
-
-
-def escaped(data: bytes) -> str:
-    """On one line, and unlike any other bytes' text."""
-    text = data.decode(errors="surrogateescape")
-    return _ESCAPED.sub(_escape, text) if _ESCAPED.search(text) else text
-
-
-def _escape(match: re.Match[str]) -> str:
-    character = match[0]
-    if short := _SHORT.get(character):
-        return short
-    number = ord(character)
-    if number >= 0xDC80 and number <= 0xDCFF:  # surrogateescape's word for a byte
-        return f"\\x{number - 0xDC00:02x}"
-    return f"\\x{number:02x}" if number < 0x80 else f"\\u{number:04x}"
 
 
 def lines_for_people(records: Iterable[ConsumedRecord]) -> bytes:
@@ -91,7 +70,7 @@ _JSON = msgspec.json.Encoder()
 
 def json_lines(records: Iterable[ConsumedRecord]) -> bytes:
     text = _JSON.encode_lines([_json_record(record) for record in records]).decode()
-    return _ESCAPED_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+    return visible_json(text).encode()
 
 
 def _json_record(record: ConsumedRecord) -> _JsonRecord:

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
 from tidemark_cli.arguments import LOCAL_CONTROLLER_URL
 from tidemark_cli.cluster_status import ClusterStatus, read_status
 from tidemark_cli.failures import EXIT_USAGE, CommandFailed, not_found
+from tidemark_cli.http_session import HttpSession, TimeLimits
 from tidemark_cli.local_brokers import LocalBroker, clusters, local_brokers, runs_dev
 from tidemark_cli.metadata import UnreadableAnswer
 
 STATUS_PATH = "/v1/status"
 DEFAULT_POOL = "default"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-PROBE_TIMEOUT = aiohttp.ClientTimeout(total=2.0, sock_connect=0.5)
+PROBE_LIMITS = TimeLimits(2.0, 0.5)
 START_SECONDS = 10.0  # as long as a command waits for a pool that starts
 START_POLL_SECONDS = 0.2
 
@@ -160,14 +160,13 @@ async def _started_brokers(
 
 async def _answers(url: str) -> bool:
     """A broker is active a moment before its HTTP API is loaded."""
+    session = HttpSession()
     try:
-        async with (
-            aiohttp.ClientSession(timeout=PROBE_TIMEOUT, trust_env=False) as session,
-            session.get(f"{url}/brokers") as response,
-        ):
-            return response.status == 200
-    except (aiohttp.ClientError, TimeoutError, OSError):
+        return (await session.get(f"{url}/brokers", PROBE_LIMITS)).status == 200
+    except OSError:  # a timeout is one too
         return False
+    finally:
+        await session.close()
 
 
 def pool_of(status: ClusterStatus, named: str | None, topic: str | None) -> str:
@@ -207,32 +206,31 @@ async def uptime_ms(target: Target) -> int | None:
     """Of a `tidemark dev`; None of anything else."""
     if not target.controller_url:
         return None
+    session = HttpSession()
     try:
-        async with (
-            aiohttp.ClientSession(timeout=PROBE_TIMEOUT, trust_env=False) as session,
-            session.get(f"{target.controller_url}/v1/local") as response,
-        ):
-            if response.status != 200:
-                return None
-            return int(msgspec.json.decode(await response.read())["uptimeMs"])
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError):
+        answer = await session.get(f"{target.controller_url}/v1/local", PROBE_LIMITS)
+        if answer.status != 200:
+            return None
+        return int(msgspec.json.decode(answer.body)["uptimeMs"])
+    except (OSError, ValueError, KeyError, TypeError):
         return None
+    finally:
+        await session.close()
 
 
-async def controller_status(
-    url: str, session: aiohttp.ClientSession | None = None
-) -> ClusterStatus | None:
+async def controller_status(url: str, session: HttpSession | None = None) -> ClusterStatus | None:
     """The controller's view, or None when no controller answers there."""
-    if session is None:
-        async with aiohttp.ClientSession(trust_env=False) as own:
-            return await controller_status(url, own)
+    used = session or HttpSession()
     try:
-        async with session.get(url + STATUS_PATH, timeout=PROBE_TIMEOUT) as response:
-            if response.status != 200:
-                return None
-            return read_status(msgspec.json.decode(await response.read()))
-    except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError, UnreadableAnswer):
+        answer = await used.get(url + STATUS_PATH, PROBE_LIMITS)
+        if answer.status != 200:
+            return None
+        return read_status(msgspec.json.decode(answer.body))
+    except (OSError, msgspec.DecodeError, UnreadableAnswer):  # a timeout is an OSError too
         return None
+    finally:
+        if session is None:
+            await used.close()
 
 
 def has_kubeconfig() -> bool:

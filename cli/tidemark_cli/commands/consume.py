@@ -4,10 +4,12 @@ import argparse
 import asyncio
 import contextlib
 import sys
+from collections.abc import Sequence
 
 from tidemark_cli.client import ClientSettings, TidemarkClient
 from tidemark_cli.commands.produce import partition_count, topic_is_gone
 from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_cli.group_reader import GroupReader
 from tidemark_cli.metadata import UnreadableAnswer
 from tidemark_cli.outcomes import BrokerRefused, ConsumedRecord
 from tidemark_cli.output import Output
@@ -58,6 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"of each record, as kcat has it: {FORMAT_HELP}".replace("%", "%%"),
     )
     parser.add_argument(
+        "-G",
+        "--group",
+        help="read as a member of this consumer group, and commit what was printed; --from is for "
+        "partitions without a committed offset; --until-end stops when there is nothing more",
+    )
+    parser.add_argument(
         "--rack", help="read from an in-sync replica of this rack where the leader knows one"
     )
 
@@ -69,27 +77,68 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     async with TidemarkClient(await find_brokers(arguments), settings=settings) as client:
         count = await partition_count(client, arguments)
         chosen = range(count) if arguments.partition is None else [arguments.partition]
-        view = await client.lookup.ask_topic(arguments.topic)
-        watch = TopicWatch(client, arguments.topic, view.topic_id)
-        readers = [
-            PartitionReader(
-                client,
-                watch,
-                arguments.topic,
-                partition,
-                start=start,
-                ends=arguments.until_end,
-                say=_say,
-            )
-            for partition in chosen
-        ]
+        topic_id = client.lookup.metadata.topic_ids[arguments.topic]
+        watch = TopicWatch(client, arguments.topic, topic_id)
         try:
-            await _print_all(readers, printer)
+            if arguments.group is None:
+                await _print_all(_readers(arguments, client, watch, start, chosen), printer)
+            else:
+                await _print_of_group(arguments, client, watch, start, printer)
         except TopicGone as gone:
             raise topic_is_gone(arguments.topic, str(gone)) from gone
         except (BrokerRefused, UnreadableAnswer) as error:
             raise _failed(error) from error
     return EXIT_OK
+
+
+def _readers(
+    arguments: argparse.Namespace,
+    client: TidemarkClient,
+    watch: TopicWatch,
+    start: Start,
+    partitions: Sequence[int],
+) -> list[PartitionReader]:
+    return [
+        PartitionReader(
+            client,
+            watch,
+            arguments.topic,
+            partition,
+            start=start,
+            ends=arguments.until_end,
+            say=_say,
+        )
+        for partition in partitions
+    ]
+
+
+async def _print_of_group(
+    arguments: argparse.Namespace,
+    client: TidemarkClient,
+    watch: TopicWatch,
+    start: Start,
+    printer: "Printer",
+) -> None:
+    reader = GroupReader(
+        client,
+        watch,
+        group=arguments.group,
+        topic=arguments.topic,
+        reset=start.text,
+        say=_say,
+    )
+    try:
+        async with contextlib.aclosing(reader.pages()) as pages:
+            had_partitions = False
+            while not printer.is_done:
+                page = await anext(pages)
+                await reader.commit(printer.print(page))
+                if arguments.until_end and not page:
+                    if had_partitions:
+                        return
+                    had_partitions = await reader.has_partitions()
+    finally:
+        await reader.close()
 
 
 class Printer:
@@ -103,12 +152,14 @@ class Printer:
     def is_done(self) -> bool:
         return self._left is not None and self._left <= 0
 
-    def print(self, records: tuple[ConsumedRecord, ...]) -> None:
+    def print(self, records: tuple[ConsumedRecord, ...]) -> tuple[ConsumedRecord, ...]:
+        """Those that were printed."""
         if self._left is not None:
             records = records[: self._left]
             self._left -= len(records)
         sys.stdout.buffer.write(self._write(records))
         sys.stdout.buffer.flush()
+        return records
 
 
 async def _print_all(readers: list[PartitionReader], printer: Printer) -> None:
@@ -153,6 +204,11 @@ def _start(arguments: argparse.Namespace) -> Start:
     text = arguments.start or ("earliest" if arguments.until_end else "latest")
     if text not in ("earliest", "latest") and not (text.isascii() and text.isdecimal()):
         raise _bad("--from earliest, latest or an offset", text)
+    if arguments.group is not None:
+        others = (arguments.partition, arguments.tail, arguments.rack)
+        if text.isdecimal() or any(value is not None for value in others):
+            found = "an offset, --partition, --tail or --rack"
+            raise _bad("--group with --from earliest or latest, and no place of its own", found)
     return Start(text, arguments.tail)
 
 

@@ -31,6 +31,7 @@ from tidemark_cli.metadata import UnreadableAnswer
 from tidemark_cli.outcomes import BrokerRefused, OffsetRange
 from tidemark_cli.output import Output, table
 from tidemark_cli.targets import find_brokers, find_target
+from tidemark_cli.terminal_text import visible
 
 HELP = "list consumer groups; describe one, reset its offsets or delete it"
 ANSWER_SECONDS = 5.0
@@ -321,8 +322,10 @@ def _draw_all(console: Console, groups: Sequence[GroupView], *, has_pools: bool)
 
 def _draw_one(console: Console, group: GroupView) -> None:
     console.print(
-        f"{group.group}: {group.state}, {len(group.members)} members,"
-        f" assignor {group.protocol or '-'}, coordinator {group.coordinator}",
+        visible(
+            f"{group.group}: {group.state}, {len(group.members)} members,"
+            f" assignor {group.protocol or '-'}, coordinator {group.coordinator}"
+        ),
         markup=False,
     )
     rows = [

@@ -1,6 +1,7 @@
 """`tidemark produce TOPIC`: records from arguments, files, or the lines of stdin, in batches."""
 
 import argparse
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -54,6 +55,9 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         )
         try:
             await _produce(arguments, options, producer, report, count)
+        except asyncio.CancelledError:  # Ctrl-C, and another one does not wait for this
+            await producer.finish()
+            raise
         finally:
             await producer.close()
     return EXIT_FAILED if report.failures else EXIT_OK

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
 
-import aiohttp
 import msgspec
 
 from tidemark_cli.cluster_status import ClusterStatus
@@ -22,6 +21,7 @@ from tidemark_cli.environments.environment import TOPIC, Blow, RoundKind, Tell
 from tidemark_cli.environments.process_faults import ProcessFaults
 from tidemark_cli.environments.scraper import AuditAnswer, Scraper
 from tidemark_cli.failures import CommandFailed
+from tidemark_cli.http_session import HttpSession
 from tidemark_cli.load_events import LoadLedger, add_to_ledger
 from tidemark_cli.metadata import PartitionView, TopicView
 from tidemark_cli.ports import PortRange
@@ -60,7 +60,7 @@ class ProcessesEnvironment:
         self._cluster: asyncio.subprocess.Process | None = None
         self._load: asyncio.subprocess.Process | None = None
         self._controller_url = ""
-        self._session: aiohttp.ClientSession | None = None
+        self._session: HttpSession | None = None
         self._port_range: PortRange | None = None
         self.faults = ProcessFaults(self)
         self._struck_at: dict[int, float] = {}  # broker id -> when, in the loop's time
@@ -194,7 +194,7 @@ class ProcessesEnvironment:
     async def status(self) -> ClusterStatus | None:
         """Over one connection: it is asked often while brokers need the processors."""
         if self._session is None:
-            self._session = aiohttp.ClientSession(trust_env=False)
+            self._session = HttpSession()
         return await controller_status(self._controller_url, self._session)
 
     async def pid_of(self, broker_id: int) -> int | None:

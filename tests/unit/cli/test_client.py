@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-import aiohttp
 import pytest
 from aiohttp import web
 from tidemark_cli import leader_lookup
 from tidemark_cli.client import TidemarkClient
+from tidemark_cli.http_session import TimeLimits
 from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
 from tidemark_cli.outcomes import (
     Acknowledged,
@@ -209,7 +209,7 @@ def test_an_unknown_topic_and_a_silent_cluster_are_told_apart() -> None:
 def test_a_broker_that_hangs_does_not_hold_up_the_news_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(leader_lookup, "ASK_TIMEOUT", aiohttp.ClientTimeout(total=60))
+    monkeypatch.setattr(leader_lookup, "ASK_LIMITS", TimeLimits(60))
 
     async def story() -> None:
         async with (

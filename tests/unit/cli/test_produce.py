@@ -176,6 +176,34 @@ def test_a_topic_that_is_deleted_meanwhile_ends_it(monkeypatch: pytest.MonkeyPat
     run(story())
 
 
+def test_what_was_read_is_sent_when_it_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def story() -> None:
+        async with FakeCluster() as cluster:
+            reading, writing = os.pipe()
+            monkeypatch.setattr(sys, "stdin", os.fdopen(reading))
+            words = ["produce", TOPIC, "--server", cluster.url(0), "--linger-ms", "3600000"]
+            running = asyncio.create_task(produce.run(parse(words), Output(is_json=False)))
+            os.write(writing, b"a\n")
+            added = asyncio.Event()
+            add = BatchingProducer.add
+
+            def note(self: BatchingProducer, *about: Any) -> None:
+                add(self, *about)
+                added.set()
+
+            monkeypatch.setattr(BatchingProducer, "add", note)
+            await added.wait()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            assert (running.cancelled(), cluster.logs[0]) == (True, [b"a"])
+            os.close(writing)
+
+    run(story())
+    assert capsys.readouterr().out == "orders-0 offset 0\n"
+
+
 def test_memory_is_bounded_while_a_leader_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:

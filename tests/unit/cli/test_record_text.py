@@ -7,12 +7,12 @@ from msgspec import json
 from tidemark_cli.outcomes import ConsumedRecord, RecordHeader
 from tidemark_cli.record_text import (
     BadFormat,
-    escaped,
     json_lines,
     lines_for_people,
     unescaped,
     writer_of_format,
 )
+from tidemark_cli.terminal_text import escaped
 
 ANY = (
     st.none() | st.binary(max_size=8) | st.sampled_from([b"(null)", b"\\xff", b"\xff", b"\\(null)"])

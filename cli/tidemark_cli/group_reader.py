@@ -1,0 +1,175 @@
+"""Reads a topic as a member of a consumer group, by the consumers that brokers keep over HTTP.
+
+What was printed is committed after that, so that records are printed again rather than lost when
+this process ends in between. When a poll is broken off nobody knows what it handed out: the next
+consumer goes on from what is committed.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from tidemark_cli.answers import read_problem, read_record_list
+from tidemark_cli.client import TidemarkClient
+from tidemark_cli.http_session import HttpAnswer, HttpSession, TimeLimits
+from tidemark_cli.leader_lookup import NobodyAnswers
+from tidemark_cli.metadata import UnreadableAnswer
+from tidemark_cli.outcomes import BrokerRefused, ConsumedRecord
+from tidemark_cli.partition_reader import (
+    PAUSE_SECONDS,
+    SAY_AFTER_SECONDS,
+    SAY_AGAIN_SECONDS,
+    TopicWatch,
+)
+
+CONTENT_TYPE = "application/vnd.kafka.v2+json"
+POLL_MS = 1000
+POLL_LIMITS = TimeLimits(POLL_MS / 1000 + 5.0)
+LIMITS = TimeLimits(6.0)  # joining a group is not waited for, finding its coordinator is
+END_LIMITS = TimeLimits(2.0)
+COMMIT_TRIES = 3
+COMMIT_PAUSE_SECONDS = 0.5
+MOST_REFUSALS = 3  # in a row, of consumers that are made again
+
+
+class GroupReader:
+    """`say` tells people. Close it in any case: its partitions go to others at once then."""
+
+    def __init__(
+        self,
+        client: TidemarkClient,
+        watch: TopicWatch,
+        *,
+        group: str,
+        topic: str,
+        reset: str,
+        say: Callable[[str], None],
+    ) -> None:
+        """`reset`: where to begin without a committed offset, `earliest` or `latest`."""
+        self._client = client
+        self._watch = watch
+        self._group = group
+        self._topic = topic
+        self._reset = reset
+        self._say = say
+        self._session = HttpSession()
+        self._consumer_url = ""
+
+    async def pages(self) -> AsyncGenerator[tuple[ConsumedRecord, ...], None]:
+        """An empty one where a poll gave nothing. Raises BrokerRefused, TopicGone,
+        UnreadableAnswer."""
+        loop = asyncio.get_running_loop()
+        say_at = loop.time() + SAY_AFTER_SECONDS
+        refusals = 0
+        while True:
+            try:
+                page = await self._poll()
+            except BrokerRefused as refused:
+                refusals += not refused.is_retriable
+                if refusals >= MOST_REFUSALS:
+                    raise
+                if loop.time() >= say_at:
+                    say_at = loop.time() + SAY_AGAIN_SECONDS
+                    self._say(f"group {self._group}: no records: {refused}; trying on")
+                await self._watch.check()
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            refusals, say_at = 0, loop.time() + SAY_AFTER_SECONDS
+            if not page:
+                await self._watch.check()
+            yield page
+
+    async def commit(self, records: Sequence[ConsumedRecord]) -> None:
+        """All up to these."""
+        offsets = {record.partition: record.offset + 1 for record in records}
+        if not offsets or not self._consumer_url:
+            return
+        body = {
+            "offsets": [
+                {"topic": self._topic, "partition": partition, "offset": offset}
+                for partition, offset in offsets.items()
+            ]
+        }
+        for left in reversed(range(COMMIT_TRIES)):
+            try:
+                await self._asked("POST", "/offsets", body)
+                return
+            except BrokerRefused as refused:
+                if not left or not refused.is_retriable:
+                    places = ", ".join(f"{self._topic}-{partition}" for partition in offsets)
+                    self._say(f"{places}: not committed, may be read again: {refused}")
+                    return
+            await asyncio.sleep(COMMIT_PAUSE_SECONDS)
+
+    async def has_partitions(self) -> bool:
+        try:
+            answer = await self._asked("GET", "/subscription")
+            return bool(msgspec.json.decode(answer.body)["partitions"])
+        except (BrokerRefused, msgspec.DecodeError, KeyError, TypeError):
+            return False
+
+    async def close(self) -> None:
+        await self._end()
+        await self._session.close()
+
+    async def _poll(self) -> tuple[ConsumedRecord, ...]:
+        if not self._consumer_url:
+            await self._begin()
+        try:
+            answer = await self._asked("GET", f"/records?timeout={POLL_MS}")
+            return read_record_list(answer.body)
+        except BrokerRefused as refused:
+            if not refused.is_retriable or refused.error == "NETWORK_EXCEPTION":
+                await self._end()
+            raise
+
+    async def _begin(self) -> None:
+        """At the first broker that makes a consumer. Raises BrokerRefused."""
+        body = {"format": "binary", "auto.offset.reset": self._reset, "enable.auto.commit": False}
+        refusal = BrokerRefused("LEADER_NOT_AVAILABLE", "no broker is known", is_retriable=True)
+        try:
+            brokers = await self._client.brokers()
+        except NobodyAnswers as error:
+            raise BrokerRefused("NETWORK_EXCEPTION", str(error), is_retriable=True) from error
+        for url in brokers.values():
+            try:
+                path = f"{url}/consumers/{quote(self._group, safe='')}"
+                answer = await self._request("POST", path, body)
+                self._consumer_url = str(msgspec.json.decode(answer.body)["base_uri"])
+                await self._asked("POST", "/subscription", {"topics": [self._topic]})
+                return
+            except BrokerRefused as error:
+                refusal = error
+                await self._end()
+            except (msgspec.DecodeError, KeyError, TypeError) as error:
+                raise UnreadableAnswer(f"expected a consumer, found no {error}") from error
+        raise refusal
+
+    async def _end(self) -> None:
+        """It leaves its group; where that fails, its session ends soon."""
+        url, self._consumer_url = self._consumer_url, ""
+        if url:
+            with contextlib.suppress(OSError):
+                await self._session.delete(url, END_LIMITS)
+
+    async def _asked(self, method: str, path: str, body: object = None) -> HttpAnswer:
+        return await self._request(method, self._consumer_url + path, body)
+
+    async def _request(self, method: str, url: str, body: object = None) -> HttpAnswer:
+        """Raises BrokerRefused."""
+        try:
+            if method == "GET":
+                answer = await self._session.get(url, POLL_LIMITS, is_repeatable=False)
+            else:
+                data = msgspec.json.encode(body)
+                answer = await self._session.post(url, LIMITS, body=data, content_type=CONTENT_TYPE)
+        except OSError as error:
+            text = f"{url}: {error or type(error).__name__}"
+            raise BrokerRefused("NETWORK_EXCEPTION", text, is_retriable=True) from error
+        if answer.status in (200, 204):
+            return answer
+        problem = read_problem(answer.status, answer.body)
+        raise BrokerRefused(problem.error, problem.message, is_retriable=problem.is_retriable)
