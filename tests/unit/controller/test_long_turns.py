@@ -19,7 +19,6 @@ from tests.unit.controller.long_turns import counted_turns
 from tests.waiting import run
 
 # What decides a few slices at a time: without it every turn here is as long as the pool is large.
-pytest.importorskip("tidemark_operator.controller.slice_changes")
 
 SLICE = 16  # partitions; so few, that a test is short
 SMALL, LARGE = 2 * SLICE, 10 * SLICE
