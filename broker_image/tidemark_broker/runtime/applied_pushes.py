@@ -42,7 +42,8 @@ class AppliedPushes:
         version = (push.controller_epoch, push.image_version)
         self._newest = max(self._newest, version)
         if version == self._under_way:
-            return False
+            async with self._applying:  # else it would be asked for over and over
+                return False
         async with self._applying:
             is_deposed = push.controller_epoch < self._controller_epoch()
             if is_deposed or version < self._newest or self._is_applied(request, version):

@@ -57,6 +57,7 @@ FIRST_RETRY_SECONDS = 0.05
 MAX_RETRY_SECONDS = 1.0
 REGISTER_TIMEOUT_MS = 5000
 MAX_OPEN_POLLS = 2  # the long poll, and one that interrupts it
+PATIENCE_SHARE = 6  # of a session: so long a poll waits for what its answer brings
 
 _log = logging.getLogger(__name__)
 
@@ -297,8 +298,11 @@ class ControllerSession:
         match response.error:
             case ErrorCode.NONE:
                 # Logs of thousands of partitions take a while: the session goes on meanwhile.
-                taking = tasks.create_task(self._on_heartbeat(request, response))
-                await asyncio.wait((taking,), timeout=self._session_timeout_ms / 6000)
+                taking = tasks.create_task(
+                    self._on_heartbeat(request, response), name="heartbeat-answer"
+                )
+                patience_seconds = self._session_timeout_ms / 1000 / PATIENCE_SHARE
+                await asyncio.wait((taking,), timeout=patience_seconds)
             case ErrorCode.NOT_CONTROLLER:
                 self._suspects.update(request.suspects)
                 self._client.prefer(response.controller_address)

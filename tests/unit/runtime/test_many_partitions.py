@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tidemark_broker.runtime import leader_connection, replica_fetches
+from tidemark_broker.runtime import controller_session, leader_connection, replica_fetches
 from tidemark_broker.runtime.follower_link import FollowerLink
 from tidemark_broker.runtime.leader_connection import LeaderConnection
 from tidemark_broker.runtime.metadata import parts_of
@@ -212,7 +212,7 @@ def test_heartbeats_go_on_while_logs_are_made(
         monkeypatch.setattr(bench.directory, "create_logs", create_slowly)
 
         async def steps() -> None:
-            bench.session._session_timeout_ms = 60  # a heartbeat each 10 ms
+            monkeypatch.setattr(controller_session, "PATIENCE_SHARE", 100)  # 30 ms
             leader = Member(BrokerId(2), BrokerEpoch(3))
             state = PartitionState(
                 0,
@@ -232,10 +232,11 @@ def test_heartbeats_go_on_while_logs_are_made(
             )
             controller.answer(0, answer)
             await eventually(lambda: len(controller.polls) == 2)
-            bench.session._session_timeout_ms = 3000
             assert controller.polls[1][0].applied_image_version == -1  # nothing is, so far
+            answered_at = loop.time()
             controller.answer(1, answer)  # so it comes again, and is not applied twice
             await eventually(lambda: len(controller.polls) == 3)
+            assert loop.time() - answered_at >= 0.03  # not at once: it may be megabytes each time
             go_on.set()
             await eventually(lambda: bench.partitions.metadata.image_version == 12)
             (replica,) = bench.partitions.replicas
