@@ -87,7 +87,7 @@ def check(shop: Shop) -> None:
         assert reason in ("AllPartitionsLed", "TopicNameTaken", "SliceNameTaken")
 
 
-@pytest.mark.parametrize("seed", [40, 72, 73, 80, 102, 118])
+@pytest.mark.parametrize("seed", [3, 16, 45, 48, 73, 102])
 def test_names_have_one_owner_whatever_the_order(seed: int) -> None:
     async def scenario() -> None:
         chance = random.Random(seed)
