@@ -20,6 +20,7 @@ from tidemark_operator.reconcile.plan_drain import Drain, plan_drain
 from tidemark_operator.reconcile.plan_moves import replica_counts
 from tidemark_operator.reconcile.plan_pool import plan_pool, pool_conditions
 from tidemark_operator.reconcile.plan_roll import Roll, plan_roll, roll_condition
+from tidemark_operator.reconcile.retained_data import kept_replicas, retained_condition
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.status import StatusWriter
 from tidemark_operator.reconcile.topics import TopicReconciler
@@ -100,6 +101,7 @@ class PoolReconciler:
             *pool_conditions(spec, observed, active),
             roll_condition(roll),
             *drain.conditions,
+            *retained_condition(self._controller.topics(spec.pool)),
         )
         wait_ms = await self._write_pool_status(spec, observed, pool, roll, conditions)
         for failure in failures:
@@ -133,11 +135,13 @@ class PoolReconciler:
     async def _drain(
         self, spec: PoolSpec, observed: ObservedPool, failures: list[StoreError | OSError]
     ) -> Drain:
+        views = self._controller.topics(spec.pool)
         drain = plan_drain(
             spec,
             observed,
             self._controller.brokers(spec.pool),
-            replica_counts(self._controller.topics(spec.pool)),
+            replica_counts(views),
+            kept_replicas(views),
         )
         failures += await self._apply_each(spec, drain.actions)
         for broker_id in drain.retire:
