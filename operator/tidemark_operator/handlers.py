@@ -1,4 +1,5 @@
-"""Watches manifests, pods and claims of brokers, and audits' Jobs with kopf, in a thread of its own.
+"""Watches manifests, brokers' pods and claims, audits' Jobs with kopf, in a thread and loop of its
+own.
 
 Only `on.event` handlers: kopf then writes nothing to any object. A handler passes on an object or a
 key (what happened is read from the store in its turn), or a pod's trouble, which the controller

@@ -97,9 +97,9 @@ def _going_text(names: str) -> str:
     """A claim that a pod uses stays until the pod has gone."""
     return (
         f"the claims of brokers {names} are being deleted, and nobody can take that back: once a"
-        " broker's pod has ended its claim goes, with the records there, and the broker starts again"
-        " on a new, empty one. What other replicas have is copied to it. Before a pod ends, see that"
-        " the Topics are FullyReplicated, or move its replicas away (spec.drain); then delete it"
+        " broker's pod has ended its claim goes, with the records there, and the broker starts on a"
+        " new, empty one. What other replicas have is copied to it. Before a pod ends, see that the"
+        " Topics are FullyReplicated, or move its replicas away (spec.drain); then delete it"
     )
 
 
