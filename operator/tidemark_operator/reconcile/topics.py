@@ -32,6 +32,7 @@ from tidemark_operator.reconcile.plan_topic import (
     TopicPlan,
     plan_topic,
 )
+from tidemark_operator.reconcile.purges import RetainedPurges
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.sliceless import SlicelessTopics
 from tidemark_operator.reconcile.slices import KeptTopic
@@ -77,6 +78,7 @@ class TopicReconciler:
         self._observer = TopicObserver(store, controller)
         self._names = TopicNames()
         self._deleted = DeletedTopics(store, controller, self._observer, self._names)
+        self.purges = RetainedPurges(store, controller, self._observer, self._names)
         self._sliceless = SlicelessTopics(store, controller)
         self._applier = TopicApplier(
             store, controller, default_pool_spec=settings.default_pool_spec
