@@ -6,7 +6,7 @@ Gone. There is no time-out after which it goes anyway: nobody stops a broker tha
 claim stays (I20). Retained data moves nowhere, so a drain that it holds up waits for a human.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark_protocol.ids import BrokerId
@@ -14,7 +14,13 @@ from tidemark_protocol.ids import BrokerId
 from tidemark_operator.controller.views import BrokerView
 from tidemark_operator.manifests.specs import PoolSpec
 from tidemark_operator.reconcile.conditions import Condition
-from tidemark_operator.reconcile.retained_data import KeptReplicas, kept_count, kept_text
+from tidemark_operator.reconcile.retained_data import (
+    MAX_NAMED,
+    KeptReplicas,
+    kept_count,
+    kept_text,
+    shortened,
+)
 from tidemark_operator.runtimes.broker_runtime import (
     BrokerProcess,
     ObservedBroker,
@@ -45,9 +51,10 @@ def plan_drain(
     brokers: Iterable[BrokerView],
     replica_counts: Mapping[BrokerId, int] | None,
     kept: Mapping[BrokerId, KeptReplicas] | None = None,
+    unknown: Sequence[str] = (),
 ) -> Drain:
-    """`replica_counts`: of all topics of the pool, None while some state is not known. `kept`: what
-    of them is retained data."""
+    """`replica_counts`: of all topics of the pool, None while the state of some, `unknown`, is not
+    known. `kept`: what of them is retained data."""
     known = {view.broker_id: view for view in brokers if view.state != "Gone"}
     running = {broker.broker_id: broker for broker in observed.brokers}
     surplus = sorted(b for b in {*known, *running} if b >= spec.replicas)
@@ -66,7 +73,7 @@ def plan_drain(
     leaving = sorted({*going, *spec.drain})
     held = {b: None if replica_counts is None else replica_counts.get(b, 0) for b in leaving}
     is_over = not actions and not retire and all(count == 0 for count in held.values())
-    return Drain(tuple(actions), tuple(retire), _conditions(held, kept or {}), is_over)
+    return Drain(tuple(actions), tuple(retire), _conditions(held, kept or {}, unknown), is_over)
 
 
 def may_go(broker_id: BrokerId, replica_counts: Mapping[BrokerId, int] | None) -> bool:
@@ -83,7 +90,9 @@ def _kept_running(broker: ObservedBroker) -> tuple[PoolAction, ...]:
 
 
 def _conditions(
-    held: Mapping[BrokerId, int | None], kept: Mapping[BrokerId, KeptReplicas]
+    held: Mapping[BrokerId, int | None],
+    kept: Mapping[BrokerId, KeptReplicas],
+    unknown: Sequence[str],
 ) -> tuple[Condition, ...]:
     if not held:
         return ()
@@ -95,6 +104,8 @@ def _conditions(
     sentences = [_held(broker_id, held[broker_id], kept.get(broker_id, {})) for broker_id in shown]
     if len(left) > len(shown):
         sentences.append(f"and {len(left) - len(shown)} more brokers hold replicas")
+    if unknown:
+        sentences.append(f"slices are missing or unreadable of {shortened(unknown, MAX_NAMED)}")
     are_moving = any(held[each] != kept_count(kept.get(each, {})) for each in left)
     if are_moving:
         sentences.append("see the Topics' conditions")

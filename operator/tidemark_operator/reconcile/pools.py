@@ -18,7 +18,7 @@ from tidemark_operator.reconcile.observe import (
 )
 from tidemark_operator.reconcile.plan_doors import bootstrap_servers, listener_addresses
 from tidemark_operator.reconcile.plan_drain import Drain, plan_drain
-from tidemark_operator.reconcile.plan_moves import replica_counts
+from tidemark_operator.reconcile.plan_moves import replica_counts, unknown_topics
 from tidemark_operator.reconcile.plan_pool import plan_pool, pool_conditions
 from tidemark_operator.reconcile.plan_roll import Roll, plan_roll, roll_condition
 from tidemark_operator.reconcile.purges import Purges, read_purges
@@ -164,6 +164,7 @@ class PoolReconciler:
             self._controller.brokers(spec.pool),
             replica_counts(views),
             kept_replicas(views),
+            unknown_topics(views),
         )
         failures += await self._apply_each(spec, drain.actions)
         for broker_id in drain.retire:

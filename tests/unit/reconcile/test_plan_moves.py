@@ -13,6 +13,7 @@ from tidemark_operator.reconcile.plan_moves import (
     MAX_MOVES,
     Places,
     replica_counts,
+    unknown_topics,
     wanted_moves,
 )
 from tidemark_operator.reconcile.plan_topic import (
@@ -328,7 +329,9 @@ def drained_of_two(*views: TopicView) -> tuple[str, str]:
     running = pool_with(broker(0), broker(1), broker(2))
     states = broker_views("Active", "Active", "Active")
     counts = replica_counts(views)
-    (told,) = plan_drain(pool_of(2), running, states, counts, kept_replicas(views)).conditions
+    (told,) = plan_drain(
+        pool_of(2), running, states, counts, kept_replicas(views), unknown_topics(views)
+    ).conditions
     assert (told.type, told.is_true) == ("Drained", False)
     return told.reason, told.message
 
@@ -349,7 +352,8 @@ def test_a_drain_that_retained_data_holds_up_names_it_and_what_to_do() -> None:
     )
     lost = replace(retained("orders", 0), missing_slices=("orders-1",))
     assert drained_of_two(lost)[1].startswith(
-        "broker 2 holds an unknown number of replicas, 1 replicas of data kept without a Topic"
+        "broker 2 holds an unknown number of replicas, 1 replicas of data kept without a Topic:"
+        " orders (partitions 0); slices are missing or unreadable of deleted topic orders; see"
     )
 
 
