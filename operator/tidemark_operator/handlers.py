@@ -1,4 +1,5 @@
-"""Watches manifests, broker pods and audits' Jobs with kopf, in a thread and loop of its own.
+"""Watches manifests, brokers' pods and claims, audits' Jobs with kopf, in a thread and loop of its
+own.
 
 Only `on.event` handlers: kopf then writes nothing to any object. A handler passes on an object or a
 key (what happened is read from the store in its turn), or a pod's trouble, which the controller
@@ -20,7 +21,7 @@ import kopf
 from tidemark_operator.audits.jobs import JOB_SELECTOR
 from tidemark_operator.audits.pods import audit_name_of
 from tidemark_operator.leading import BrokerTrouble
-from tidemark_operator.manifests.names import POD_SELECTOR, broker_id_of, pool_name_of
+from tidemark_operator.manifests.names import BROKER_SELECTOR, broker_id_of, pool_name_of
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.stores.object_store import (
     BROKER_POOL,
@@ -117,6 +118,12 @@ class ClusterWatch:
         async def on_pod(event: kopf.RawEvent, namespace: str | None, **_: Any) -> None:
             self._pass_on_pod(event["type"], dict(event["object"]), namespace or "")
 
+        @kopf.on.event("v1", "persistentvolumeclaims", registry=registry)
+        async def on_claim(body: kopf.Body, namespace: str | None, **_: Any) -> None:
+            pool_name = pool_name_of(dict(body))
+            if pool_name is not None:
+                self._on_key(WorkKey(BROKER_POOL.kind, namespace or "", pool_name))
+
         return registry
 
     def _pass_on_pod(self, event_type: str | None, pod: dict[str, Any], namespace: str) -> None:
@@ -173,7 +180,8 @@ def watch_settings() -> kopf.OperatorSettings:
     settings.watching.inactivity_timeout = 70
     # Lists in pieces: decoding a large one holds the GIL, and the controller's loop with it.
     settings.watching.chunk_size = 100
-    settings.watching.label_selectors["v1", "pods"] = POD_SELECTOR
+    settings.watching.label_selectors["v1", "pods"] = BROKER_SELECTOR
+    settings.watching.label_selectors["v1", "persistentvolumeclaims"] = BROKER_SELECTOR
     settings.watching.label_selectors["batch/v1", "jobs"] = JOB_SELECTOR
     settings.networking.request_timeout = 30
     return settings

@@ -41,7 +41,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   verbs: [get, list, create, delete]    # delete: those of a listener that there is no more
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [get, list, create, update, delete]
+  verbs: [get, list, watch, create, update, delete]
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, delete]

@@ -119,7 +119,8 @@ def _obstacles(
         if kept:
             yield (
                 f"retained data of topic {view.topic}, partitions {', '.join(kept)}, is there, and"
-                " moves only while there is a Topic of that name"
+                f" moves only while there is a Topic of that name: apply one, or `tidemark topics"
+                f" purge {view.topic}`"
             )
 
 

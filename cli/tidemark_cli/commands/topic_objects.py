@@ -143,7 +143,8 @@ async def delete(arguments: argparse.Namespace, output: Output) -> int:
         changed = await patch_object(arguments, "Topic", name, patch)
         await _until_seen(arguments, name, changed["metadata"]["generation"])
     await delete_object(arguments, "Topic", name)
-    kept = "" if policy == "Delete" else "; its data is kept for the next topic of that name"
+    kept = "; its data is kept for the next topic of that name, or until: tidemark topics purge"
+    kept = "" if policy == "Delete" else f"{kept} {topic}"
     output.result(
         {"deleted": name, "topic": topic, "deletionPolicy": policy},
         lambda console: console.print(f"topic {topic} deleted{kept}"),

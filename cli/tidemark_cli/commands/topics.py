@@ -1,4 +1,4 @@
-"""`tidemark topics`: `list` the topics of a cluster; `create`, `describe`, `alter`, `delete` one.
+"""`tidemark topics`: `list` topics; `create`, `describe`, `alter`, `delete`, `purge` one.
 
 What changes a topic writes its Topic object, as kubectl and Kafka's tools do.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from tidemark_cli.arguments import add_target_arguments
-from tidemark_cli.commands import topic_objects
+from tidemark_cli.commands import topic_objects, topic_purge
 from tidemark_cli.commands.status import cluster_status
 from tidemark_cli.failures import EXIT_OK
 from tidemark_cli.kubernetes_objects import Manifest
@@ -19,7 +19,7 @@ from tidemark_cli.objects import list_objects
 from tidemark_cli.open_conditions import ready_condition
 from tidemark_cli.output import Output, table
 
-HELP = "list topics; create, describe, alter or delete one"
+HELP = "list topics; create, describe, alter or delete one; purge retained data"
 
 Action = Callable[[argparse.Namespace, Output], Awaitable[int]]
 SENTENCES = {
@@ -29,6 +29,8 @@ SENTENCES = {
     "alter": "change configs, partitions or replication of a topic",
     "delete": "delete a topic. Data is kept unless deletionPolicy is Delete; --with-data deletes it"
     " in any case",
+    "purge": "delete for good the data that is kept of a deleted topic; one that has a Topic object"
+    " is never touched",
 }
 OLD_KEYS = {"inSync": "in-sync", "underReplicated": "under-replicated"}  # until the next release
 
@@ -45,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_target_arguments(action)
         if name == "list":
             action.add_argument("--internal", action="store_true", help="internal topics too")
+            continue
+        if name == "purge":
+            action.add_argument("topic", help="the name of the deleted topic")
+            action.add_argument(
+                "--yes", action="store_true", help="do not ask for the name to be typed again"
+            )
             continue
         action.add_argument("topic", help="its name, or metadata.name of the Topic")
         if name in ("create", "alter"):
@@ -72,6 +80,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         "describe": topic_objects.describe,
         "alter": topic_objects.alter,
         "delete": topic_objects.delete,
+        "purge": topic_purge.purge,
     }
     action = actions.get(arguments.action or "list", _list)
     return await action(arguments, output)

@@ -11,8 +11,8 @@ LISTENER_LABEL = "tidemark.dev/listener"  # on its Services
 DELETION_POLICY_LABEL = "tidemark.dev/deletion-policy"
 # On a pod: the digest of the template it was made of.
 TEMPLATE_ANNOTATION = "tidemark.dev/template"
-# What kopf watches pods by, on the server's side.
-POD_SELECTOR = f"app.kubernetes.io/managed-by={MANAGED_BY},app.kubernetes.io/component=broker"
+# What kopf watches brokers' pods and claims by, on the server's side.
+BROKER_SELECTOR = f"app.kubernetes.io/managed-by={MANAGED_BY},app.kubernetes.io/component=broker"
 
 
 def broker_name(pool_name: str, broker_id: BrokerId) -> str:

@@ -81,6 +81,7 @@ class PoolSpec:
     deletion_policy: str  # of the claims: Retain | Delete
     storage_access_mode: str = "ReadWriteOnce"  # or ReadWriteOncePod
     drain: frozenset[BrokerId] = frozenset()  # to be emptied
+    purge_retained: tuple[str, ...] = ()  # topicNames whose retained data is to be deleted
     move_bytes_per_second: int = 0  # per broker, for replicas that are being added; 0: unlimited
     resources: dict[str, Any] = field(default_factory=dict)
     pod_template: dict[str, Any] = field(default_factory=dict)
@@ -139,6 +140,7 @@ def pool_spec(pool: Object) -> PoolSpec:
         storage_access_mode=spec["storage"]["accessMode"],
         deletion_policy=spec["deletionPolicy"],
         drain=frozenset(BrokerId(number) for number in spec["drain"]),
+        purge_retained=tuple(spec["purgeRetained"]),
         move_bytes_per_second=spec["moveBytesPerSecond"],
         metrics_profile=spec["metricsProfile"],
         groups={name: spec["groups"][name] for name in GROUP_SETTINGS if name in spec["groups"]},

@@ -3,10 +3,10 @@
 Moving their replicas is the Topics' business (`plan_moves`). Here: a broker above `replicas` is
 kept running for as long as it holds a replica, stopped once it holds none, and then recorded as
 Gone. There is no time-out after which it goes anyway: nobody stops a broker that holds data. Its
-claim stays (I20).
+claim stays (I20). Retained data moves nowhere, so a drain that it holds up waits for a human.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark_protocol.ids import BrokerId
@@ -14,6 +14,13 @@ from tidemark_protocol.ids import BrokerId
 from tidemark_operator.controller.views import BrokerView
 from tidemark_operator.manifests.specs import PoolSpec
 from tidemark_operator.reconcile.conditions import Condition
+from tidemark_operator.reconcile.retained_data import (
+    MAX_NAMED,
+    KeptReplicas,
+    kept_count,
+    kept_text,
+    shortened,
+)
 from tidemark_operator.runtimes.broker_runtime import (
     BrokerProcess,
     ObservedBroker,
@@ -21,6 +28,12 @@ from tidemark_operator.runtimes.broker_runtime import (
     PoolAction,
     StartBroker,
     StopBroker,
+)
+
+MAX_BROKERS_NAMED = 5
+WAY_OUT = (
+    "apply a Topic of that name again and they move, or purge them (tidemark topics purge, or"
+    " spec.purgeRetained)"
 )
 
 
@@ -37,8 +50,11 @@ def plan_drain(
     observed: ObservedPool,
     brokers: Iterable[BrokerView],
     replica_counts: Mapping[BrokerId, int] | None,
+    kept: Mapping[BrokerId, KeptReplicas] | None = None,
+    unknown: Sequence[str] = (),
 ) -> Drain:
-    """`replica_counts`: of all topics of the pool, None while some state is not known."""
+    """`replica_counts`: of all topics of the pool, None while the state of some, `unknown`, is not
+    known. `kept`: what of them is retained data."""
     known = {view.broker_id: view for view in brokers if view.state != "Gone"}
     running = {broker.broker_id: broker for broker in observed.brokers}
     surplus = sorted(b for b in {*known, *running} if b >= spec.replicas)
@@ -57,7 +73,7 @@ def plan_drain(
     leaving = sorted({*going, *spec.drain})
     held = {b: None if replica_counts is None else replica_counts.get(b, 0) for b in leaving}
     is_over = not actions and not retire and all(count == 0 for count in held.values())
-    return Drain(tuple(actions), tuple(retire), _conditions(held), is_over)
+    return Drain(tuple(actions), tuple(retire), _conditions(held, kept or {}, unknown), is_over)
 
 
 def may_go(broker_id: BrokerId, replica_counts: Mapping[BrokerId, int] | None) -> bool:
@@ -73,18 +89,39 @@ def _kept_running(broker: ObservedBroker) -> tuple[PoolAction, ...]:
     return ()
 
 
-def _conditions(held: Mapping[BrokerId, int | None]) -> tuple[Condition, ...]:
+def _conditions(
+    held: Mapping[BrokerId, int | None],
+    kept: Mapping[BrokerId, KeptReplicas],
+    unknown: Sequence[str],
+) -> tuple[Condition, ...]:
     if not held:
         return ()
-    left = [
-        f"broker {broker_id} holds {'an unknown number of' if count is None else count} replicas"
-        for broker_id, count in held.items()
-        if count != 0
-    ]
-    if left:
-        text = (
-            f"{'; '.join(left[:20])}; see the Topics' conditions, tidemark drain --wait names them"
-        )
-        return (Condition("Drained", False, "ReplicasMove", text),)
-    names = ", ".join(map(str, held))
-    return (Condition("Drained", True, "NoReplicas", f"brokers {names} hold no replicas"),)
+    left = [broker_id for broker_id, count in held.items() if count != 0]
+    if not left:
+        names = ", ".join(map(str, held))
+        return (Condition("Drained", True, "NoReplicas", f"brokers {names} hold no replicas"),)
+    shown = left[:MAX_BROKERS_NAMED]
+    sentences = [_held(broker_id, held[broker_id], kept.get(broker_id, {})) for broker_id in shown]
+    if len(left) > len(shown):
+        sentences.append(f"and {len(left) - len(shown)} more brokers hold replicas")
+    if unknown:
+        sentences.append(f"slices are missing or unreadable of {shortened(unknown, MAX_NAMED)}")
+    are_moving = any(held[each] != kept_count(kept.get(each, {})) for each in left)
+    if are_moving:
+        sentences.append("see the Topics' conditions, tidemark drain --wait names them")
+    if any(kept.get(each) for each in left):
+        sentences.append(WAY_OUT)
+    reason = "ReplicasMove" if are_moving else "DataRetained"
+    return (Condition("Drained", False, reason, "; ".join(sentences)),)
+
+
+def _held(broker_id: BrokerId, count: int | None, kept: KeptReplicas) -> str:
+    of_kept = kept_count(kept)
+    said = f"{of_kept} replicas of data kept without a Topic: {kept_text(kept)}"
+    if count is None:
+        beside = f", {said}" if kept else ""
+        return f"broker {broker_id} holds an unknown number of replicas{beside}"
+    if not kept:
+        return f"broker {broker_id} holds {count} replicas"
+    beside = f"{count - of_kept} replicas, and " if count > of_kept else ""
+    return f"broker {broker_id} holds {beside}{said}"

@@ -129,12 +129,25 @@ def replica_counts(views: Iterable[TopicView]) -> dict[BrokerId, int] | None:
     """Of all topics of a pool, retained ones too. None: some state is not known now."""
     counts: dict[BrokerId, int] = {}
     for view in views:
-        if view.missing_slices or len(view.partitions) < view.topic.partition_count:
+        if not _is_known(view):
             return None
         for state in view.partitions:
             for broker_id in state.replicas:
                 counts[broker_id] = counts.get(broker_id, 0) + 1
     return counts
+
+
+def unknown_topics(views: Iterable[TopicView]) -> list[str]:
+    """For the user: those because of which replicas cannot be counted."""
+    return [
+        f"deleted topic {view.topic.topic}" if view.is_retained else view.topic.topic
+        for view in views
+        if not _is_known(view)
+    ]
+
+
+def _is_known(view: TopicView) -> bool:
+    return not view.missing_slices and len(view.partitions) >= view.topic.partition_count
 
 
 def _names(broker_ids: Iterable[int]) -> str:

@@ -78,9 +78,7 @@ def pool_conditions(
     going = [broker.broker_id for broker in observed.brokers if broker.storage_is_going]
     if going:
         names = ", ".join(map(str, going))
-        ready = Condition(
-            "Ready", False, "StorageIsGoing", f"the storage of brokers {names} is being deleted"
-        )
+        ready = Condition("Ready", False, "StorageIsGoing", _going_text(names))
     elif missing:
         names = ", ".join(map(str, missing))
         ready = Condition(
@@ -93,6 +91,16 @@ def pool_conditions(
     else:
         ready = Condition("Ready", True, "BrokersActive", f"all {spec.replicas} brokers are active")
     return (ready, *_storage_conditions(spec, observed))
+
+
+def _going_text(names: str) -> str:
+    """A claim that a pod uses stays until the pod has gone."""
+    return (
+        f"the claims of brokers {names} are being deleted, and nobody can take that back: once a"
+        " broker's pod has ended its claim goes, with the records there, and the broker starts on a"
+        " new, empty one. What other replicas have is copied to it. Before a pod ends, see that the"
+        " Topics are FullyReplicated, or move its replicas away (spec.drain); then delete it"
+    )
 
 
 def _storage_conditions(spec: PoolSpec, observed: ObservedPool) -> tuple[Condition, ...]:

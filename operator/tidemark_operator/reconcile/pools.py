@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.controller.views import PoolSettings
@@ -17,9 +18,11 @@ from tidemark_operator.reconcile.observe import (
 )
 from tidemark_operator.reconcile.plan_doors import bootstrap_servers, listener_addresses
 from tidemark_operator.reconcile.plan_drain import Drain, plan_drain
-from tidemark_operator.reconcile.plan_moves import replica_counts
+from tidemark_operator.reconcile.plan_moves import replica_counts, unknown_topics
 from tidemark_operator.reconcile.plan_pool import plan_pool, pool_conditions
 from tidemark_operator.reconcile.plan_roll import Roll, plan_roll, roll_condition
+from tidemark_operator.reconcile.purges import Purges, read_purges
+from tidemark_operator.reconcile.retained_data import kept_replicas, retained_condition
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.status import StatusWriter
 from tidemark_operator.reconcile.topics import TopicReconciler
@@ -90,6 +93,7 @@ class PoolReconciler:
         addresses = listener_addresses(spec, observed)
         settings = PoolSettings(spec.move_bytes_per_second, spec.quotas, addresses)
         await self._controller.set_settings(spec.pool, settings)
+        purges = await self._purge(spec, pool, failures)
         drain = await self._drain(spec, observed, failures)
         active = active_broker_ids(self._controller, spec.pool)
         roll = plan_roll(spec, observed, active, self._controller.topics(spec.pool))
@@ -100,15 +104,23 @@ class PoolReconciler:
             *pool_conditions(spec, observed, active),
             roll_condition(roll),
             *drain.conditions,
+            *retained_condition(self._controller.topics(spec.pool)),
+            *purges.conditions(),
         )
-        wait_ms = await self._write_pool_status(spec, observed, pool, roll, conditions)
+        fields = self._status_fields(spec, observed, roll)
+        if purges.has_news:
+            fields["purgeRetained"] = purges.status
+        # At once: until a purge is recorded, it would also take a later topic of that name.
+        wait_ms = await self._statuses.write(
+            BROKER_POOL, pool, fields, conditions, at_once=purges.has_news
+        )
         for failure in failures:
             if not isinstance(failure, Refused):
                 raise failure  # the queue comes back, more slowly each time
         if not (roll.is_over and drain.is_over):
             return self._settings.roll_interval_ms
         doors = len(addresses) < spec.replicas * len(spec.listeners) and observed.doors is not None
-        is_waiting = doors or bool(failures)
+        is_waiting = doors or bool(failures) or bool(purges.waiting)
         return wait_ms or (self._settings.waiting_interval_ms if is_waiting else None)
 
     async def _apply_each(
@@ -130,14 +142,29 @@ class PoolReconciler:
                 break
         return failures
 
+    async def _purge(
+        self, spec: PoolSpec, pool: Object, failures: list[StoreError | OSError]
+    ) -> Purges:
+        purges = read_purges(spec, pool.get("status", {}))
+        try:
+            await self._topics.purges.carry_out(spec, purges)
+        except NamespaceIsGoing:
+            raise
+        except (StoreError, OSError) as error:
+            failures.append(error)  # brokers do not wait for that
+        return purges
+
     async def _drain(
         self, spec: PoolSpec, observed: ObservedPool, failures: list[StoreError | OSError]
     ) -> Drain:
+        views = self._controller.topics(spec.pool)
         drain = plan_drain(
             spec,
             observed,
             self._controller.brokers(spec.pool),
-            replica_counts(self._controller.topics(spec.pool)),
+            replica_counts(views),
+            kept_replicas(views),
+            unknown_topics(views),
         )
         failures += await self._apply_each(spec, drain.actions)
         for broker_id in drain.retire:
@@ -155,16 +182,9 @@ class PoolReconciler:
             if not view.is_retained:
                 self._add(WorkKey(TOPIC.kind, spec.namespace, view.object_name))
 
-    async def _write_pool_status(
-        self,
-        spec: PoolSpec,
-        observed: ObservedPool,
-        pool: Object,
-        roll: Roll,
-        conditions: tuple[Condition, ...],
-    ) -> int | None:
+    def _status_fields(self, spec: PoolSpec, observed: ObservedPool, roll: Roll) -> dict[str, Any]:
         running = sum(broker.process is not BrokerProcess.ABSENT for broker in observed.brokers)
-        fields = {
+        return {
             "replicas": running,
             "activeBrokers": len(active_broker_ids(self._controller, spec.pool)),
             "updatedBrokers": spec.replicas - len(roll.outdated),
@@ -174,7 +194,6 @@ class PoolReconciler:
             ],
             "selector": ",".join(f"{k}={v}" for k, v in sorted(pool_selector(spec.name).items())),
         }
-        return await self._statuses.write(BROKER_POOL, pool, fields, conditions)
 
 
 def _refusals(failures: Iterable[Exception]) -> Iterator[Condition]:

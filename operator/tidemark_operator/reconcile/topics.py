@@ -32,6 +32,7 @@ from tidemark_operator.reconcile.plan_topic import (
     TopicPlan,
     plan_topic,
 )
+from tidemark_operator.reconcile.purges import RetainedPurges
 from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.sliceless import SlicelessTopics
 from tidemark_operator.reconcile.slices import KeptTopic, has_topic_id
@@ -40,6 +41,7 @@ from tidemark_operator.reconcile.topic_conditions import ready_conditions, topic
 from tidemark_operator.reconcile.turns import Turn, Turns
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.stores.object_store import (
+    BROKER_POOL,
     TOPIC,
     AlreadyExists,
     NamespaceIsGoing,
@@ -76,6 +78,7 @@ class TopicReconciler:
         self._observer = TopicObserver(store, controller)
         self._names = TopicNames()
         self._deleted = DeletedTopics(store, controller, self._observer, self._names)
+        self.purges = RetainedPurges(store, controller, self._observer, self._names)
         self._sliceless = SlicelessTopics(store, controller)
         self._applier = TopicApplier(
             store, controller, default_pool_spec=settings.default_pool_spec
@@ -177,6 +180,8 @@ class TopicReconciler:
             raise
         except Refused as error:  # by the API server: only the user can change that
             return Condition("Ready", False, "Refused", str(error))
+        if isinstance(action, CreateTopic) and action.had_slices:
+            self._wake_pool(spec.pool)  # retained data is served again
         return None
 
     async def _apply_and_tell(self, spec: TopicSpec, action: TopicAction, topic: Object) -> None:
@@ -229,6 +234,8 @@ class TopicReconciler:
         for kept in await self._deleted.forget(key):
             self._keys.pop(kept.topic_id, None)
             self.wake_namesakes(kept)
+            if kept.deletion_policy != "Delete":
+                self._wake_pool(kept.pool)
 
     def _note_waiting(
         self, key: WorkKey, spec: TopicSpec, view: TopicView | None, plan: TopicPlan
@@ -249,6 +256,11 @@ class TopicReconciler:
         for key, wanted_pool in self._waiting.items():
             if wanted_pool == pool:
                 self._add(key)
+
+    def _wake_pool(self, pool: str) -> None:
+        """Its conditions name what data is retained."""
+        namespace, _, name = pool.partition("/")
+        self._add(WorkKey(BROKER_POOL.kind, namespace, name))
 
     def pool_is_read(self, pool_name: str, pool: Object) -> None:
         """By a pass over it. What is new may be what Topics wait for."""

@@ -174,8 +174,8 @@ class TopicObjects:
                 return Refusal(
                     ErrorCode.POLICY_VIOLATION,
                     f"the data of a former topic {new.topic} is kept, by its deletionPolicy Retain:"
-                    " apply a Topic manifest of that name to serve it again, and give it"
-                    " deletionPolicy Delete and delete it to be rid of it",
+                    " apply a Topic manifest of that name to serve it again, or delete it for good:"
+                    f" tidemark topics purge {new.topic}, or spec.purgeRetained of the BrokerPool",
                 )
         return None
 

@@ -64,6 +64,7 @@ class FakeController:
         default_factory=lambda: {"topics": [], "brokerpools": [pool_object()]}
     )
     on_status: Callable[["FakeController"], None] = lambda _: None
+    on_patch: Callable[[dict[str, Any], Any], None] = lambda item, patch: None
     patches: list[tuple[str, Any]] = field(default_factory=list)
     url: str = ""
     uptime_ms: int = 3_600_000
@@ -124,6 +125,7 @@ class FakeController:
                 return _json(404, {"problems": [f"no {name}"]})
             if request.method == "PATCH":
                 self.patches.append((name, msgspec.json.decode(await request.read())))
+                self.on_patch(found, self.patches[-1][1])
             return _json(200, copy.deepcopy(found))
 
         app.router.add_get("/v1/status", status)

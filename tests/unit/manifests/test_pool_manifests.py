@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tidemark_operator.manifests.budgets import disruption_budget_manifest
 from tidemark_operator.manifests.claims import claim_manifest, policy_of
-from tidemark_operator.manifests.names import BROKER_ID_LABEL, POD_SELECTOR, broker_id_of
+from tidemark_operator.manifests.names import BROKER_ID_LABEL, BROKER_SELECTOR, broker_id_of
 from tidemark_operator.manifests.pods import PodSettings, broker_pod_manifest
 from tidemark_operator.manifests.pools import default_pool_manifest
 from tidemark_operator.manifests.schemas import effective, validate
@@ -125,10 +125,12 @@ def test_a_users_labels_never_replace_those_that_select() -> None:
     assert (labels[BROKER_ID_LABEL], labels["team"]) == ("2", "shop")
 
 
-def test_the_watch_selects_the_pods() -> None:
-    labels = pod()["metadata"]["labels"]
-    assert all(labels[k] == v for k, v in (each.split("=") for each in POD_SELECTOR.split(",")))
-    assert broker_id_of(pod()) == TWO
+def test_the_watches_select_pods_and_claims() -> None:
+    selected = [each.split("=") for each in BROKER_SELECTOR.split(",")]
+    for item in (pod(), claim_manifest(POOL, TWO)):
+        labels = item["metadata"]["labels"]
+        assert all(labels[key] == value for key, value in selected)
+        assert broker_id_of(item) == TWO
 
 
 def test_services_select_pods_by_labels_that_these_have() -> None:

@@ -121,6 +121,9 @@ class KeepingController:
     def topics(self, pool: str) -> tuple[TopicView, ...]:
         return tuple(self.views.values())
 
+    def topics_named(self, pool: str, topic: str) -> tuple[TopicView, ...]:
+        return tuple(view for view in self.views.values() if view.topic.topic == topic)
+
     async def set_settings(self, pool: str, settings: PoolSettings) -> None:
         self.settings = settings
 

@@ -7,11 +7,13 @@ import pytest
 from tidemark_operator.controller.views import BrokerView, TopicView
 from tidemark_operator.manifests.schemas import effective, validate
 from tidemark_operator.manifests.specs import PoolSpec, TopicSpec, pool_spec, topic_spec
+from tidemark_operator.reconcile.conditions import MAX_MESSAGE_CHARACTERS
 from tidemark_operator.reconcile.plan_drain import plan_drain
 from tidemark_operator.reconcile.plan_moves import (
     MAX_MOVES,
     Places,
     replica_counts,
+    unknown_topics,
     wanted_moves,
 )
 from tidemark_operator.reconcile.plan_topic import (
@@ -21,6 +23,7 @@ from tidemark_operator.reconcile.plan_topic import (
     UpdateTopic,
     plan_topic,
 )
+from tidemark_operator.reconcile.retained_data import kept_replicas
 from tidemark_operator.reconcile.topic_conditions import ready_conditions
 from tidemark_operator.runtimes.broker_runtime import (
     BrokerProcess,
@@ -312,6 +315,55 @@ def test_a_drained_broker_stays_and_says_when_it_is_empty() -> None:
     )
     assert (drain.actions, drain.retire, drain.is_over) == ((), (), True)
     assert (drain.conditions[0].type, drain.conditions[0].is_true) == ("Drained", True)
+
+
+def retained(name: str, *numbers: int) -> TopicView:
+    """On brokers 0, 1 and 2."""
+    states = (replace(WHOLE, partition=number) for number in numbers)
+    view = view_of(spec_of(partitions=len(numbers)), *states)
+    return replace(view, topic=replace(view.topic, topic=name), is_retained=True)
+
+
+def drained_of_two(*views: TopicView) -> tuple[str, str]:
+    """Reason and message of a pool that has a broker 2 too many."""
+    running = pool_with(broker(0), broker(1), broker(2))
+    states = broker_views("Active", "Active", "Active")
+    counts = replica_counts(views)
+    (told,) = plan_drain(
+        pool_of(2), running, states, counts, kept_replicas(views), unknown_topics(views)
+    ).conditions
+    assert (told.type, told.is_true) == ("Drained", False)
+    return told.reason, told.message
+
+
+def test_a_drain_that_retained_data_holds_up_names_it_and_what_to_do() -> None:
+    assert drained_of_two(retained("orders", 0, 1, 4)) == (
+        "DataRetained",
+        "broker 2 holds 3 replicas of data kept without a Topic: orders (partitions 0, 1, 4); apply"
+        " a Topic of that name again and they move, or purge them (tidemark topics purge, or"
+        " spec.purgeRetained)",
+    )
+    served = view_of(spec_of(), WHOLE)
+    reason, message = drained_of_two(served, retained("orders", 0))
+    assert reason == "ReplicasMove"
+    assert message.startswith(
+        "broker 2 holds 1 replicas, and 1 replicas of data kept without a Topic: orders"
+        " (partitions 0); see the Topics' conditions; apply a Topic"
+    )
+    lost = replace(retained("orders", 0), missing_slices=("orders-1",))
+    assert drained_of_two(lost)[1].startswith(
+        "broker 2 holds an unknown number of replicas, 1 replicas of data kept without a Topic:"
+        " orders (partitions 0); slices are missing or unreadable of deleted topic orders; see"
+    )
+
+
+def test_the_names_of_retained_data_have_an_end() -> None:
+    many = [retained(f"{number}" * 249, *range(50)) for number in range(10)]
+    reason, message = drained_of_two(*many)
+    assert (reason, message.endswith("spec.purgeRetained)")) == ("DataRetained", True)
+    assert "(partitions 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 40 more)" in message
+    assert "and 5 more topics" in message
+    assert len(message) < MAX_MESSAGE_CHARACTERS
 
 
 def test_replicas_are_not_counted_while_a_slice_is_missing() -> None:

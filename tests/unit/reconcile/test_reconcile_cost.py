@@ -212,8 +212,13 @@ def test_deleted_topic_costs_reads_of_its_own_objects_alone(others: int) -> None
         shop.user_deletes("t7")
         await shop.work(lambda: shop.controller.calls)
         assert shop.controller.calls == ["delete uid-t7 retain=True"]
-        # The Topic again once nobody else may give its data to another one.
-        assert shop.store.calls == {"get Topic": 2, "get PartitionSlice": 1}
+        # The Topic again once nobody else may give its data to another one; the pool tells of it.
+        assert shop.store.calls == {
+            "get Topic": 2,
+            "get PartitionSlice": 1,
+            "get BrokerPool": 1,
+            "replace BrokerPool": 1,
+        }
 
     run(scenario)
 

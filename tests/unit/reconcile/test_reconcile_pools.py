@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tidemark_operator.manifests.specs import PoolSpec
-from tidemark_operator.reconcile.plan_pool import plan_pool
+from tidemark_operator.reconcile.plan_pool import plan_pool, pool_conditions
 from tidemark_operator.runtimes.broker_runtime import (
     BrokerProcess,
     MakeBootstrap,
@@ -63,6 +63,13 @@ def test_the_remains_of_an_ended_pod_are_cleared_away() -> None:
 def test_nothing_starts_on_storage_that_is_being_deleted() -> None:
     going = ObservedBroker(ZERO, BrokerProcess.ABSENT, storage_is_going=True)
     assert plan_pool(POOL, ObservedPool((going,))) == ()
+
+
+def test_storage_that_is_being_deleted_is_told_with_what_follows() -> None:
+    going = ObservedBroker(ZERO, BrokerProcess.RUNNING, "a", storage_is_going=True)
+    ready = pool_conditions(POOL, ObservedPool((going,)), frozenset({ZERO}))[0]
+    assert (ready.is_true, ready.reason) == (False, "StorageIsGoing")
+    assert "with the records there, and the broker starts on a new, empty one" in ready.message
 
 
 def test_storage_gets_the_pools_deletion_policy() -> None:

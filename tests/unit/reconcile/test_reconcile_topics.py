@@ -17,6 +17,8 @@ from tidemark_operator.stores.object_store import (
 
 from tests.unit.reconcile.reconcile_world import NAMESPACE, POOL, Story, World
 
+POOL_KEY = WorkKey("BrokerPool", NAMESPACE, "default")
+
 
 def test_one_manifest_is_enough(tell: Callable[[Story], None]) -> None:
     async def story(world: World) -> None:
@@ -168,8 +170,18 @@ def test_a_deleted_topic_is_retained_and_adopted_by_its_successor(
         await world.pass_topic()
         (item,) = await world.store.list(PARTITION_SLICE, NAMESPACE)
         assert item["retained"] is True
+        assert world.added[-1] == POOL_KEY  # whose conditions tell of it
+        await world.pass_pool()
+        kept = await world.condition(BROKER_POOL, "default", "DataRetained")
+        assert kept["message"].startswith(
+            "data of 1 deleted topic is kept (orders): deleting the namespace destroys it"
+        )
+        world.added.clear()
         await world.topic(partitions=3)
         await world.pass_topic()
+        assert POOL_KEY in world.added
+        await world.pass_pool()
+        assert not await world.condition(BROKER_POOL, "default", "DataRetained")
         heir = await world.stored(TOPIC, "orders")
         assert heir["metadata"]["uid"] != former["metadata"]["uid"]
         assert heir["status"]["topicId"] == former["metadata"]["uid"]

@@ -1,0 +1,64 @@
+"""What a pool keeps of topics that were deleted with deletionPolicy Retain, in words. Pure.
+
+Such data is not served, and moves to no other broker. A Topic of that name takes it again, or
+spec.purgeRetained of the BrokerPool deletes it (`purges.py`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tidemark_protocol.ids import BrokerId
+
+from tidemark_operator.controller.views import TopicView
+from tidemark_operator.reconcile.conditions import Condition
+
+MAX_NAMED = 5  # topics
+MAX_PARTITIONS_NAMED = 10  # of one topic
+
+# Of one broker: partitions by topicName.
+KeptReplicas = Mapping[str, Sequence[int]]
+
+
+def kept_replicas(views: Iterable[TopicView]) -> dict[BrokerId, dict[str, list[int]]]:
+    """By broker, of retained data only."""
+    found: dict[BrokerId, dict[str, list[int]]] = {}
+    for view in views:
+        if view.is_retained:
+            for state in view.partitions:
+                for broker_id in state.replicas:
+                    of_broker = found.setdefault(broker_id, {})
+                    of_broker.setdefault(view.topic.topic, []).append(state.partition)
+    return found
+
+
+def kept_count(kept: KeptReplicas) -> int:
+    return sum(map(len, kept.values()))
+
+
+def kept_text(kept: KeptReplicas) -> str:
+    """As `orders (partitions 0, 1, 4), payments (partitions 0)`."""
+    shown = [
+        f"{topic} (partitions {shortened(map(str, sorted(kept[topic])), MAX_PARTITIONS_NAMED)})"
+        for topic in sorted(kept)[:MAX_NAMED]
+    ]
+    more = f" and {len(kept) - MAX_NAMED} more topics" if len(kept) > MAX_NAMED else ""
+    return ", ".join(shown) + more
+
+
+def retained_condition(views: Iterable[TopicView]) -> Iterator[Condition]:
+    """Whoever may delete the namespace reads here what it would destroy."""
+    names = sorted(view.topic.topic for view in views if view.is_retained)
+    if names:
+        count = "1 deleted topic" if len(names) == 1 else f"{len(names)} deleted topics"
+        yield Condition(
+            "DataRetained",
+            True,
+            "TopicsDeleted",
+            f"data of {count} is kept ({shortened(names, MAX_NAMED)}): deleting the namespace"
+            " destroys it; a Topic of that name serves it again, spec.purgeRetained deletes it",
+        )
+
+
+def shortened(names: Iterable[str], most: int) -> str:
+    every = list(names)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
