@@ -90,7 +90,7 @@ class TopicChanges:
         response = await self._asked(CREATE_TOPICS_PATH, request, deadline)
         if validate_only:
             return response
-        return await self._seen(response, lambda made: self.is_served(made.topic), deadline)
+        return await self._seen(response, self._has_all_partitions, deadline)
 
     async def delete(self, topics: tuple[DoomedTopic, ...], deadline: Deadline) -> TopicsResponse:
         """Until the topics that had these names are gone."""
@@ -109,13 +109,7 @@ class TopicChanges:
         response = await self._asked(ADD_PARTITIONS_PATH, request, deadline)
         if validate_only:
             return response
-
-        def is_there(grown: TopicResult) -> bool:
-            known = self._metadata.topics.get(grown.topic)
-            is_known = known is not None and known.partition_count >= grown.partition_count
-            return is_known and self.is_served(grown.topic)
-
-        return await self._seen(response, is_there, deadline)
+        return await self._seen(response, self._has_all_partitions, deadline)
 
     async def alter_configs(
         self, topics: tuple[AlteredTopic, ...], deadline: Deadline, *, validate_only: bool = False
@@ -187,6 +181,12 @@ class TopicChanges:
             for number in range(known.partition_count)
         )
         return all(state is not None and state.has_leader for state in states)
+
+    def _has_all_partitions(self, made: TopicResult) -> bool:
+        """They come a slice at a time: each push may tell of more of them."""
+        known = self._metadata.topics.get(made.topic)
+        has_all = known is not None and known.partition_count >= made.partition_count
+        return has_all and self.is_served(made.topic)
 
     def _is_on_its_way(self, move: Reassignment) -> bool:
         state = self._metadata.partition(move.topic, move.partition)

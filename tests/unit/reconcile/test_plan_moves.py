@@ -348,7 +348,8 @@ def test_a_drain_that_retained_data_holds_up_names_it_and_what_to_do() -> None:
     assert reason == "ReplicasMove"
     assert message.startswith(
         "broker 2 holds 1 replicas, and 1 replicas of data kept without a Topic: orders"
-        " (partitions 0); see the Topics' conditions; apply a Topic"
+        " (partitions 0); see the Topics' conditions, tidemark drain --wait names them;"
+        " apply a Topic"
     )
     lost = replace(retained("orders", 0), missing_slices=("orders-1",))
     assert drained_of_two(lost)[1].startswith(

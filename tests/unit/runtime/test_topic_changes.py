@@ -97,6 +97,20 @@ def test_a_created_topic_is_answered_once_all_of_it_is_led() -> None:
     run(scenario)
 
 
+def test_a_wide_topic_is_not_answered_while_only_its_first_partitions_are_known() -> None:
+    """The controller makes a slice at a time, and tells of each."""
+
+    async def scenario() -> None:
+        wide = TopicResult("orders", ErrorCode.NONE, partition_count=2)
+        asked = Asked(TopicsResponse(ErrorCode.NONE, results=(wide,)))
+        asked.apply(1, 1)
+        creating = asked.changes.create((NewTopic("orders"),), Deadline(20))
+        (result,) = (await creating).results
+        assert result.error is ErrorCode.REQUEST_TIMED_OUT
+
+    run(scenario)
+
+
 def test_a_created_topic_is_answered_once_every_broker_has_heard_of_it() -> None:
     async def scenario() -> None:
         asked = Asked(MADE, applied=(-1, 0))
