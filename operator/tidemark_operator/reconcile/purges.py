@@ -20,11 +20,11 @@ from tidemark_operator.reconcile.deleted_topics import TopicNames
 from tidemark_operator.reconcile.observe import TopicObserver
 from tidemark_operator.reconcile.retained_data import shortened
 from tidemark_operator.reconcile.slices import KeptTopic, claims_topic
-from tidemark_operator.stores.object_store import TOPIC, ObjectStore
+from tidemark_operator.stores.object_store import TOPIC, Object, ObjectStore
 
 log = logging.getLogger(__name__)
 
-MAX_PURGES_PER_TURN = 10  # each lists the Topics of the namespace
+MAX_PURGES_PER_TURN = 10  # brokers that have to start wait for the end of the turn
 MAX_NAMED = 5
 
 
@@ -94,22 +94,29 @@ class RetainedPurges:
     async def carry_out(self, spec: PoolSpec, purges: Purges) -> None:
         """Completes `purges`, name by name: what is done is in there, whatever is raised."""
         asked = [name for name in spec.purge_retained if name not in purges.results]
+        if not asked:
+            return
         purges.waiting = asked.copy()
-        for name in asked[:MAX_PURGES_PER_TURN]:
+        # Topics that are made after this was read are found by their own objects, and the index.
+        topics = await self._store.list(TOPIC, spec.namespace)
+        purged = 0
+        for name in asked:
             async with self._names.hold((spec.pool, name)):
-                result = await self._purge(spec, name)
+                result = await self._purge(spec, name, topics)
             if result is not None:
                 purges.results[name] = result.value
                 purges.waiting.remove(name)
                 purges.has_news = True
+            purged += result is PurgeResult.PURGED
+            if purged == MAX_PURGES_PER_TURN:
+                return
 
-    async def _purge(self, spec: PoolSpec, name: str) -> PurgeResult | None:
+    async def _purge(self, spec: PoolSpec, name: str, topics: list[Object]) -> PurgeResult | None:
         """None: it cannot be said yet."""
         views = self._controller.topics_named(spec.pool, name)
         if not views:
             return PurgeResult.NOTHING_RETAINED
         found = [await self._kept(spec, view) for view in views]
-        topics = await self._store.list(TOPIC, spec.namespace)
         claims = [item for item in topics if any(claims_topic(item, each) for each in found)]
         if claims:
             are_going = all("deletionTimestamp" in item["metadata"] for item in claims)

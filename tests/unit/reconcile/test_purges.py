@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidemark_operator.reconcile import purges
 from tidemark_operator.stores.object_store import (
     BROKER_POOL,
     PARTITION_SLICE,
@@ -184,6 +185,22 @@ def test_a_purge_that_fails_keeps_no_broker_from_its_start_and_is_tried_again(
 
 async def failing(*given: Any, **named: Any) -> None:
     raise OutcomeUnknown("no answer")
+
+
+def test_many_purges_take_several_turns_of_their_pool(
+    tell: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        names = ["a", "b", "c"]
+        for name in names:
+            await with_retained(world, name)
+        assert len(await ask_for(world, *names)) == 2
+        assert await world.pass_pool() is None
+        assert len(await results(world)) == 3
+        assert world.controller.views == {}
+
+    monkeypatch.setattr(purges, "MAX_PURGES_PER_TURN", 2)
+    tell(story)
 
 
 def test_a_list_without_the_topic_is_not_believed(tell: Callable[[Story], None]) -> None:
