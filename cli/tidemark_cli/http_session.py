@@ -7,6 +7,7 @@ have acted. Only a GET on a kept connection that turns out to be closed is sent 
 
 import asyncio
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
@@ -14,6 +15,7 @@ from urllib.parse import quote, urlsplit
 HEAD_BYTES = 64 * 1024
 MOST_BODY_BYTES = 256 * 1024 * 1024
 KEEP_ALIVE_SECONDS = 10.0  # far below the brokers' 75 s: never used as they close it
+HOSTS_SECONDS = 60.0
 _WITHOUT_BODY = frozenset({204, 304})
 _PATH_CHARACTERS = "/?&=%:@!$'()*+,;~-._"
 
@@ -46,6 +48,7 @@ class HttpSession:
 
     def __init__(self) -> None:
         self._idle: dict[tuple[str, str], list[_Connection]] = {}
+        self._hosts: dict[str, tuple[tuple[str, ...], float]] = {}
 
     async def close(self) -> None:
         for connections in self._idle.values():
@@ -105,21 +108,43 @@ class HttpSession:
         return None
 
     async def _connected(self, url: str, limits: TimeLimits) -> "_Connection":
+        """To the first address of its host that answers; `connect_seconds` are for each."""
         address = urlsplit(url)
-        is_tls = address.scheme == "https"
+        tls_name = address.hostname if address.scheme == "https" else None
+        failure = "no address is known"
         try:
-            async with asyncio.timeout(limits.connect_seconds):
-                reader, writer = await asyncio.open_connection(
-                    address.hostname,
-                    address.port or (443 if is_tls else 80),
-                    ssl=True if is_tls else None,
-                    limit=4 * HEAD_BYTES,
-                )
-        except TimeoutError as error:
-            raise NotConnected(f"no connection within {limits.connect_seconds} s") from error
+            port = address.port or (443 if tls_name else 80)
+            hosts = await self._resolved(str(address.hostname), port)
         except (OSError, ValueError) as error:
             raise NotConnected(str(error) or type(error).__name__) from error
-        return _Connection(reader, writer)
+        for host in hosts:
+            try:
+                async with asyncio.timeout(limits.connect_seconds):
+                    reader, writer = await asyncio.open_connection(
+                        host,
+                        port,
+                        ssl=True if tls_name else None,
+                        server_hostname=tls_name,
+                        limit=4 * HEAD_BYTES,
+                    )
+            except TimeoutError:
+                failure = f"{host}:{port}: no connection within {limits.connect_seconds} s"
+            except OSError as error:
+                failure = str(error) or type(error).__name__
+            else:
+                return _Connection(reader, writer)
+        self._hosts.pop(str(address.hostname), None)  # it may have moved
+        raise NotConnected(failure)
+
+    async def _resolved(self, host: str, port: int) -> tuple[str, ...]:
+        """Kept for a while: a name server may be slower than the connection."""
+        loop = asyncio.get_running_loop()
+        hosts, until = self._hosts.get(host, ((), 0.0))
+        if loop.time() >= until:
+            infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            hosts = tuple(dict.fromkeys(str(info[4][0]) for info in infos))
+            self._hosts[host] = hosts, loop.time() + HOSTS_SECONDS
+        return hosts
 
     async def _exchange(
         self,

@@ -144,6 +144,44 @@ def test_a_refused_connection_is_certain() -> None:
     run([], story)
 
 
+def test_the_next_address_of_a_name_is_tried_and_names_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    async def story(server: Server, session: HttpSession) -> None:
+        async def resolve(host: str, port: int, **_: object) -> list[object]:
+            asked.append(host)
+            return [(0, 0, 0, "", (address, port)) for address in ("127.0.0.77", "127.0.0.1")]
+
+        # The name is asked for here alone: connections are made to what it is.
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+        url = server.url.replace("127.0.0.1", "broker-0.brokers")
+        for _ in range(2):
+            assert (await session.get(url, SOON)).body == b"hello"
+
+    closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello"
+    server = run([closing, closing], story)
+    assert (asked, server.connections) == (["broker-0.brokers"], 2)
+    assert b"Host: broker-0.brokers:" in server.requests[0]
+
+
+def test_a_name_that_moved_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [["127.0.0.77"], ["127.0.0.1"]]
+
+    async def story(server: Server, session: HttpSession) -> None:
+        async def resolve(host: str, port: int, **_: object) -> list[object]:
+            return [(0, 0, 0, "", (address, port)) for address in found.pop(0)]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+        url = server.url.replace("127.0.0.1", "broker-0.brokers")
+        with pytest.raises(NotConnected):
+            await session.get(url, SOON)
+        assert (await session.get(url, SOON)).body == b"hello"
+
+    run([HELLO], story)
+
+
 def test_an_answer_that_came_too_late_is_not_the_next_ones() -> None:
     async def story(server: Server, session: HttpSession) -> None:
         await session.get(server.url, SOON)
