@@ -26,6 +26,7 @@ from confluent_kafka.cimpl import NewTopic
 
 HOST = "127.0.0.1"
 BROKERS = 3
+REPLICAS = 3
 START_LIMIT_SECONDS = 90.0
 STOP_LIMIT_SECONDS = 30.0
 CREATE_LIMIT_SECONDS = 120.0
@@ -34,6 +35,7 @@ LOOK_SECONDS = 0.02
 
 class System(Protocol):
     name: str
+    brokers: int
     bootstrap: str
 
     def start(self) -> None: ...
@@ -44,6 +46,9 @@ class System(Protocol):
     def broker_pids(self) -> list[int]: ...
     def all_pids(self) -> list[int]:
         """Controllers of their own too."""
+
+    def controller_pid(self) -> int:
+        """The process that leads the cluster; with Kafka's combined nodes one of the brokers."""
 
     def signal_broker(self, broker_id: int, number: int) -> None: ...
     def bring_back(self, broker_id: int) -> None:
@@ -102,7 +107,7 @@ def metadata(bootstrap: str, *, timeout_seconds: float = 2.0) -> Any:
 
 def wait_until_serving(system: System) -> None:
     def is_serving() -> bool:
-        return len(metadata(system.bootstrap).brokers) == BROKERS
+        return len(metadata(system.bootstrap).brokers) == system.brokers
 
     wait_for(f"{system.name} to serve", is_serving, seconds=START_LIMIT_SECONDS)
 
@@ -115,12 +120,18 @@ class KafkaSystem:
     name = "kafka"
 
     def __init__(
-        self, directory: Path, jars: Path, broker_options: Sequence[Sequence[str]] = ((),) * BROKERS
+        self,
+        directory: Path,
+        jars: Path,
+        broker_options: Sequence[Sequence[str]] = (),
+        *,
+        brokers: int = BROKERS,
     ) -> None:
         """`broker_options`: of Java, for each broker."""
+        self.brokers = brokers
         self._directory = directory
         self._jars = jars
-        self._broker_options = broker_options
+        self._broker_options = broker_options or ((),) * brokers
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._ports: list[int] = []
         self.bootstrap = ""
@@ -128,10 +139,10 @@ class KafkaSystem:
     def start(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
-        self._ports = free_ports(2 * BROKERS)
-        self.bootstrap = ",".join(f"{HOST}:{port}" for port in self._ports[:BROKERS])
+        self._ports = free_ports(2 * self.brokers)
+        self.bootstrap = ",".join(f"{HOST}:{port}" for port in self._ports[: self.brokers])
         cluster_id = uuid.uuid4().hex[:22]
-        for broker_id in range(BROKERS):
+        for broker_id in range(self.brokers):
             settings = self._directory / f"{broker_id}.properties"
             settings.write_text(self._settings(broker_id))
         # Formatting counts: a new Tidemark broker makes its directory too.
@@ -142,7 +153,7 @@ class KafkaSystem:
         for process in formatting:
             if process.wait(START_LIMIT_SECONDS) != 0:
                 raise BenchFailed(f"kafka: format failed, see {self._directory}/*.log")
-        for broker_id in range(BROKERS):
+        for broker_id in range(self.brokers):
             self.bring_back(broker_id)
 
     def stop(self) -> None:
@@ -157,6 +168,9 @@ class KafkaSystem:
         return [process.pid for process in self._processes.values()]
 
     all_pids = broker_pids
+
+    def controller_pid(self) -> int:
+        return self._processes[0].pid
 
     def signal_broker(self, broker_id: int, number: int) -> None:
         self._processes[broker_id].send_signal(number)
@@ -190,9 +204,9 @@ class KafkaSystem:
 
     def _settings(self, broker_id: int) -> str:
         voters = ",".join(
-            f"{number}@{HOST}:{port}" for number, port in enumerate(self._ports[BROKERS:])
+            f"{number}@{HOST}:{port}" for number, port in enumerate(self._ports[self.brokers :])
         )
-        client_port, controller_port = self._ports[broker_id], self._ports[BROKERS + broker_id]
+        client_port, controller_port = self._ports[broker_id], self._ports[self.brokers + broker_id]
         return "\n".join(
             (
                 "process.roles=broker,controller",
@@ -224,7 +238,8 @@ def compile_as_in_images() -> None:
 class TidemarkSystem:
     name = "tidemark"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, brokers: int = BROKERS) -> None:
+        self.brokers = brokers
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self._controller_url = ""
@@ -234,16 +249,16 @@ class TidemarkSystem:
     def start(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
-        first = _neighbouring_ports(2 * BROKERS + 1)
-        self.bootstrap = ",".join(f"{HOST}:{first + number}" for number in range(BROKERS))
-        self._controller_url = f"http://{HOST}:{first + 2 * BROKERS}"
+        first = _neighbouring_ports(2 * self.brokers + 1)
+        self.bootstrap = ",".join(f"{HOST}:{first + number}" for number in range(self.brokers))
+        self._controller_url = f"http://{HOST}:{first + 2 * self.brokers}"
         with (self._directory / "dev.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "tidemark_cli.main", "dev"),
-                    *("--brokers", str(BROKERS), "--data-dir", str(self._directory)),
-                    *("--kafka-port", str(first), "--http-port", str(first + BROKERS)),
-                    *("--controller-port", str(first + 2 * BROKERS)),
+                    *("--brokers", str(self.brokers), "--data-dir", str(self._directory)),
+                    *("--kafka-port", str(first), "--http-port", str(first + self.brokers)),
+                    *("--controller-port", str(first + 2 * self.brokers)),
                 ],
                 stdout=log,
                 stderr=log,
@@ -279,6 +294,15 @@ class TidemarkSystem:
     def all_pids(self) -> list[int]:
         assert self._process is not None
         return [self._process.pid, *self.broker_pids()]
+
+    def controller_pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def operator_log(self) -> list[dict[str, Any]]:
+        """What the operator logged until now."""
+        lines = (self._directory / "logs" / "operator.log").read_bytes().splitlines()
+        return [msgspec.json.decode(line) for line in lines if line.endswith(b"}")]
 
     def signal_broker(self, broker_id: int, number: int) -> None:
         found = self._broker(broker_id)
@@ -318,7 +342,7 @@ class TidemarkSystem:
 def create_topics(system: System, topics: dict[str, int]) -> None:
     client = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
     asked = client.create_topics(
-        [NewTopic(name, partitions, BROKERS) for name, partitions in topics.items()],
+        [NewTopic(name, partitions, REPLICAS) for name, partitions in topics.items()],
         request_timeout=CREATE_LIMIT_SECONDS,
         operation_timeout=CREATE_LIMIT_SECONDS,
     )
@@ -335,7 +359,7 @@ def _is_in_sync(system: System, topic: str) -> bool:
     found = metadata(system.bootstrap)
     entry = found.topics.get(topic)
     return (
-        len(found.brokers) == BROKERS
+        len(found.brokers) == system.brokers
         and entry is not None
         and bool(entry.partitions)
         and all(

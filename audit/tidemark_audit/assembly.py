@@ -16,6 +16,7 @@ from tidemark_audit.results import (
     Verdict,
 )
 from tidemark_audit.rules import judge
+from tidemark_audit.rules.grouping import grouped
 from tidemark_audit.rules.judgement import AuditFacts, Judgement, plural
 from tidemark_audit.slo import Objectives, Slo
 
@@ -37,6 +38,7 @@ def facts_for_rules(observed: Observed, slo: Slo) -> AuditFacts:
         bad_samples=observed.bad_samples,
         crc_failures=observed.crc_failures,
         slo=slo,
+        broker_lives=observed.broker_lives,
     )
 
 
@@ -80,27 +82,24 @@ def assemble(
             replace(each.coverage, missing_families=missing) for each in observed.partitions
         ),
         burn=burns(facts),
-        findings=tuple(
-            sorted(
-                (finding for each in judgements for finding in each.findings),
-                key=lambda each: (_GRAVITY[each.severity], each.start_ms, each.rule, each.subject),
-            )
-        ),
-        notes=notes(observed),
+        findings=grouped([found for each in judgements for found in each.findings], facts),
+        notes=(*notes(observed), *_skipped(sources)),
     )
-
-
-_GRAVITY = {"critical": 0, "major": 1, "minor": 2, "info": 3}
 
 
 def verdict_of(facts: AuditFacts, judgements: Sequence[Judgement]) -> tuple[Verdict, str]:
     results = {each.result.rule: each.result for each in judgements}
     if any(partition.loss_evidence for partition in facts.partitions):
         return Verdict.LOSS, results[DURABILITY].measured
+    evidence = results[EVIDENCE]
     violated = [r for r in results.values() if r.outcome is Outcome.VIOLATED and r.rule != EVIDENCE]
     if violated:
-        return Verdict.VIOLATED, f"no loss shown, but {_named(violated)} not kept"
-    evidence = results[EVIDENCE]
+        is_judged = results[DURABILITY].outcome is not Outcome.NOT_EVALUATED
+        about_loss = "no loss shown" if is_judged else "loss not judged"
+        sentence = f"{about_loss}, but {_named(violated)} not kept"
+        if evidence.outcome is Outcome.VIOLATED:
+            sentence += f"; and there is too little evidence ({EVIDENCE}: {evidence.measured})"
+        return Verdict.VIOLATED, sentence
     if evidence.outcome is Outcome.VIOLATED:
         return Verdict.INCONCLUSIVE, f"too little to judge by: {evidence.measured}"
     unknown = [r for r in results.values() if r.outcome is Outcome.NOT_EVALUATED]
@@ -183,6 +182,15 @@ def _burnt(
 
 def _common(one: tuple[int, int], other: tuple[int, int]) -> int:
     return max(0, min(one[1], other[1]) - max(one[0], other[0]))
+
+
+def _skipped(sources: Sequence[SourceInfo]) -> tuple[str, ...]:
+    count = sum(source.skipped_histogram_series for source in sources)
+    if not count:
+        return ()
+    return (
+        f"{count} series of native histograms in the files were left out: the audit reads none.",
+    )
 
 
 def notes(observed: Observed) -> tuple[str, ...]:

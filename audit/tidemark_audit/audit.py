@@ -80,13 +80,14 @@ def audit_what_if(
         slices += kept
     request = Request(slices, window, settings, asked.interval_ms, what_if)
     observed = engine.observe(request, progress)
+    histograms = sum(source.histogram_series() for source in sources)
 
     def assembled(observed: Observed) -> AuditResult:
         return assemble(
             observed,
             asked.slo,
             engine=engine.name,
-            sources=[_all_sources(sources, observed)],
+            sources=[_all_sources(sources, observed, histograms)],
             wall_seconds=time.monotonic() - started,
             unsettled_ms=asked.unsettled_ms,
         )
@@ -101,7 +102,7 @@ def audit_what_if(
     return replace(result, what_if=answer), would
 
 
-def _all_sources(sources: Sequence[Source], observed: Observed) -> SourceInfo:
+def _all_sources(sources: Sequence[Source], observed: Observed, histograms: int) -> SourceInfo:
     """As one, for summaries of several are merged before anybody could count."""
     places = [source.place for source in sources]
     more = len(places) - NAMED_PLACES
@@ -110,6 +111,7 @@ def _all_sources(sources: Sequence[Source], observed: Observed) -> SourceInfo:
         ", ".join(sorted({source.kind for source in sources})),
         observed.samples,
         observed.series,
+        histograms,
     )
 
 

@@ -60,6 +60,7 @@ _BROKERS = (
     Family("replica_high_watermark_offset", Shape.RISING),
     Family("replica_log_end_offset", Shape.RISING),
     Family("replica_committed_truncated_records_total", Shape.STEP),
+    Family("replica_is_retained", Shape.STEP),
     Family("replica_digest_offset", Shape.STEP),
     Family("replica_digest", Shape.STEP),
     Family("broker_epoch", Shape.STEP),

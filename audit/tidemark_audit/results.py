@@ -223,6 +223,14 @@ class LossEvidence:
     # The records were there in this epoch, and lost in a later one up to `leader_epoch`; None: in
     # the one before.
     since_epoch: int | None = None
+    first_offset: int | None = None  # of the records that are gone, where somebody said it
+
+    @property
+    def offsets(self) -> tuple[int, int] | None:
+        """First and last of what is gone at least."""
+        if self.first_offset is None or not self.records:
+            return None
+        return self.first_offset, self.first_offset + self.records - 1
 
     @property
     def epochs(self) -> tuple[int, int]:
@@ -274,6 +282,7 @@ class Finding:
     planned: bool = False
     partitions: tuple[TopicPartition, ...] = ()
     samples: tuple[Sample, ...] = ()
+    incident: str = ""  # id of the finding that leads: its own, or that of what caused it
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +306,7 @@ class SourceInfo:
     kind: str
     samples: int
     series: int
+    skipped_histogram_series: int = 0  # native histograms in a file, of whatever family
 
 
 @dataclass(frozen=True, slots=True)

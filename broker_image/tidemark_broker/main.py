@@ -5,7 +5,6 @@ import contextlib
 import ctypes
 import errno
 import gc
-import json
 import logging
 import resource
 import sys
@@ -13,7 +12,9 @@ import time
 import uuid
 from collections.abc import Callable
 
+import msgspec
 import uvloop
+from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_broker.http.app import HttpApp, create_app
 from tidemark_broker.http.broker_view import BrokerView
@@ -55,7 +56,7 @@ class JsonFormatter(logging.Formatter):
                 line[name] = value
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return msgspec.json.encode(line, enc_hook=str).decode()
 
 
 def _set_up_logging(settings: BrokerSettings) -> None:
@@ -78,6 +79,7 @@ class _Http:
     async def serve(
         self, broker: Broker, stop: asyncio.Event, on_listening: Callable[[int], None]
     ) -> None:
+        loop_lag = LoopLag()
         self._app = create_app(
             BrokerView(
                 partitions=broker.partitions,
@@ -96,16 +98,20 @@ class _Http:
                 rack=broker.settings.rack,
                 metrics_profile=broker.settings.metrics_profile,
                 fsyncs=lambda: self._disk.sync_count.total,
+                loop_lag=loop_lag,
             )
         )
-        await serve(
-            self._app,
-            host=broker.settings.listen_host,
-            port=broker.settings.http_port,
-            listeners={port: name for name, port in broker.settings.http_listeners},
-            stop=stop,
-            on_listening=on_listening,
-        )
+        async with asyncio.TaskGroup() as tasks:
+            beats = tasks.create_task(loop_lag.run(), name="loop lag")
+            await serve(
+                self._app,
+                host=broker.settings.listen_host,
+                port=broker.settings.http_port,
+                listeners={port: name for name, port in broker.settings.http_listeners},
+                stop=stop,
+                on_listening=on_listening,
+            )
+            beats.cancel()
 
     def on_serving(self) -> None:
         _settle_memory()
@@ -138,6 +144,13 @@ def _settle_memory() -> None:
     gc.freeze()
 
 
+def _keep_grown() -> None:
+    """A full collection over the objects of thousands of new replicas would take tens of
+    milliseconds, again and again as they come; what is young and in circles goes first."""
+    gc.collect(1)
+    gc.freeze()
+
+
 def _environment() -> BrokerEnvironment:
     disk = OsDisk()
     http = _Http(disk)
@@ -149,6 +162,7 @@ def _environment() -> BrokerEnvironment:
         wall_clock_s=time.time,
         processing_clock_s=time.perf_counter,
         on_serving=http.on_serving,
+        on_grown=_keep_grown,
     )
 
 

@@ -60,10 +60,13 @@ def read_problem(status: int, body: bytes) -> Problem:
     message = str(
         fields.get("detail") or fields.get("title") or body[:200].decode(errors="replace")
     )
+    # A broker that has not heard yet of a partition that was added says that there is none. This
+    # client asks for those that some broker named, so it asks again.
+    may_be_new = error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
     return Problem(
         error=error,
         message=message,
-        is_retriable=bool(fields.get("retriable", is_retriable_name(error))),
+        is_retriable=may_be_new or bool(fields.get("retriable", is_retriable_name(error))),
         is_certainly_not_written=fields.get("outcome") == NOT_WRITTEN,
     )
 

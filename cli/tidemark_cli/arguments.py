@@ -1,45 +1,85 @@
 """The command line's grammar: one sub-command per module of `commands/`.
 
 Only the command that is named is imported: most bring an HTTP client or Kafka's frames, which takes
-longer than a short command runs.
+longer than a short command runs. `-o` and the options that say which cluster may stand before the
+command, as with kubectl; no option can be shortened.
 """
 
 import argparse
 import asyncio
+import difflib
 import importlib
+import importlib.metadata
 import inspect
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
 from tidemark_cli.failures import EXIT_DEFECT, EXIT_USAGE, CommandFailed
 from tidemark_cli.output import Output
 
+LOCAL_CONTROLLER_URL = "http://127.0.0.1:17070"
 COMMANDS = (
     "dev", "apply", "topics", "groups", "status", "produce", "consume", "load", "verify", "demo",
     "bench", "move", "drain", "elect", "audit",
 )  # fmt: skip
 WITHOUT_TARGET = frozenset({"dev", "demo", "audit"})
+TARGET_OPTIONS = ("server", "context", "namespace", "pool")
+OPTIONS_WITH_VALUE = frozenset(
+    {"-o", "--output", "-n", *(f"--{option}" for option in TARGET_OPTIONS)}
+)
 
 
 class CommandParser(argparse.ArgumentParser):
     """Ends with `bad_use_exit_code` where the command line cannot be understood."""
 
     def __init__(self, *, bad_use_exit_code: int = EXIT_USAGE, **rest: Any) -> None:
-        super().__init__(**rest)
+        super().__init__(allow_abbrev=False, **rest)
         self._bad_use_exit_code = bad_use_exit_code
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(self._bad_use_exit_code, f"{self.prog}: error: {message}\n")
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As argparse does, with the nearest name."""
+        if action.choices is not None and value not in action.choices:
+            names = [str(choice) for choice in action.choices]
+            what = action.metavar or action.dest
+            raise argparse.ArgumentError(
+                None,
+                f"unknown {str(what).lower()} {value!r}{_near(value, names)}:"
+                f" choose from {', '.join(names)}",
+            )
 
-def parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
-        prog="tidemark", description="Replicated, append-only logs on Kubernetes."
+    def options(self) -> list[str]:
+        """All of them, those of sub-commands too."""
+        found = list(self._option_string_actions)
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for command in action.choices.values():
+                    found += command.options()
+        return found
+
+
+def _near(value: object, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(str(value), list(names), n=1)
+    return f", did you mean {near[0]}?" if near else ""
+
+
+def parser(names: Sequence[str] = COMMANDS) -> CommandParser:
+    top = CommandParser(
+        prog="tidemark",
+        description="Replicated, append-only logs on Kubernetes.",
+        epilog="`tidemark help COMMAND` tells more of one.",
     )
+    top.add_argument(
+        "--version", action="version", version=f"tidemark {importlib.metadata.version('tidemark')}"
+    )
+    _add_common_arguments(top)
+    top.set_defaults(output="human", **dict.fromkeys(TARGET_OPTIONS))
     commands = top.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=CommandParser
     )
@@ -52,34 +92,86 @@ def parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
             description=sentence,
             bad_use_exit_code=getattr(module, "EXIT_BAD_USE", EXIT_USAGE),
         )
-        command.add_argument(
-            "-o",
-            "--output",
-            choices=("human", "json"),
-            default="human",
-            help="how results are written (default: human)",
-        )
-        if name not in WITHOUT_TARGET:
-            from tidemark_cli.targets import add_target_arguments
-
-            add_target_arguments(command)
+        _add_common_arguments(command, has_target=name not in WITHOUT_TARGET)
         module.add_arguments(command)
     return top
+
+
+def _add_common_arguments(command: argparse.ArgumentParser, *, has_target: bool = True) -> None:
+    command.add_argument(
+        "-o",
+        "--output",
+        choices=("human", "json"),
+        default=argparse.SUPPRESS,
+        help="how results are written (default: human)",
+    )
+    if has_target:
+        add_target_arguments(command)
+
+
+def add_target_arguments(parser: argparse.ArgumentParser) -> None:
+    """Without defaults: they may stand before the command too."""
+    parser.add_argument(
+        "--server",
+        action="append",
+        metavar="URL",
+        default=argparse.SUPPRESS,
+        help="a broker's or the controller's address, repeatable (default: $TIDEMARK_SERVER, "
+        f"then local mode at {LOCAL_CONTROLLER_URL}, then the kubeconfig context)",
+    )
+    parser.add_argument(
+        "--context",
+        default=argparse.SUPPRESS,
+        help="kubeconfig context (default: the current one)",
+    )
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        default=argparse.SUPPRESS,
+        help="namespace on Kubernetes (default: the context's)",
+    )
+    parser.add_argument(
+        "--pool",
+        default=argparse.SUPPRESS,
+        help="the BrokerPool (default: that of the topic; default where it is new)",
+    )
 
 
 def _module_of(command: str) -> ModuleType:
     return importlib.import_module(f"tidemark_cli.commands.{command}")
 
 
+def _place_of_command(arguments: Sequence[str]) -> int:
+    """After the options before it."""
+    place = 0
+    while place < len(arguments) and arguments[place].startswith("-"):
+        place += 2 if arguments[place] in OPTIONS_WITH_VALUE else 1
+    return place
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Like parse_args, but options may stand before and between the values of `produce`."""
-    top = parser(arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS)
-    parsed, rest = top.parse_known_args(arguments)
+    words = list(arguments)
+    place = _place_of_command(words)
+    if words[place : place + 1] == ["help"]:  # as kubectl and rpk have it
+        words = [*words[:place], *words[place + 1 :], "--help"]
+    if not words:
+        words = ["--help"]
+    named = words[place : place + 1]
+    top = parser(named if named and named[0] in COMMANDS else COMMANDS)
+    if named and named[0] in COMMANDS and hasattr(_module_of(named[0]), "with_action"):
+        words = [*words[: place + 1], *_module_of(named[0]).with_action(words[place + 1 :])]
+    parsed, rest = top.parse_known_args(words)
     if rest and hasattr(parsed, "values") and not any(word.startswith("-") for word in rest):
         parsed.values = [*parsed.values, *rest]
     elif rest:
+        unknown = next((word for word in rest if word.startswith("-")), "")
         known = f"`tidemark {parsed.command} --help` lists those that there are"
-        top.error(f"unrecognized arguments: {' '.join(rest)}; {known}")
+        near = _near(unknown.partition("=")[0], top.options()) if unknown else ""
+        top.error(f"unrecognized arguments: {' '.join(rest)}{near}; {known}")
+    given = [option for option in TARGET_OPTIONS if getattr(parsed, option) is not None]
+    if parsed.command in WITHOUT_TARGET and given:
+        top.error(f"`tidemark {parsed.command}` has no --{given[0]}")
     return parsed
 
 

@@ -1,5 +1,6 @@
 """An audit for people: the verdict in a box, what every rule says, and what to do about it."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ COLOURS = {
 }
 MARKS = {"kept": "ok", "violated": "VIOLATED", "not evaluated": "not evaluated"}
 MOST_FINDINGS = 20
+MOST_EFFECTS = 5
 
 
 def draw(console: Console, result: "AuditResult", directory: Path | None) -> None:
@@ -36,13 +38,7 @@ def draw(console: Console, result: "AuditResult", directory: Path | None) -> Non
     for each in result.rules:
         mark = MARKS[each.outcome.value]
         console.print(f"{each.rule}  {mark:13}  {each.title}: {each.measured}", markup=False)
-    if result.findings:
-        console.print()
-        console.print("FINDINGS", style="bold")
-    for finding in result.findings[:MOST_FINDINGS]:
-        _draw_finding(console, finding)
-    if len(result.findings) > MOST_FINDINGS:
-        console.print(f"and {len(result.findings) - MOST_FINDINGS} more: see report.json")
+    _draw_findings(console, result)
     console.print()
     if result.unsettled_ms:
         words = f"The last {result.unsettled_ms / 1000:g} s were not settled yet and are left out."
@@ -51,6 +47,25 @@ def draw(console: Console, result: "AuditResult", directory: Path | None) -> Non
         console.print(note, style="dim", markup=False)
     if directory is not None:
         console.print(f"report: {directory}", markup=False)
+
+
+def _draw_findings(console: Console, result: "AuditResult") -> None:
+    """One of each incident, with what it did below it; gaps in the evidence come last."""
+    from tidemark_audit.report.findings import EVIDENCE
+    from tidemark_audit.rules.grouping import effects, leads
+
+    told = leads(result.findings)
+    below = effects(result.findings)
+    gaps = [each for each in told if each.rule == EVIDENCE]
+    happened = [each for each in told if each.rule != EVIDENCE]
+    for title, found in (("INCIDENTS", happened), ("GAPS IN THE EVIDENCE", gaps)):
+        if found:
+            console.print()
+            console.print(title, style="bold")
+        for finding in found[:MOST_FINDINGS]:
+            _draw_finding(console, finding, below.get(finding.id, []))
+        if len(found) > MOST_FINDINGS:
+            console.print(f"and {len(found) - MOST_FINDINGS} more: see report.json")
 
 
 def draw_what_if(console: Console, result: "AuditResult", what_if: "AuditResult") -> None:
@@ -74,8 +89,8 @@ def draw_self_test(console: Console, found: "SelfTest") -> None:
         (
             score.rule,
             score.true_positives + score.false_negatives,
-            f"{score.recall:.3f}",
-            f"{score.precision:.3f}",
+            _ratio(score.recall, score.true_positives + score.false_negatives),
+            _ratio(score.precision, score.true_positives + score.false_positives),
         )
         for score in found.scores
     ]
@@ -90,7 +105,12 @@ def draw_self_test(console: Console, found: "SelfTest") -> None:
     console.print(f"{words}  {found.scenarios} clusters, {found.samples} samples; {times}")
 
 
-def _draw_finding(console: Console, finding: "Finding") -> None:
+def _ratio(value: float, cases: int) -> str:
+    """Of no case at all there is none."""
+    return f"{value:.3f}" if cases else "no case"
+
+
+def _draw_finding(console: Console, finding: "Finding", below: "Sequence[Finding]") -> None:
     planned = " (planned)" if finding.planned else ""
     console.print(
         f"{clock(finding.start_ms)} to {clock(finding.end_ms)}  {finding.severity.value}"
@@ -98,7 +118,12 @@ def _draw_finding(console: Console, finding: "Finding") -> None:
         markup=False,
     )
     console.print(f"  {finding.sentence}", markup=False)
-    console.print(f"  because: {finding.cause}", markup=False, style="dim")
+    if not finding.sentence.startswith(f"{finding.cause}:"):
+        console.print(f"  because: {finding.cause}", markup=False, style="dim")
+    for each in below[:MOST_EFFECTS]:
+        console.print(f"  it did:  {each.rule} {each.subject}: {each.sentence}", markup=False)
+    if len(below) > MOST_EFFECTS:
+        console.print(f"  it did:  {len(below) - MOST_EFFECTS} more: see report.json")
     console.print(f"  to do:   {finding.remedy}", markup=False, style="dim")
 
 

@@ -91,13 +91,17 @@ def what_if_settings(text: str | None) -> "WhatIf | None":
 
 def time_ms(text: str, option: str) -> int:
     """RFC 3339, or seconds since 1970. Raises CommandFailed."""
-    with contextlib.suppress(ValueError):
-        if abs(seconds := float(text)) <= MOST_SECONDS:
-            return round(seconds * 1000)
+    number = _number(text)
+    if number is not None and abs(number) <= MOST_SECONDS:
+        return round(number * 1000)
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
-        raise _bad_time(f"{option} as 2026-05-01T12:00:00Z, or seconds since 1970", text) from error
+        from tidemark_audit.sources.source import unit_of
+
+        unit = "" if number is None else unit_of(number)
+        expected = f"{option} as 2026-05-01T12:00:00Z, or seconds since 1970"
+        raise _bad_time(expected, text, unit) from error
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
@@ -109,7 +113,13 @@ def duration_ms(text: str, option: str) -> int:
     return int(number) * unit
 
 
-def _bad_time(expected: str, text: str) -> CommandFailed:
+def _number(text: str) -> float | None:
+    with contextlib.suppress(ValueError):
+        return float(text)
+    return None
+
+
+def _bad_time(expected: str, text: str, unit: str = "") -> CommandFailed:
     return CommandFailed(
-        expected=expected, found=repr(text), to_do="write it so", exit_code=EXIT_USAGE
+        expected=expected, found=repr(text) + unit, to_do="write it so", exit_code=EXIT_USAGE
     )

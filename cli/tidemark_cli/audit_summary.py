@@ -25,12 +25,11 @@ def no_source(sentence: str) -> AuditSummary:
 
 
 def summary_of(result: "AuditResult") -> AuditSummary:
+    from tidemark_audit.rules.grouping import leads
     from tidemark_audit.rules.r6_durability import lost_records
 
-    gravest_first = sorted(
-        result.findings, key=lambda found: (GRAVITY.index(found.severity.value), found.start_ms)
-    )
-    counted = Counter(found.severity.value for found in result.findings)
+    gravest_first = leads(result.findings)  # one of each incident
+    counted = Counter(found.severity.value for found in gravest_first)
     observed = sum(each.observed_ms for each in result.coverage)
     asked = sum(each.window_ms for each in result.coverage)
     return AuditSummary(

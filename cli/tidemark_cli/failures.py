@@ -1,23 +1,46 @@
-"""What a command says when it cannot do its work: expected, found, what to do, and an exit code.
+"""What a command says when it cannot do its work, and the exit codes.
 
-Exit codes: 0 all is well, 1 a check failed (records lost, a broker refused), 2 wrong usage or
-nothing to talk to, 70 (EX_SOFTWARE of sysexits) a defect of the command itself: no verdict.
+A plain sentence comes first. What was expected, what was found and what to do stand below it where
+they help. Exit codes: 0 all is well, 1 it was not done (not found, refused, records lost), 2 wrong
+usage or no cluster to talk to, 70 (EX_SOFTWARE of sysexits) a defect of the command itself.
 """
+
+from collections.abc import Iterable
 
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_DEFECT = 70
+MAX_LISTED = 20
 
 
 class CommandFailed(Exception):
     """Ends a command; `main` prints it and exits with `exit_code`."""
 
     def __init__(
-        self, *, expected: str, found: str, to_do: str, exit_code: int = EXIT_FAILED
+        self,
+        sentence: str = "",
+        *,
+        expected: str = "",
+        found: str = "",
+        to_do: str = "",
+        exit_code: int = EXIT_FAILED,
     ) -> None:
-        super().__init__(f"expected {expected}; found {found}; {to_do}")
+        """Without a `sentence` one is made of `expected` and `found`."""
+        self.has_sentence = bool(sentence)
+        self.sentence = sentence or f"expected {expected}, found {found}"
+        super().__init__(f"{self.sentence}; {to_do}" if to_do else self.sentence)
         self.expected = expected
         self.found = found
         self.to_do = to_do
         self.exit_code = exit_code
+
+
+def not_found(
+    kind: str, name: object, known: Iterable[object], *, to_do: str = ""
+) -> CommandFailed:
+    """`known`: names of what there is of this kind."""
+    names = [str(each) for each in known]
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    listed = f"{', '.join(names[:MAX_LISTED])}{more}" if names else "none"
+    return CommandFailed(f"{kind} {str(name)!r} not found. {kind}s: {listed}", to_do=to_do)

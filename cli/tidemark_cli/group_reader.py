@@ -55,7 +55,7 @@ class GroupReader:
         self._topic = topic
         self._reset = reset
         self._say = say
-        self._session = HttpSession()
+        self._session = HttpSession(repeats_gets=False)  # a poll has an effect
         self._consumer_url = ""
 
     async def pages(self) -> AsyncGenerator[tuple[ConsumedRecord, ...], None]:
@@ -162,7 +162,7 @@ class GroupReader:
         """Raises BrokerRefused."""
         try:
             if method == "GET":
-                answer = await self._session.get(url, POLL_LIMITS, is_repeatable=False)
+                answer = await self._session.get(url, POLL_LIMITS)
             else:
                 data = msgspec.json.encode(body)
                 answer = await self._session.post(url, LIMITS, body=data, content_type=CONTENT_TYPE)

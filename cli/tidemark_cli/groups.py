@@ -40,6 +40,7 @@ class GroupView:
     coordinator: int
     members: tuple[GroupMember, ...] = field(default=())
     offsets: tuple[GroupOffset, ...] = field(default=())
+    pool: str = ""  # the name of its BrokerPool; "" where only a broker was asked
 
     @property
     def topics(self) -> tuple[str, ...]:

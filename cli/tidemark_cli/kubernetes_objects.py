@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+from tidemark_protocol.manifests import with_manifest
+
 from tidemark_cli.cluster_status import ClusterStatus, status_of_objects
 from tidemark_cli.failures import EXIT_USAGE, CommandFailed
 
@@ -13,6 +16,7 @@ GROUP = "tidemark.dev"
 VERSION = "v1alpha1"
 PLURALS = {"Topic": "topics", "BrokerPool": "brokerpools"}
 REPLACE_ATTEMPTS = 3
+STRICT = {"field_validation": "Strict"}  # what the server does not know is refused, not dropped
 
 Manifest = dict[str, Any]
 
@@ -47,6 +51,7 @@ class KubernetesObjects:
             _, active = config.list_kube_config_contexts()
         except Exception as error:  # the library has no common class of its errors
             raise CommandFailed(
+                "The kubeconfig context cannot be used.",
                 expected="a usable kubeconfig context",
                 found=str(error),
                 to_do="check KUBECONFIG and --context, or name a broker with --server",
@@ -67,7 +72,7 @@ class KubernetesObjects:
         await self._api_client.close()
 
     async def apply(self, manifest: Manifest) -> Applied:
-        """Creates the object, or replaces its spec by compare-and-set."""
+        """Create the object, or change it as `kubectl apply` does, by compare-and-set."""
         kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
         plural = PLURALS.get(kind)
         if plural is None or manifest["apiVersion"] != f"{GROUP}/{VERSION}":
@@ -108,7 +113,9 @@ class KubernetesObjects:
         kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
         place = (GROUP, VERSION, self._namespace, PLURALS[kind])
         try:
-            made: Manifest = await self._objects.create_namespaced_custom_object(*place, manifest)
+            made: Manifest = await self._objects.create_namespaced_custom_object(
+                *place, manifest, **STRICT
+            )
         except self._failure as error:
             raise _refused(kind, name, error) from error
         return made
@@ -125,7 +132,7 @@ class KubernetesObjects:
         place = (GROUP, VERSION, self._namespace, PLURALS[kind])
         try:
             changed: Manifest = await self._objects.patch_namespaced_custom_object(
-                *place, name, patch, _content_type="application/merge-patch+json"
+                *place, name, patch, _content_type="application/merge-patch+json", **STRICT
             )
         except self._failure as error:
             raise _refused(kind, name, error) from error
@@ -139,10 +146,13 @@ class KubernetesObjects:
         except self._failure as error:
             if getattr(error, "status", 0) != 404:
                 raise
-            await self._objects.create_namespaced_custom_object(*place, manifest)
+            wanted = with_manifest(None, manifest)
+            await self._objects.create_namespaced_custom_object(*place, wanted, **STRICT)
             return Applied(kind, name, "created")
-        wanted = {**current, "spec": manifest.get("spec", {})}
-        changed = await self._objects.replace_namespaced_custom_object(*place, name, wanted)
+        wanted = with_manifest(current, manifest)
+        changed = await self._objects.replace_namespaced_custom_object(
+            *place, name, wanted, **STRICT
+        )
         is_same = changed["metadata"]["resourceVersion"] == current["metadata"]["resourceVersion"]
         return Applied(kind, name, "unchanged" if is_same else "configured")
 
@@ -170,14 +180,24 @@ class KubernetesObjects:
 
 def _refused(kind: str, name: str, error: Exception) -> CommandFailed:
     body = str(getattr(error, "body", "") or error)
+    message = _message(body)
     if getattr(error, "status", 0) == 404:
+        if f'"{name}" not found' in message:  # the kind is known, the object is not there
+            return CommandFailed(f"{kind} {name!r} not found.", expected=kind, found=message)
         return CommandFailed(
-            expected=f"the API server to know {kind}.{GROUP}",
-            found="it does not",
+            f"The API server does not know {kind}.{GROUP}.",
             to_do="install Tidemark's chart (charts/tidemark) first",
         )
     return CommandFailed(
-        expected=f"the API server to accept {kind} {name}",
-        found=body[:1000],
+        f"{kind} {name!r} was refused: {message[:1000]}",
         to_do="correct the manifest, or ask for the right to do this",
     )
+
+
+def _message(body: str) -> str:
+    """Of a metav1.Status, which is how an API server refuses; else the text itself."""
+    try:
+        found = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return body
+    return str(found.get("message") or body) if isinstance(found, dict) else body

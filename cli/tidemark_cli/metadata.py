@@ -45,7 +45,17 @@ class PartitionView:
 class TopicView:
     topic: str
     partitions: tuple[PartitionView, ...]
+    pool: str = ""  # the name of its BrokerPool; "" where only a broker was asked
+    object_name: str = ""  # metadata.name of the Topic that it belongs to
     topic_id: str = ""  # of a broker's answer: another one of the same name has another
+
+    @property
+    def is_internal(self) -> bool:
+        return self.topic.startswith("__")
+
+    @property
+    def is_leaderless(self) -> bool:
+        return any(view.leader == NO_LEADER for view in self.partitions)
 
     @property
     def is_fully_in_sync(self) -> bool:
@@ -99,7 +109,7 @@ def read_topic(body: Any) -> TopicView:
     topic = _field(body, "name", "topic", "topicName")
     partitions = _field(body, "partitions")
     topic_id = str(_field(body, "topic_id", "topicId", default=""))
-    return TopicView(str(topic), tuple(map(read_partition, partitions)), topic_id)
+    return TopicView(str(topic), tuple(map(read_partition, partitions)), topic_id=topic_id)
 
 
 def read_partition(body: Any) -> PartitionView:

@@ -112,11 +112,11 @@ class Narrator:
         if isinstance(answer, str):
             self.line(f"none: {answer}")
             return
+        if answer.verdict == "VIOLATED":  # after PASSED it would read as a contradiction
+            self.line("by the objectives of a cluster in production the faults above count:")
         self._console.print(f"  {answer.verdict}  {answer.sentence}", markup=False, style="bold")
         for incident in answer.incidents:
             self._console.print(f"            {incident}", markup=False)
-        if answer.verdict == "VIOLATED":
-            self.line("objectives are those of a cluster in production: the faults above count")
         self.line(f"report: {answer.page}")
 
     def figures(self, by_kind: Mapping[str, Mapping[str, Any]]) -> None:

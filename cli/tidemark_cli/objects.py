@@ -10,9 +10,10 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from tidemark_cli.failures import EXIT_USAGE, CommandFailed
+from tidemark_cli.arguments import LOCAL_CONTROLLER_URL
+from tidemark_cli.failures import EXIT_USAGE, CommandFailed, not_found
 from tidemark_cli.kubernetes_objects import PLURALS, KubernetesObjects, Manifest
-from tidemark_cli.targets import LOCAL_CONTROLLER_URL, Target, find_target
+from tidemark_cli.targets import Target, find_api
 
 LOCAL_NAMESPACE = "default"
 TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
@@ -20,7 +21,7 @@ TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
 
 async def read_object(arguments: argparse.Namespace, kind: str, name: str) -> Manifest:
     """As it is stored. Raises CommandFailed when there is none."""
-    target = await find_target(arguments)
+    target = await find_api(arguments)
     if target.controller_url:
         return await _ask(target, "GET", kind, name, None)
     _check_has_objects(target)
@@ -31,7 +32,7 @@ async def read_object(arguments: argparse.Namespace, kind: str, name: str) -> Ma
 
 async def list_objects(arguments: argparse.Namespace, kind: str) -> list[Manifest]:
     """Of the namespace, in name order; none where only brokers answer."""
-    target = await find_target(arguments)
+    target = await find_api(arguments)
     if target.is_kubernetes:
         objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
         async with objects:
@@ -46,7 +47,7 @@ async def patch_object(
     arguments: argparse.Namespace, kind: str, name: str, patch: dict[str, Any]
 ) -> Manifest:
     """What is stored then."""
-    target = await find_target(arguments)
+    target = await find_api(arguments)
     if target.controller_url:
         return await _ask(target, "PATCH", kind, name, patch)
     _check_has_objects(target)
@@ -57,13 +58,14 @@ async def patch_object(
 
 async def create_object(arguments: argparse.Namespace, manifest: Manifest) -> Manifest:
     """What is stored then."""
-    target = await find_target(arguments)
+    target = await find_api(arguments)
     kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
     if target.controller_url:
-        body = msgspec.json.encode(manifest)  # JSON is YAML
-        status, answer = await _exchange(target, "POST", "/v1/apply", body)
-        _check_done(status, answer, f"a {kind} that the controller accepts")
-        return await _ask(target, "GET", kind, name, None)
+        body = msgspec.json.encode(manifest)
+        status, answer = await _exchange(target, "POST", f"/v1/{PLURALS[kind]}", body)
+        await _check_done(target, status, answer, kind, name)
+        made: Manifest = answer
+        return made
     _check_has_objects(target)
     objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
     async with objects:
@@ -71,10 +73,10 @@ async def create_object(arguments: argparse.Namespace, manifest: Manifest) -> Ma
 
 
 async def delete_object(arguments: argparse.Namespace, kind: str, name: str) -> None:
-    target = await find_target(arguments)
+    target = await find_api(arguments)
     if target.controller_url:
         status, answer = await _exchange(target, "DELETE", f"/v1/{PLURALS[kind]}/{name}")
-        _check_done(status, answer, _there(kind, name))
+        await _check_done(target, status, answer, kind, name)
         return
     _check_has_objects(target)
     objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
@@ -84,7 +86,7 @@ async def delete_object(arguments: argparse.Namespace, kind: str, name: str) -> 
 
 async def object_namespace(arguments: argparse.Namespace) -> str:
     """Where objects of this command are."""
-    target = await find_target(arguments)
+    target = await find_api(arguments)
     if not target.is_kubernetes:
         return LOCAL_NAMESPACE
     objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
@@ -95,6 +97,7 @@ async def object_namespace(arguments: argparse.Namespace) -> str:
 def _check_has_objects(target: Target) -> None:
     if not target.is_kubernetes:
         raise CommandFailed(
+            "A broker has no objects: name the controller.",
             expected="the controller of a local cluster, or a kubeconfig context",
             found=f"a broker at {target.broker_urls[0]}, which has no Topic objects",
             to_do=f"name the controller: --server {LOCAL_CONTROLLER_URL}, or use --context",
@@ -107,22 +110,33 @@ async def _ask(
 ) -> Manifest:
     body = None if patch is None else msgspec.json.encode(patch)
     status, answer = await _exchange(target, method, f"/v1/{PLURALS[kind]}/{name}", body)
-    _check_done(status, answer, _there(kind, name))
+    await _check_done(target, status, answer, kind, name)
     found: Manifest = answer
     return found
 
 
-def _there(kind: str, name: str) -> str:
-    return f"{kind} {name} to be there, and the change to be one that it allows"
-
-
-def _check_done(status: int, answer: Any, expected: str) -> None:
-    if status != 200:
-        raise CommandFailed(
-            expected=expected,
-            found="; ".join(map(str, answer.get("problems") or [f"HTTP {status} {answer}"])),
-            to_do="correct the command; `tidemark status` shows what there is",
-        )
+async def _check_done(target: Target, status: int, answer: Any, kind: str, name: str) -> None:
+    if status == 200:
+        return
+    if status == 404:
+        if not (isinstance(answer, dict) and answer.get("problems")):
+            raise CommandFailed(
+                f"The controller at {target.controller_url} serves no {kind} objects.",
+                expected="the controller of `tidemark dev`",
+                found="one that runs on Kubernetes",
+                to_do="leave --server out and use the kubeconfig context",
+                exit_code=EXIT_USAGE,
+            )
+        _, listed = await _exchange(target, "GET", f"/v1/{PLURALS[kind]}")
+        known = [item["metadata"]["name"] for item in listed.get("items", ())]
+        raise not_found(kind, name, known)
+    problems = answer.get("problems") if isinstance(answer, dict) else None
+    sentences = [str(each).removeprefix(f"{kind} {name}: ") for each in problems or ()]
+    found = "; ".join(sentences or [f"HTTP {status} {answer}"])
+    raise CommandFailed(
+        f"{kind} {name!r} was refused: {found}",
+        to_do="correct the command; `tidemark status` shows what there is",
+    )
 
 
 async def _exchange(
@@ -139,6 +153,7 @@ async def _exchange(
             return response.status, msgspec.json.decode(await response.read())
     except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError) as error:
         raise CommandFailed(
+            f"The controller at {target.controller_url} does not answer.",
             expected=f"the controller at {target.controller_url} to answer",
             found=str(error) or type(error).__name__,
             to_do="check that `tidemark dev` runs",

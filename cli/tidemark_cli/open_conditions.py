@@ -31,3 +31,25 @@ def open_conditions(kind: str, items: Iterable[Mapping[str, Any]]) -> Iterator[O
                     str(condition.get("message", "")),
                 )
                 yield OpenCondition(kind, name, type_, reason, message)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyCondition:
+    is_true: bool
+    reason: str
+    message: str
+    is_of_this_spec: bool  # whether the operator has seen the present spec
+
+
+def ready_condition(item: Mapping[str, Any]) -> ReadyCondition | None:
+    """None: the operator has not looked at the object yet."""
+    for condition in (item.get("status") or {}).get("conditions") or ():
+        if condition["type"] == "Ready":
+            seen = int((item.get("status") or {}).get("observedGeneration", 0))
+            return ReadyCondition(
+                condition["status"] == "True",
+                str(condition.get("reason", "")),
+                str(condition.get("message", "")),
+                seen >= int(item["metadata"].get("generation", 0)),
+            )
+    return None

@@ -1,10 +1,13 @@
 """How commands speak: tables and sentences for people, or one JSON document per answer (`-o json`).
 
-Results go to stdout, remarks and errors to stderr. Rich is imported where something is drawn.
+Results go to stdout, remarks and errors to stderr. Keys in JSON are camelCase; until the next minor
+release the names that were written before stand beside them. Rich is imported where something
+is drawn.
 """
 
+import dataclasses
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +37,7 @@ class Output:
     def result(self, value: Any, human: "Callable[[Console], None]") -> None:
         """`value` as JSON, or what `human` draws."""
         if self.is_json:
-            self._write_json(value)
+            self._write_json(with_camel_case(value))
         else:
             human(self.console)
 
@@ -42,28 +45,67 @@ class Output:
         if not self.is_json:
             self._errors.print(sentence, markup=False)
 
+    def progress(self, sentence: str) -> None:
+        """Tell how far a wait is: over the last such line on a terminal, else below it."""
+        if self.is_json or not self._errors.is_terminal:
+            self.remark(sentence)
+        else:
+            self._over_line(sentence[: self._errors.width - 1])
+
+    def end_progress(self) -> None:
+        if not self.is_json and self._errors.is_terminal:
+            self._over_line("")
+
+    def _over_line(self, text: str) -> None:
+        self._errors.file.write(f"\r\x1b[K{text}")  # rich leaves control codes out
+        self._errors.file.flush()
+
     def failure(self, failed: CommandFailed) -> None:
         if self.is_json:
             value = {
                 "error": {
+                    "message": failed.sentence,
                     "expected": failed.expected,
-                    "found": failed.found,
-                    "toDo": failed.to_do,
+                    # Readers of before knew no `message`.
+                    "found": failed.found or failed.sentence,
+                    "toDo": failed.to_do or "correct the command",
                 }
             }
             self._write_json(value)
             return
-        self._errors.print("[bold red]error[/]")
-        for label, text in (
-            ("expected", failed.expected),
-            ("found", failed.found),
-            ("what to do", failed.to_do),
-        ):
-            self._errors.print(f"  {label + ':':12}{_lines(text)}", markup=False)
+        self._errors.print("[bold red]error:[/]", end=" ")
+        self._errors.print(_lines(failed.sentence), markup=False)
+        # Where the sentence was made of these two they are said already.
+        parts = [("expected", failed.expected), ("found", failed.found)] * failed.has_sentence
+        for label, text in (*parts, ("what to do", failed.to_do)):
+            if text:
+                self._errors.print(f"  {label + ':':12}{_lines(text)}", markup=False)
 
     def _write_json(self, value: Any) -> None:
         sys.stdout.write(visible_json(msgspec.json.encode(value).decode()) + "\n")
         sys.stdout.flush()
+
+
+def with_camel_case(value: Any) -> Any:
+    """Plain values; a dataclass's fields by their camelCase names, and by their own beside them.
+    Keys of a mapping are data and stay."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields: dict[str, Any] = {}
+        for field in dataclasses.fields(value):
+            plain = with_camel_case(getattr(value, field.name))
+            fields[camel_case(field.name)] = plain
+            fields[field.name] = plain
+        return fields
+    if isinstance(value, Mapping):
+        return {name: with_camel_case(child) for name, child in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [with_camel_case(child) for child in value]
+    return value
+
+
+def camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
 
 
 def _lines(text: str) -> str:

@@ -80,7 +80,7 @@ public class ReadCheckpoints {
         for (int next = 1; next < found.size(); next++) {
             EpochEntry before = found.get(next - 1);
             EpochEntry after = found.get(next);
-            if (after.epoch <= before.epoch || after.startOffset < before.startOffset) {
+            if (after.epoch() <= before.epoch() || after.startOffset() < before.startOffset()) {
                 throw new IllegalStateException("not rising: " + found);
             }
         }

@@ -1,7 +1,8 @@
 """Watches manifests, broker pods and audits' Jobs with kopf, in a thread and loop of its own.
 
-Only `on.event` handlers: kopf then writes nothing to any object. A handler passes on a key (what
-happened is read from the store in its turn) or a pod's trouble, which the controller looks into.
+Only `on.event` handlers: kopf then writes nothing to any object. A handler passes on an object or a
+key (what happened is read from the store in its turn), or a pod's trouble, which the controller
+looks into. Handlers are coroutines, as kopf runs functions in threads of their own.
 What a watch misses, the sweeps of main.py find. PartitionSlices are not watched, as nobody but the
 controller writes them: one that is deleted by hand, a sweep finds too (S12). If kopf ends for
 whatever reason, `on_end` is called, and the process has to end: it would be deaf.
@@ -11,6 +12,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import kopf
@@ -25,23 +27,35 @@ from tidemark_operator.stores.object_store import (
     REPLICATION_AUDIT,
     TIDEMARK_GROUP,
     TOPIC,
+    Object,
+    ResourceKind,
 )
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectEvent:
+    kind: ResourceKind
+    item: Object
+    is_deleted: bool  # `item` is then as it was
+
+
 class ClusterWatch:
-    """`on_key` and `on_trouble` are called in kopf's thread and must not block."""
+    """`on_...` are called in kopf's thread and must not block. `on_object`: of Topics and
+    BrokerPools."""
 
     def __init__(
         self,
         *,
         namespaces: tuple[str, ...],
+        on_object: Callable[[ObjectEvent], None],
         on_key: Callable[[WorkKey], None],
         on_trouble: Callable[[BrokerTrouble], None],
         on_end: Callable[[BaseException | None], None],
     ) -> None:
         self._namespaces = namespaces
+        self._on_object = on_object
         self._on_key = on_key
         self._on_trouble = on_trouble
         self._on_end = on_end
@@ -80,27 +94,27 @@ class ClusterWatch:
         kopf.on.login(id="kubeconfig", registry=registry)(kopf.login_with_kubeconfig)
 
         @kopf.on.event(TIDEMARK_GROUP, TOPIC.version, TOPIC.plural, registry=registry)
-        def on_topic(namespace: str | None, name: str | None, **_: Any) -> None:
-            self._on_key(WorkKey(TOPIC.kind, namespace or "", name or ""))
+        async def on_topic(event: kopf.RawEvent, **_: Any) -> None:
+            self._on_object(_object_event(TOPIC, event))
 
         @kopf.on.event(TIDEMARK_GROUP, BROKER_POOL.version, BROKER_POOL.plural, registry=registry)
-        def on_pool(namespace: str | None, name: str | None, **_: Any) -> None:
-            self._on_key(WorkKey(BROKER_POOL.kind, namespace or "", name or ""))
+        async def on_pool(event: kopf.RawEvent, **_: Any) -> None:
+            self._on_object(_object_event(BROKER_POOL, event))
 
         audits = REPLICATION_AUDIT.plural
 
         @kopf.on.event(TIDEMARK_GROUP, REPLICATION_AUDIT.version, audits, registry=registry)
-        def on_audit(namespace: str | None, name: str | None, **_: Any) -> None:
+        async def on_audit(namespace: str | None, name: str | None, **_: Any) -> None:
             self._on_key(WorkKey(REPLICATION_AUDIT.kind, namespace or "", name or ""))
 
         @kopf.on.event("batch", "v1", "jobs", registry=registry)
-        def on_job(body: kopf.Body, namespace: str | None, **_: Any) -> None:
+        async def on_job(body: kopf.Body, namespace: str | None, **_: Any) -> None:
             audit = audit_name_of(dict(body))
             if audit is not None:
                 self._on_key(WorkKey(REPLICATION_AUDIT.kind, namespace or "", audit))
 
         @kopf.on.event("v1", "pods", registry=registry)
-        def on_pod(event: kopf.RawEvent, namespace: str | None, **_: Any) -> None:
+        async def on_pod(event: kopf.RawEvent, namespace: str | None, **_: Any) -> None:
             self._pass_on_pod(event["type"], dict(event["object"]), namespace or "")
 
         return registry
@@ -113,6 +127,10 @@ class ClusterWatch:
         if trouble is not None:
             self._on_trouble(trouble)
         self._on_key(WorkKey(BROKER_POOL.kind, namespace, pool_name))
+
+
+def _object_event(kind: ResourceKind, event: kopf.RawEvent) -> ObjectEvent:
+    return ObjectEvent(kind, dict(event["object"]), event["type"] == "DELETED")
 
 
 def pod_trouble(

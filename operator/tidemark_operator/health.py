@@ -31,7 +31,7 @@ def create_health_app(service: ControllerService, *more_metrics: Collector) -> w
         )
 
     async def status(_: web.Request) -> web.Response:
-        return web.Response(body=encode(status_of(service)), content_type="application/json")
+        return web.Response(body=encode(await status_of(service)), content_type="application/json")
 
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)

@@ -28,9 +28,40 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+class Lines(logging.StreamHandler[TextIO]):
+    """Drops what cannot be written, as on a full disk, and says how much once it can write again.
+    A traceback for each line would hide what else is said."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(file)
+        self.dropped = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+            if self.dropped:
+                note = logging.makeLogRecord(
+                    {
+                        "name": __name__,
+                        "levelname": "WARNING",
+                        "msg": "log lines could not be written",
+                        "dropped": self.dropped,
+                    }
+                )
+                line = f"{self.format(note)}\n{line}"
+            self.stream.write(line + self.terminator)
+            self.stream.flush()
+        except OSError:
+            self.dropped += 1
+        except Exception:  # as logging does
+            self.handleError(record)
+        else:
+            self.dropped = 0
+
+
 def set_up(level: str, *, file: TextIO | None = None) -> None:
     """To `file`, or to stderr."""
-    handler = logging.StreamHandler(file or sys.stderr)
+    handler = Lines(file or sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for name in _QUIET:

@@ -1,4 +1,4 @@
-"""What happens while this operator leads: the controller decides, one worker reconciles.
+"""What happens while this operator leads: the controller decides, the queue's turns reconcile.
 
 Losing the Lease stops both within the process; standing by needs nothing of them. Keys that come
 while standing by are dropped, as every term begins with all of them.
@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 # What a watch missed (a deletion during its gap) waits this long at most.
 SWEEP_INTERVAL_S = 300
 FIRST_SWEEP_RETRY_S = 1  # at the beginning of a term, until the store answers
+# Later sweeps find little, and take their time.
+SWEEP_CHUNK_KEYS = 50
+SWEEP_PAUSE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class LeadingOperator:
     async def _reconcile(self) -> None:
         """Everything once, then what changes. Who leads is decided already, whatever this takes."""
         while True:
-            if await self._try_sweep():
+            if await self._try_sweep(pause_s=0):
                 break
             await asyncio.sleep(FIRST_SWEEP_RETRY_S)
         await self._queue.work(self._reconciler.reconcile)
@@ -87,6 +90,9 @@ class LeadingOperator:
             await asyncio.gather(worker, return_exceptions=True)
         self._queue.clear()
         await self._controller.step_down()
+
+    def depose(self) -> None:
+        self._controller.depose()
 
     def _worker_ended(self, worker: asyncio.Task[None]) -> None:
         if not worker.cancelled() and (error := worker.exception()) is not None:
@@ -110,19 +116,22 @@ class LeadingOperator:
         if self.is_leading:
             self._controller.suspect(trouble.pool, trouble.broker_id, trouble.reason)
 
-    async def sweep(self) -> None:
-        for key in await self._reconciler.all_keys(None):
-            self._queue.add(key)
+    async def _sweep(self, pause_s: float) -> None:
+        keys = await self._reconciler.all_keys(None)
+        for first in range(0, len(keys), SWEEP_CHUNK_KEYS):
+            for key in keys[first : first + SWEEP_CHUNK_KEYS]:
+                self._queue.add_swept(key)
+            await asyncio.sleep(pause_s)
 
     async def sweep_forever(self, chance: random.Random) -> None:
         while True:
             await asyncio.sleep(SWEEP_INTERVAL_S * chance.uniform(0.9, 1.1))
             if self.is_leading:
-                await self._try_sweep()
+                await self._try_sweep(SWEEP_PAUSE_S)
 
-    async def _try_sweep(self) -> bool:
+    async def _try_sweep(self, pause_s: float) -> bool:
         try:
-            await self.sweep()
+            await self._sweep(pause_s)
         except StoreError as error:
             log.warning("sweep failed; the next one will do", extra={"error": str(error)})
             return False

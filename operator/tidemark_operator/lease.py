@@ -4,12 +4,13 @@ The holder renews; a standby takes the Lease only when it *observed* no renewal 
 duration on its own clock (never by the written time, S21), when the holder released it, or when the
 holder is known to be terminated (S19). A holder that has reason to doubt what it sees gives it away
 for a term (S18). Every acquisition, also by the same identity, writes a
-controller epoch above every one ever seen before anything is decided. A holder that could not renew
-for most of the duration stops leading by itself. The Lease is about liveness: what keeps two
-controllers from harm is the compare-and-set of every slice.
+controller epoch above every one ever seen before anything is decided. A holder stops leading by
+itself once most of the duration has passed since it sent the last renewal that succeeded. The Lease
+is about liveness: what keeps two controllers from harm is the compare-and-set of every slice.
 
 Reading everything that is stored may take longer than a Lease lasts, so the Lease is renewed while
-its holder takes over; only the Lease's own calls have to be quick.
+its holder takes over; only the Lease's own calls have to be quick. So this runs on a loop that has
+nothing else to do (lease_thread.py), and asks of its leader only what `Leader` says.
 """
 
 import asyncio
@@ -76,6 +77,10 @@ class Leader(Protocol):
 
     async def step_down(self) -> None: ...
 
+    def depose(self) -> None:
+        """At once, from any thread: no decision begins any more. `step_down` follows."""
+        ...
+
     def set_leader_address(self, address: str) -> None: ...
 
     def highest_broker_controller_epoch(self) -> ControllerEpoch: ...
@@ -127,6 +132,7 @@ class ControllerLease:
                 pause_ms = await self.step()
                 await asyncio.sleep(pause_ms / 1000)
         finally:
+            self._leader.depose()
             self._leader.set_leader_address("")  # else a process that lingers names itself
             await self._stop_leading()
             await self.release()
@@ -358,6 +364,7 @@ class ControllerLease:
         logger.warning("leadership lost", extra={"reason": reason})
         self._held = None
         self._observed_version = ""
+        self._leader.depose()  # its loop may be busy: stepping down waits for that
         self._leader.set_leader_address("")
         await self._stop_leading()
 

@@ -1,7 +1,8 @@
 """`tidemark-operator`: wiring only. Settings from the environment, read and checked once.
 
-Threads: kopf has its own with its own loop (handlers.py); everything else is on the main loop. The
-Lease decides who leads; losing it means standing by, not an end. What ends the process: SIGTERM
+Threads: kopf has its own with its own loop (handlers.py), and so has the Lease (lease_thread.py);
+everything else is on the main loop. The Lease decides who leads; losing it means standing by, not
+an end. What ends the process: SIGTERM
 (the Lease is released first), the end of the watch, without which it would be deaf, and rights in a
 namespace that was left out for want of them.
 """
@@ -15,12 +16,13 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import uvloop
 from aiohttp import web
+from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_operator.audits.beside import WithAudits
 from tidemark_operator.audits.metrics import AuditCollector
@@ -31,18 +33,25 @@ from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock,
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import Change, ControllerService
 from tidemark_operator.controller.settings import ControllerSettings
-from tidemark_operator.handlers import ClusterWatch
+from tidemark_operator.garbage import look_once_at_what_stays
+from tidemark_operator.handlers import ClusterWatch, ObjectEvent
 from tidemark_operator.health import create_health_app
 from tidemark_operator.json_log import set_up
 from tidemark_operator.leading import BrokerTrouble, LeadingOperator, is_pod_terminated
-from tidemark_operator.lease import ControllerLease, LeaseSettings
+from tidemark_operator.lease import ControllerLease, Leader, LeaseSettings
+from tidemark_operator.lease_thread import LeaseThread
+from tidemark_operator.loop_lag import LoopLagCollector
 from tidemark_operator.manifests.pods import PodSettings
-from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
+from tidemark_operator.manifests.schemas import load_schema
+from tidemark_operator.reconcile.indexed_store import IndexedStore
+from tidemark_operator.reconcile.reconciler import Reconciler
+from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.runtimes.pods import PodRuntime
 from tidemark_operator.runtimes.racks import NodeRacks
 from tidemark_operator.stores import kubernetes
 from tidemark_operator.stores.kubernetes import KubernetesStore
+from tidemark_operator.stores.object_store import TOPIC
 from tidemark_operator.topic_admin.calls import topic_calls
 from tidemark_operator.topic_admin.service import TopicAdmin
 
@@ -123,13 +132,13 @@ def _log_level(text: str) -> str:
 class Operator:
     """All parts of one process, connected."""
 
-    def __init__(
-        self, settings: OperatorSettings, store: KubernetesStore, lease_store: KubernetesStore
-    ) -> None:
-        """`lease_store` has connections of its own: a renewal waits behind no other call."""
-        controller_settings = ControllerSettings(advertised_address=settings.address)
+    def __init__(self, settings: OperatorSettings, store: KubernetesStore) -> None:
+        controller_settings = ControllerSettings(
+            advertised_address=settings.address, installation=settings.namespace
+        )
+        self.store = IndexedStore(store)
         self.controller = ControllerService(
-            store,
+            self.store,
             settings=controller_settings,
             clock=MonotonicClock(),
             wall_clock_ms=wall_clock_ms,
@@ -139,7 +148,7 @@ class Operator:
         )
         self._queue = WorkQueue()
         self._reconciler = Reconciler(
-            store,
+            self.store,
             self.controller,
             PodRuntime(store, PodSettings(controllers=settings.controllers)),
             settings=ReconcilerSettings(default_pool_spec=settings.default_pool_spec),
@@ -156,17 +165,15 @@ class Operator:
             self._queue,
             on_crash=self.end,
         )
-        self.lease = ControllerLease(
-            lease_store,
-            settings.identity,
-            settings.address,
-            leader=self.leading,
-            clock=LeaseSystemClock(),
-            settings=LeaseSettings(namespace=settings.namespace),
-            is_holder_terminated=lambda identity: is_pod_terminated(
-                lease_store, settings.namespace, identity
-            ),
+        self.loop_lag = LoopLag()
+        self.lease = LeaseThread(
+            self.leading, lambda leader: open_lease(settings, leader), self.loop_lag
         )
+
+    def on_object(self, event: ObjectEvent) -> None:
+        key = self._reconciler.on_event(event.kind, event.item, is_deleted=event.is_deleted)
+        if key is not None:
+            self.leading.on_key(key)
 
     def end(self, error: BaseException | None) -> None:
         if not self.ended.done():
@@ -176,11 +183,33 @@ class Operator:
         self._reconciler.on_change(change)
 
 
+@contextlib.asynccontextmanager
+async def open_lease(settings: OperatorSettings, leader: Leader) -> AsyncIterator[ControllerLease]:
+    """On the loop that renews it, with connections of its own. A new holder's epoch is above all
+    that are stored: those of the namespaces that are watched can be read."""
+    store = await kubernetes.connect(
+        kubeconfig=settings.kubeconfig, namespaces=settings.watch_namespaces
+    )
+    try:
+        yield ControllerLease(
+            store,
+            settings.identity,
+            settings.address,
+            leader=leader,
+            clock=LeaseSystemClock(),
+            settings=LeaseSettings(namespace=settings.namespace),
+            is_holder_terminated=lambda identity: is_pod_terminated(
+                store, settings.namespace, identity
+            ),
+        )
+    finally:
+        await store.close()
+
+
 @dataclass(frozen=True, slots=True)
 class Stores:
     whole: KubernetesStore
     open: KubernetesStore  # without namespaces in which there are no rights
-    lease: KubernetesStore  # of connections of its own, over the namespaces that are open
     closed: frozenset[str]
     watched: tuple[str, ...]
 
@@ -193,16 +222,14 @@ async def connect_stores(kubeconfig: str | None, namespaces: tuple[str, ...]) ->
         await whole.close()
         raise OperatorEnded("no rights in any namespace of watchNamespaces")
     watched = tuple(each for each in namespaces if each not in closed)
-    # A new holder's epoch is above all that are stored, so the Lease's store lists those too.
-    lease = await kubernetes.connect(kubeconfig=kubeconfig, namespaces=watched)
-    return Stores(whole, whole.without(closed), lease, closed, watched)
+    return Stores(whole, whole.without(closed), closed, watched)
 
 
 async def run(settings: OperatorSettings) -> None:
     """Until SIGTERM or SIGINT. Raises OperatorEnded, and StoreError when there is no API server."""
     stores = await connect_stores(settings.kubeconfig, settings.watch_namespaces)
     settings = replace(settings, watch_namespaces=stores.watched)
-    operator = Operator(settings, stores.open, stores.lease)
+    operator = Operator(settings, stores.open)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -211,7 +238,7 @@ async def run(settings: OperatorSettings) -> None:
     api = await serve(
         operator.controller,
         _listen(settings.controller_port),
-        more_calls=topic_calls(TopicAdmin(stores.open, operator.controller)),
+        more_calls=topic_calls(TopicAdmin(operator.store, operator.controller)),
     )
     health = await _serve_health(operator, settings.health_port)
     watch.start()
@@ -222,7 +249,6 @@ async def run(settings: OperatorSettings) -> None:
         await asyncio.to_thread(watch.stop)
         await health.cleanup()
         await api.cleanup()
-        await stores.lease.close()
         await stores.open.close()
 
 
@@ -239,10 +265,11 @@ async def _until_stopped(
         opened = tasks.create_task(opening, name="closed namespaces")
         opened.add_done_callback(tell)
         lease = tasks.create_task(operator.lease.run(), name="lease")
+        lag = tasks.create_task(operator.loop_lag.run(), name="loop lag")
         sweeps = tasks.create_task(operator.leading.sweep_forever(random.Random()), name="sweeps")
         stopping = tasks.create_task(stop.wait(), name="stop")
         await asyncio.wait((stopping, operator.ended), return_when=asyncio.FIRST_COMPLETED)
-        for task in (lease, sweeps, stopping, opened):
+        for task in (lease, lag, sweeps, stopping, opened):
             task.cancel()
     if operator.ended.done() and not stop.is_set():
         raise OperatorEnded("the watch or the worker ended") from operator.ended.result()
@@ -257,6 +284,9 @@ def _watch(
         with contextlib.suppress(RuntimeError):  # the loop is closed: we are ending
             loop.call_soon_threadsafe(act, value)
 
+    def on_object(event: ObjectEvent) -> None:
+        from_thread(operator.on_object, event)
+
     def on_key(key: WorkKey) -> None:
         from_thread(operator.leading.on_key, key)
 
@@ -265,6 +295,7 @@ def _watch(
 
     return ClusterWatch(
         namespaces=settings.watch_namespaces,
+        on_object=on_object,
         on_key=on_key,
         on_trouble=on_trouble,
         on_end=lambda error: from_thread(operator.end, error),
@@ -273,7 +304,10 @@ def _watch(
 
 async def _serve_health(operator: Operator, port: int) -> web.AppRunner:
     runner = web.AppRunner(
-        create_health_app(operator.controller, operator.audit_metrics), access_log=None
+        create_health_app(
+            operator.controller, operator.audit_metrics, LoopLagCollector(operator.loop_lag)
+        ),
+        access_log=None,
     )
     await runner.setup()
     await web.SockSite(runner, _listen(port)).start()
@@ -293,6 +327,8 @@ def main() -> None:
     except SettingsError as error:
         sys.exit(f"tidemark-operator: {error}")
     set_up(settings.log_level)
+    load_schema(TOPIC.kind)  # of all kinds: the loop must not wait for that
+    look_once_at_what_stays()
     try:
         uvloop.run(run(settings))
     except OperatorEnded as error:

@@ -51,6 +51,7 @@ class ErrorCode(IntEnum):
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
+    LOG_DIR_NOT_FOUND = 57
     UNKNOWN_PRODUCER_ID = 59
     REASSIGNMENT_IN_PROGRESS = 60
     NON_EMPTY_GROUP = 68
@@ -84,6 +85,7 @@ class ErrorCode(IntEnum):
     NEW_LEADER_ELECTED = 108
     UNSUPPORTED_ENDPOINT_TYPE = 115
     INVALID_REGISTRATION = 119
+    REBOOTSTRAP_REQUIRED = 129
 
 
 # What a client may send again unchanged once it has looked up the leader anew.

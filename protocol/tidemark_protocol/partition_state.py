@@ -3,7 +3,7 @@
 Frozen values: a change is a new value with a higher partition epoch (I14). Nothing here decides.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidemark_protocol.ids import (
     NO_BROKER,
@@ -61,3 +61,9 @@ class TopicState:
     commit_rule: str = "MinInsync"  # MinInsync | Isr
     flush: str = "Os"  # Os | FLUSH_ALWAYS
     config: dict[str, str] = field(default_factory=dict)
+
+    def counting(self, partition_count: int) -> "TopicState":
+        """The topic with so many partitions."""
+        if self.partition_count == partition_count:
+            return self
+        return replace(self, partition_count=partition_count)

@@ -1,9 +1,10 @@
 """Kafka's topic configs: which Tidemark knows, their defaults and what they may hold.
 
 The one table behind the operator's checks, the CEL rules of crds/topics.yaml (a test compares them)
-and what brokers do with a topic. Names, meanings and defaults are Kafka's unless a comment says why
-not. A config that does not work is refused, or accepted only with the value that is true: nothing
-is ever ignored in silence.
+and what brokers do with a topic. Names, meanings, defaults, spellings and ranges are Kafka's unless
+a comment says why not (tests/unit/topic_admin holds the table against Kafka's own classes). A
+config that does not work is refused, or accepted only with the value that is true: nothing is ever
+ignored in silence. `canonical` is the one spelling that is stored and told, or None.
 """
 
 import re
@@ -11,8 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
-HUNDRED_YEARS_MS = 100 * 365 * 24 * 3600 * 1000
+MAX_INT32 = 2**31 - 1
 NO_LIMIT_MS = 2**63 - 1  # what Kafka says for "for ever" where -1 is not allowed
+
+_JAVA_SPACE = "".join(map(chr, range(33)))  # what Java's String.trim takes away
+_COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
+_INTEGER = re.compile(r"[+-]?\d{1,64}")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?")
+_LONGEST_DECIMAL = 64
+
+
+def _integer(value: str) -> int | None:
+    """As Java's Long.parseLong, after String.trim."""
+    plain = value.strip(_JAVA_SPACE)
+    return int(plain) if _INTEGER.fullmatch(plain) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +40,8 @@ class IntegerConfig:
 
     @property
     def pattern(self) -> str:
-        digits = f"[0-9]{{1,{len(str(self.maximum))}}}"
-        return f"^(-1|{digits})$" if self.unlimited else f"^{digits}$"
+        """What CEL turns into an integer, of trimmed text."""
+        return f"^[+-]?[0-9]{{1,{19 if self.maximum >= 10**18 else 18}}}$"
 
     @property
     def lowest(self) -> int:
@@ -38,8 +51,15 @@ class IntegerConfig:
     def default_text(self) -> str:
         return str(self.default)
 
+    def canonical(self, value: str) -> str | None:
+        number = _integer(value)
+        return str(number) if number is not None and self._takes(number) else None
+
+    def _takes(self, number: int) -> bool:
+        return self.lowest <= number <= self.maximum
+
     def fault(self, value: str) -> str | None:
-        if re.search(self.pattern, value) and self.lowest <= int(value) <= self.maximum:
+        if self.canonical(value) is not None:
             return None
         no_limit = " (-1: no limit)" if self.unlimited else ""
         return f"{self.name} must be an integer from {self.lowest} to {self.maximum}{no_limit}"
@@ -50,14 +70,22 @@ class RatioConfig:
     name: str
     default: float
 
-    pattern = r"^(0(\.[0-9]{1,6})?|1(\.0{1,6})?)$"
+    pattern = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?$"
 
     @property
     def default_text(self) -> str:
         return str(self.default)
 
+    def canonical(self, value: str) -> str | None:
+        """As Java's Double.parseDouble, but for NaN and hexadecimal digits."""
+        plain = value.strip(_JAVA_SPACE)
+        if len(plain) > _LONGEST_DECIMAL or not _DECIMAL.fullmatch(plain):
+            return None
+        number = float(plain.rstrip("dDfF"))
+        return str(abs(number)) if 0 <= number <= 1 else None
+
     def fault(self, value: str) -> str | None:
-        if re.search(self.pattern, value):
+        if self.canonical(value) is not None:
             return None
         return f"{self.name} must be a decimal number from 0 to 1, such as {self.default}"
 
@@ -73,10 +101,59 @@ class ChoiceConfig:
     def default_text(self) -> str:
         return self.choices[0]
 
+    def canonical(self, value: str) -> str | None:
+        plain = value.strip(_JAVA_SPACE)
+        return plain if plain in self.choices else None
+
     def fault(self, value: str) -> str | None:
-        if value in self.choices:
+        if self.canonical(value) is not None:
             return None
         return f"{self.name} must be one of: {' | '.join(self.choices)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BooleanConfig:
+    name: str
+    default: bool
+
+    @property
+    def default_text(self) -> str:
+        return str(self.default).lower()
+
+    def canonical(self, value: str) -> str | None:
+        plain = value.strip(_JAVA_SPACE).lower()
+        return plain if plain in ("true", "false") else None
+
+    def fault(self, value: str) -> str | None:
+        if self.canonical(value) is not None:
+            return None
+        return f"{self.name} must be one of: true | false"
+
+
+@dataclass(frozen=True, slots=True)
+class ListConfig:
+    """Any of a few words, or none; `default_text` is one of them."""
+
+    name: str
+    members: tuple[str, ...]
+    default_text: str
+
+    @property
+    def pattern(self) -> str:
+        """What CEL matches with trimmed text."""
+        word = f"({'|'.join(self.members)})"
+        return f"^({word}([ \\t]*,[ \\t]*{word})*)?$"
+
+    def canonical(self, value: str) -> str | None:
+        """Each word once, as Kafka takes further ones away."""
+        plain = value.strip(_JAVA_SPACE)
+        words = dict.fromkeys(_COMMA.split(plain) if plain else ())
+        return ",".join(words) if words.keys() <= set(self.members) else None
+
+    def fault(self, value: str) -> str | None:
+        if self.canonical(value) is not None:
+            return None
+        return f"{self.name} must be a list of: {' | '.join(self.members)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +168,43 @@ class FixedConfig:
     def default_text(self) -> str:
         return self.only_value
 
+    @property
+    def is_number(self) -> bool:
+        return self.only_value.isdecimal()
+
+    @property
+    def is_boolean(self) -> bool:
+        return self.only_value in ("true", "false")
+
+    @property
+    def pattern(self) -> str:
+        """Of a number: what CEL matches with trimmed text."""
+        return "^[+-]?0+$" if self.only_value == "0" else f"^[+]?0*{self.only_value}$"
+
+    def canonical(self, value: str) -> str | None:
+        plain = value.strip(_JAVA_SPACE)
+        if self.is_boolean:
+            plain = plain.lower()
+        elif self.is_number and (number := _integer(plain)) is not None:
+            plain = str(number)
+        return plain if plain == self.only_value else None
+
     def fault(self, value: str) -> str | None:
-        if value == self.only_value:
+        if self.canonical(value) is not None:
             return None
         return f'{self.name} can only be "{self.only_value}": {self.reason}'
 
 
-TopicConfig = IntegerConfig | RatioConfig | ChoiceConfig | FixedConfig
+TopicConfig = IntegerConfig | RatioConfig | ChoiceConfig | BooleanConfig | ListConfig | FixedConfig
 
-CLEANUP_POLICY = ChoiceConfig(
-    "cleanup.policy", ("delete", "compact", "compact,delete", "delete,compact")
-)
+# Empty: segments neither go nor are compacted (KIP-1161).
+CLEANUP_POLICY = ListConfig("cleanup.policy", ("delete", "compact"), "delete")
 COMPRESSION_TYPE = FixedConfig(
     "compression.type",
     "producer",
     "batches stay as their producers compressed them, so set compression.type in the producer",
 )
-DELETE_RETENTION_MS = IntegerConfig("delete.retention.ms", 0, HUNDRED_YEARS_MS, 86_400_000)
+DELETE_RETENTION_MS = IntegerConfig("delete.retention.ms", 0, NO_LIMIT_MS, 86_400_000)
 FILE_DELETE_DELAY_MS = FixedConfig(
     "file.delete.delay.ms",
     "60000",
@@ -119,9 +216,11 @@ FLUSH_MS = FixedConfig("flush.ms", str(NO_LIMIT_MS), _FLUSH)
 _THROTTLE = "set moveBytesPerSecond of the BrokerPool to slow moves down"
 FOLLOWER_THROTTLED = FixedConfig("follower.replication.throttled.replicas", "", _THROTTLE)
 LEADER_THROTTLED = FixedConfig("leader.replication.throttled.replicas", "", _THROTTLE)
+# Kafka takes up to 2 GiB: a look-up would read as much, on the broker's loop.
 INDEX_INTERVAL_BYTES = IntegerConfig("index.interval.bytes", 0, 1024 * 1024, 4096)
 MAX_COMPACTION_LAG_MS = IntegerConfig("max.compaction.lag.ms", 1, NO_LIMIT_MS, NO_LIMIT_MS)
-MAX_MESSAGE_BYTES = IntegerConfig("max.message.bytes", 1024, 8 * 1024 * 1024, 1_048_588)
+# Kafka takes up to 2 GiB: more would not fit the pools of a broker's memory (docs/kafka.md).
+MAX_MESSAGE_BYTES = IntegerConfig("max.message.bytes", 0, 8 * 1024 * 1024, 1_048_588)
 # Kafka 4's default (KIP-1030): a record dated far ahead would keep its segment for as long.
 MESSAGE_TIMESTAMP_AFTER_MAX_MS = IntegerConfig(
     "message.timestamp.after.max.ms", 0, NO_LIMIT_MS, 3_600_000
@@ -131,7 +230,7 @@ MESSAGE_TIMESTAMP_BEFORE_MAX_MS = IntegerConfig(
 )
 MESSAGE_TIMESTAMP_TYPE = ChoiceConfig("message.timestamp.type", ("CreateTime", "LogAppendTime"))
 MIN_CLEANABLE_DIRTY_RATIO = RatioConfig("min.cleanable.dirty.ratio", 0.5)
-MIN_COMPACTION_LAG_MS = IntegerConfig("min.compaction.lag.ms", 0, HUNDRED_YEARS_MS, 0)
+MIN_COMPACTION_LAG_MS = IntegerConfig("min.compaction.lag.ms", 0, NO_LIMIT_MS, 0)
 # Its default is min(2, replicationFactor): see the operator's effective_config.
 MIN_INSYNC = IntegerConfig(MIN_INSYNC_REPLICAS, 1, 10, 2)
 PREALLOCATE = FixedConfig(
@@ -148,19 +247,20 @@ REMOTE_STORAGE = FixedConfig(
 )
 # Kafka's default is 30000: ours notices a stuck follower sooner (docs/architecture.md).
 REPLICA_LAG_TIME_MAX_MS = IntegerConfig("replica.lag.time.max.ms", 100, 3_600_000, 10_000)
-RETENTION_BYTES = IntegerConfig("retention.bytes", 0, 2**53, -1, unlimited=True)
-RETENTION_MS = IntegerConfig("retention.ms", 0, HUNDRED_YEARS_MS, 604_800_000, unlimited=True)
+# Kafka takes every negative number for no limit: only -1 is written so.
+RETENTION_BYTES = IntegerConfig("retention.bytes", 0, 2**63 - 1, -1, unlimited=True)
+RETENTION_MS = IntegerConfig("retention.ms", 0, NO_LIMIT_MS, 604_800_000, unlimited=True)
 # Kafka 4 asks for 1 MiB at least; smaller ones cost files, not safety.
-SEGMENT_BYTES = IntegerConfig("segment.bytes", 16_384, 2**31 - 1, 1_073_741_824)
+SEGMENT_BYTES = IntegerConfig("segment.bytes", 16_384, MAX_INT32, 1_073_741_824)
 SEGMENT_INDEX_BYTES = FixedConfig(
     "segment.index.bytes", "10485760", "indexes grow with their segments, so set segment.bytes"
 )
 SEGMENT_JITTER_MS = FixedConfig(
     "segment.jitter.ms", "0", "partitions begin their segments at different times anyway"
 )
-SEGMENT_MS = IntegerConfig("segment.ms", 100, HUNDRED_YEARS_MS, 604_800_000)
+SEGMENT_MS = IntegerConfig("segment.ms", 1, NO_LIMIT_MS, 604_800_000)
 # The longest log among the live then leads, never merely the first alive (Kafka's KIP-1275).
-UNCLEAN_LEADER_ELECTION = ChoiceConfig("unclean.leader.election.enable", ("false", "true"))
+UNCLEAN_LEADER_ELECTION = BooleanConfig("unclean.leader.election.enable", default=False)
 
 KNOWN_CONFIGS: tuple[TopicConfig, ...] = (
     CLEANUP_POLICY,
@@ -195,10 +295,20 @@ KNOWN_CONFIGS: tuple[TopicConfig, ...] = (
 KNOWN_NAMES = tuple(config.name for config in KNOWN_CONFIGS)
 
 
+_BY_NAME = {config.name: config for config in KNOWN_CONFIGS}
+
+
+def canonical_value(name: str, value: str) -> str:
+    """Return the spelling that is stored, or `value` itself where the table refuses it."""
+    known = _BY_NAME.get(name)
+    spelled = None if known is None else known.canonical(value)
+    return value if spelled is None else spelled
+
+
 def text_of(known: TopicConfig, config: Mapping[str, str]) -> str:
     """The value that holds. One that the table refuses (another version wrote it) is not used."""
-    value = config.get(known.name, known.default_text)
-    return known.default_text if known.fault(value) is not None else value
+    spelled = known.canonical(config.get(known.name, known.default_text))
+    return known.default_text if spelled is None else spelled
 
 
 def integer_of(known: IntegerConfig, config: Mapping[str, str]) -> int:

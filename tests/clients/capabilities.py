@@ -91,7 +91,7 @@ VERSIONS = {
     "confluent-kafka": "librdkafka, PyPI",
     "kafka-python": "PyPI",
     "aiokafka": "PyPI",
-    "java": "Kafka 4.1's own tools: VerifiableProducer and others",
+    "java": "Kafka 4.4's own tools: VerifiableProducer and others",
     "franz-go": "Go module",
     "sarama": "Go module",
     "kafka-go": "Go module",
@@ -123,7 +123,8 @@ def page() -> str:
 OTHERS = (
     "Kafka's tools of administrators (`test_java_tools.py`): kafka-broker-api-versions,",
     "kafka-get-offsets, kafka-consumer-groups, kafka-log-dirs, kafka-reassign-partitions,",
-    "kafka-leader-election, kafka-delete-records; kafka-topics and kafka-configs in test_admin.py.",
+    "kafka-leader-election, kafka-delete-records, kafka-metadata-quorum, kafka-transactions",
+    "(describe-producers); kafka-topics and kafka-configs in test_admin.py.",
     "",
     "Spark's structured streaming reads, writes and goes on from its checkpoint after a restart",
     "(`test_spark.py`, in `make e2e-long`).",

@@ -1,4 +1,4 @@
-"""The audit of Apache Kafka 4.1 itself: brokers under load, one of them killed, metrics served
+"""The audit of Apache Kafka 4.4 itself: brokers under load, one of them killed, metrics served
 by the JMX exporter with the configuration beside the mapping, scraped by a real Prometheus.
 """
 

@@ -46,8 +46,18 @@ def tools(programs: ClientPrograms, cluster: LocalCluster) -> Tools:
 def test_broker_api_versions(tools: Tools, cluster: LocalCluster) -> None:
     found = tools("BrokerApiVersionsCommand")
     assert found.count(" -> (") == 3
-    assert "Produce(0): 0 to 12 [usable: 12]" in found
+    assert "Produce(0): 0 to 13 [usable: 13]" in found
     assert "JoinGroup(11): 0 to 9 [usable: 9]" in found
+
+
+def test_quorum_and_producers(tools: Tools) -> None:
+    status = tools("MetadataQuorumCommand", "describe", "--status")
+    assert "LeaderId:               3000" in status and "MaxFollowerLag:         0" in status
+    producers = tools(
+        "TransactionsCommand", "describe-producers", "--topic", "tools", "--partition", "0"
+    )
+    tools("ConfigCommand", "--describe", "--entity-type", "groups", "--entity-name", "some")
+    assert producers.split()[:3] == ["ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch"]
 
 
 def test_get_offsets(tools: Tools) -> None:

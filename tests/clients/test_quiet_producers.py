@@ -67,7 +67,7 @@ def test_java_goes_on_with_a_new_epoch(
         f"request.timeout.ms=5000\ndelivery.timeout.ms={DELIVERY_TIMEOUT_MS}\n"
     )
     where = ["--bootstrap-server", ",".join(bootstrap(cluster)), "--topic", topic.name, "--sync"]
-    command = java("ConsoleProducer", *where, "--producer.config", str(settings))
+    command = java("ConsoleProducer", *where, "--command-config", str(settings))
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:

@@ -172,6 +172,9 @@ def test_positions_and_offsets_by_hand(cluster: LocalCluster) -> None:
     assert consumer.poll(0) == []
     other = {"offsets": [{"topic": "orders", "partition": 2, "offset": 1}]}
     assert consumer.post("offsets", other)[0] == 409
+    committed = call("GET", f"{consumer.uri}/offsets")
+    assert committed == (200, {"offsets": [{**place, "offset": 2, "metadata": ""}]})
+    assert call("GET", f"{consumer.uri}/assignments") == (200, {"partitions": [place]})
     consumer.delete()
     again = HttpConsumer(cluster, 1, "by-hand")
     assert again.post("assignments", {"partitions": [place]}) == (204, None)

@@ -97,12 +97,12 @@ def result(scraped: Scraped) -> AuditResult:
 
 def test_every_documented_family_is_scraped(scraped: Scraped) -> None:
     found = set(scraped.prometheus.ask("label/__name__/values"))
-    elsewhere = {  # of partitions that had an unclean election; of audits
+    elsewhere = {  # of partitions that had an unclean election; of deleted topics; of audits
         family.name
         for family in documented_families()
         if family.section.startswith("Audits")
         or family.name.startswith("tidemark_partition_recovery_")
-        or family.name == "tidemark_controller_lost_records"
+        or family.name in ("tidemark_controller_lost_records", "tidemark_replica_is_retained")
     }
     expected = {
         f"{family.name}_count" if "histogram" in family.kinds and "duration" in family.name

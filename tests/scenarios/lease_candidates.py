@@ -38,6 +38,9 @@ class WithoutTicks:
     async def step_down(self) -> None:
         await self.service.step_down()
 
+    def depose(self) -> None:
+        self.service.depose()
+
     def set_leader_address(self, address: str) -> None:
         self.service.set_leader_address(address)
 

@@ -97,6 +97,9 @@ class SlowLeader:
     async def step_down(self) -> None:
         self.is_leading = self.is_whole = False
 
+    def depose(self) -> None:
+        self.is_leading = False
+
     def set_leader_address(self, address: str) -> None:
         return None
 

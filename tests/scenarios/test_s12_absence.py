@@ -139,7 +139,7 @@ def test_a_topic_recreated_under_its_name_takes_nothing_from_under_who_still_lea
         image.brokers,
         (TopicPush(old, (), is_deleted=True), *image.topics),
     )
-    for topic, topic_id, partition in broker.partitions.missing_logs(push):
+    for topic, topic_id, partition in broker.partitions.roles.missing_logs(push.topics):
         broker.directory.create_log(topic, topic_id, partition)
     assert broker.produce_bytes(a_batch("r"))[0].error == 0
     assert broker.storage_errors == []

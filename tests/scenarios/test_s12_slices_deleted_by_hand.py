@@ -5,7 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 from tidemark_operator.controller.placement import place
-from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
+from tidemark_operator.reconcile.indexed_store import IndexedStore
+from tidemark_operator.reconcile.reconciler import Reconciler
+from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.stores.object_store import (
     PARTITION_SLICE,
@@ -58,9 +60,11 @@ class Shop:
 
     def __init__(self) -> None:
         self.store = ReadStore()
-        self.rig = Rig(store=self.store)
+        indexed = IndexedStore(self.store)
+        self.rig = Rig(store=indexed)
+        self.rig.store = self.store  # what others do to objects passes by the operator
         self.reconciler = Reconciler(
-            self.store, self.rig.service, KeepingRuntime(), settings=ReconcilerSettings()
+            indexed, self.rig.service, KeepingRuntime(), settings=ReconcilerSettings()
         )
 
     async def open(self, *, partitions: int = 1) -> "Shop":

@@ -51,12 +51,14 @@ class Watched:
         self.seen: list[str] = []
         self.ticked = asyncio.Event()
 
-    def on_stall(self, stall_ms: int) -> None:
+    def on_stall(self, stall_ms: int) -> tuple[None, ...]:
         self.seen.append(f"stall of {round(stall_ms, -3)} ms")
+        return (None, None)
 
-    def on_tick(self) -> None:
+    def ticking(self) -> tuple[None, ...]:
         self.seen.append("tick")
         self.ticked.set()
+        return ()
 
 
 def test_a_leader_that_wakes_serves_what_waited_before_it_judges_anybody() -> None:

@@ -109,7 +109,7 @@ def test_an_old_entry_left_by_a_removed_topic_is_gone_before_the_new_directory_i
     append(directory.create_log("orders", TOPIC_ID, 0), b"a")
     directory.checkpoint_high_watermarks({OLD: Offset(1)})
     directory.checkpoint_recovery_points()
-    directory.remove_log(TOPIC_ID, 0)
+    directory.remove_logs([(TOPIC_ID, 0)])
     disk.done.clear()
     directory.create_log("orders", OTHER_TOPIC_ID, 0)
     operations = [name for operation, name in disk.done if operation in ("write", "rename")]

@@ -267,9 +267,9 @@ def test_no_empty_log_takes_the_place_of_one_that_a_former_life_is_counted_on_fo
     in_sync, eligible = (present, (former,)) if is_eligible else ((*present, former), ())
     count_on(pool, in_sync, eligible)
     broker = pool.brokers[3].partitions
-    assert broker.missing_logs(pool.image()) == ()
-    assert broker.untaken_logs() == ()
-    broker.untaken.take_again()
+    assert broker.roles.missing_logs(pool.image().topics) == ()
+    assert broker.roles.untaken_logs() == ()
+    broker.roles.untaken.take_again()
     assert broker.replicas == ()
     assert list(broker.failed_replicas) == [(pool.topic.topic_id, 0)]
     count_on(pool, present, ())

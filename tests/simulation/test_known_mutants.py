@@ -22,6 +22,7 @@ ALWAYS = (
     "every start counts as clean",
     "any sequence is the next one",
     "what a disk gives back is served unlooked at",
+    "the Lease is renewed by the loop that works",
 )
 
 

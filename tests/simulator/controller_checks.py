@@ -6,7 +6,7 @@ from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slices import PartitionSlice
 
 from tests.simulator.lease_checks import LeaseJudge
-from tests.simulator.session_checks import check_not_in_vain, check_one_event
+from tests.simulator.session_checks import check_not_in_vain, check_one_event, kinds_so_far
 from tests.simulator.stall_checks import MoveJudge, both, check_evicted_in_vain
 from tests.simulator.violations import Violation
 from tests.simulator.watched_world import WatchedWorld
@@ -51,6 +51,8 @@ class ControllerJudge:
 
     def look(self) -> None:
         """Whenever something was written."""
-        self._lease.on_lease(self._world.lease_epoch(), self._world.now_us)
+        world = self._world.world
+        befell = None if world.is_healed else kinds_so_far(world.coverage)
+        self._lease.on_lease(self._world.lease_epoch(), self._world.now_us, befell=befell)
         for name in self._world.gone_again():
             raise Violation("I20", f"{name}, which somebody put back, is deleted, nobody asked")

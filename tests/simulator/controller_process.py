@@ -1,6 +1,7 @@
 """An operator of the simulated cluster: ControllerService, its Lease, and the wishes for topics.
 
-Production code but for the reconcilers; what Topic objects would ask for: topic_wishes.py.
+Production code but for the reconcilers; what Topic objects would ask for: topic_wishes.py. The
+Lease has a loop of its own, as in production a thread.
 """
 
 import asyncio
@@ -17,7 +18,9 @@ from tidemark_operator.controller.service import (
     ControllerSettings,
 )
 from tidemark_operator.lease import ControllerLease, LeaseSettings
+from tidemark_operator.lease_thread import LeaderOnLoop
 from tidemark_protocol.controller_messages import Endpoints
+from tidemark_protocol.loop_lag import LoopLag
 
 from tests.simulator.broker_process import HEALTH_PATH
 from tests.simulator.clock import MachineClock
@@ -121,11 +124,13 @@ class ControllerSlot:
             on_change=lambda change: None,
             new_uuid=lambda: UUID(int=world.random.getrandbits(128), version=4),
         )
+        loop = asyncio.get_running_loop()
+        lag = LoopLag(loop.time)
         lease = ControllerLease(
             store,
             self.identity,
             address,
-            leader=service,
+            leader=LeaderOnLoop(service, loop, lag),
             clock=LeaseClock(self.machine.clock),
             settings=LeaseSettings(world.namespace),
             is_holder_terminated=world.is_controller_terminated,
@@ -134,11 +139,13 @@ class ControllerSlot:
         messages = MessageServer(broker_calls(service), world.controller_faults, world.random)
         await messages.start(self.host, CONTROLLER_PORT)
         stop = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(15, stop.set)
+        loop.add_signal_handler(15, stop.set)
         async with asyncio.TaskGroup() as tasks:
-            leading = tasks.create_task(lease.run(), name="lease")
+            assert self.process is not None
+            leading = tasks.create_task(self.process.run_thread("lease", lease.run()), name="lease")
+            beats = tasks.create_task(lag.run(), name="loop lag")
             topics = tasks.create_task(keep_topics(world, self.name, service), name="topics")
             await stop.wait()
-            leading.cancel()
-            topics.cancel()
+            for task in (leading, beats, topics):
+                task.cancel()
         return 0

@@ -30,6 +30,10 @@ class Mounter(Protocol):
         """The calling thread is stuck for so long."""
         ...
 
+    def charge_call(self, kind: str) -> None:
+        """It asked for that, which takes what it takes."""
+        ...
+
 
 class Volume:
     def __init__(
@@ -145,6 +149,7 @@ class Volume:
                 crash()
         if not mounter.is_alive:
             raise ProcessDied
+        mounter.charge_call(kind)
         if self.slow_call_us and self.is_slow:
             mounter.spend(self._chance.randrange(self.slow_call_us))
         if self.failing and self.failing.get(kind, 0) > 0:
@@ -284,6 +289,12 @@ class SimulatedDisk:
     def sync_directory(self, path: Path) -> None:
         self._enter("sync")
         self._volume.image.directory(path).sync()
+
+    def sync_all(self, files: Sequence[Path], directories: Sequence[Path]) -> None:
+        for path in files:
+            self.sync_file(path)
+        for path in directories:
+            self.sync_directory(path)
 
     def list_names(self, path: Path) -> list[str]:
         self._enter("read")

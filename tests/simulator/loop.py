@@ -8,13 +8,17 @@ NotImplementedError, as in asyncio.AbstractEventLoop.
 import asyncio
 import contextlib
 import contextvars
+import warnings
 from asyncio.events import _set_running_loop
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from tests.simulator.clock import MachineClock
+from tests.simulator.costs import Costs
 from tests.simulator.timeline import Event, Timeline
+
+PAID_FROM_US = 1_000  # what callbacks owe is paid together
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -98,6 +102,10 @@ class Host(Protocol):
 
     def in_worker(self, job: Callable[[], object]) -> object: ...
 
+    def take_worker_us(self) -> int:
+        """What the job did that just ended took so long."""
+        ...
+
     async def connect(
         self, factory: Callable[[], Any], host: str, port: int
     ) -> tuple[Any, Any]: ...
@@ -121,6 +129,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._host = host
         self._ready: deque[SimulatedHandle | SimulatedTimer] = deque()
         self._blocked_until_us = 0
+        self.costs: Costs | None = None  # None: work takes no time
+        self.owed_us = 0
         self._tasks_made = 0
         self._jobs = 0
         self._late_jobs: list[tuple[Callable[[], object], asyncio.Future[Any]]] = []
@@ -153,10 +163,19 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 )
             finally:
                 _set_running_loop(None)
+            if self.costs is not None:
+                self._pay(self.costs)
             if ready and not self.is_queued and self._may_run():
                 timeline.queue(self)
             return True
         return False
+
+    def _pay(self, costs: Costs) -> None:
+        """What the callback did took its time, which is up after it."""
+        self.owed_us += costs.callback_us
+        if self.owed_us >= PAID_FROM_US:
+            self.block_until(self._timeline.now_us + self.owed_us)
+            self.owed_us = 0
 
     def _may_run(self) -> bool:
         is_blocked = self._blocked_until_us > self._timeline.now_us
@@ -198,11 +217,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def dispose(self) -> None:
         """After the run: ends what is left without a sound."""
         self.is_dead = True
-        self._ready.clear()
-        for task in asyncio.all_tasks(self):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            with contextlib.suppress(BaseException):  # what a dead process says in its `finally`
-                task.get_coro().close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that never began
+            self._ready.clear()
+            for task in asyncio.all_tasks(self):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                with contextlib.suppress(BaseException):  # what the dead say in their `finally`
+                    task.get_coro().close()
 
     # ---- asyncio's side: time and callbacks
 
@@ -230,6 +251,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_soon_threadsafe(
         self, callback: Callback, *args: object, context: contextvars.Context | None = None
     ) -> Any:
+        if self.is_dead:
+            raise RuntimeError("Event loop is closed")
         return self.call_soon(callback, *args, context=context)
 
     def call_later(
@@ -310,7 +333,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             return
         except Exception as raised:
             result, error = None, raised
-        self.call_soon(self._job_done, future, result, error)
+        spent_us = self._host.take_worker_us()
+        if spent_us:
+            done = (self._job_done, future, result, error)
+            self._timeline.after(spent_us, self.call_soon, *done)
+        else:
+            self.call_soon(self._job_done, future, result, error)
 
     def _job_done(
         self, future: asyncio.Future[Any], result: object, error: Exception | None

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
+from tests.simulator.costs import charge_message
+
 _REQUEST = struct.Struct(">IH")  # body, path
 _ANSWER = struct.Struct(">IH")  # body, status
 
@@ -42,8 +44,10 @@ async def request(host: str, port: int, path: str, body: bytes) -> bytes:
     transport, protocol = await loop.create_connection(lambda: _Caller(loop), host, port)
     try:
         name = path.encode()
+        charge_message(body)
         transport.write(_REQUEST.pack(len(body), len(name)) + name + body)
         status, answer = await protocol.answered
+        charge_message(answer)
     finally:
         transport.close()
     if status != STATUS_OK:
@@ -139,6 +143,8 @@ class _Served(asyncio.Protocol):
             self._task.cancel()
 
     async def _answer(self, path: str, body: bytes) -> None:
+        charge_message(body)
         status, answer = await self._server.answer(path, body)
+        charge_message(answer)
         if self._transport is not None:
             self._transport.write(_ANSWER.pack(len(answer), status) + answer)

@@ -6,6 +6,7 @@ that the guard guards nothing: each case is work.
 
 from tests.simulator import (
     weakened_controller,
+    weakened_liveness,
     weakened_operation,
     weakened_replication,
     weakened_storage,
@@ -15,6 +16,7 @@ from tests.simulator.mutant import Mutant
 MUTANTS: tuple[Mutant, ...] = (
     *weakened_replication.MUTANTS,
     *weakened_controller.MUTANTS,
+    *weakened_liveness.MUTANTS,
     *weakened_storage.MUTANTS,
     *weakened_operation.MUTANTS,
 )

@@ -1,7 +1,9 @@
 """Machines and the processes on them: started, stopped, killed, frozen, and cut off from power.
 
-A process is one coroutine on one loop. It ends by returning, by a kill (nothing of it runs any
-more) or with its machine's power. Its kernel then closes its connections and frees its locks.
+A process is one coroutine on one loop, and perhaps threads with loops of their own, which live and
+freeze with it: what one loop does holds up no other. It ends by returning, by a kill (nothing of it
+runs any more) or with its machine's power. Its kernel then closes its connections and frees its
+locks.
 """
 
 import asyncio
@@ -11,6 +13,7 @@ from random import Random
 from typing import Any, Protocol
 
 from tests.simulator.clock import MachineClock
+from tests.simulator.costs import Costs
 from tests.simulator.disk import SimulatedDisk, Volume
 from tests.simulator.loop import Host, ProcessDied, SimulatedLoop
 from tests.simulator.network import Network, SimulatedServer, SimulatedTransport
@@ -49,7 +52,7 @@ class Machine:
 
     def set_clock_rate(self, rate_ppm: int) -> None:
         self.clock.set_rate(rate_ppm)
-        loops = {process.loop: None for process in self.processes}
+        loops = {loop: None for process in self.processes for loop in process.loops}
         self._timeline.rearrange(
             lambda event: (
                 event.loop.due_us(event)  # type: ignore[attr-defined]
@@ -91,7 +94,10 @@ class SimulatedProcess(Host):
         self.listeners: dict[SimulatedServer, None] = {}
         # abstract for typeshed only: loop.py says what the methods it leaves out do
         self.loop = SimulatedLoop(name, world.timeline, machine.clock, self)  # type: ignore[abstract]
+        self.loop.costs = world.costs
         self.disk = SimulatedDisk(machine.volume, self)
+        self._worker_us = 0
+        self.threads: list[SimulatedLoop] = []
         self._world = world
         self._ended = ended
         self._is_in_worker = False
@@ -109,6 +115,38 @@ class SimulatedProcess(Host):
         self._main = self.loop.create_task(main(), name=self.name)
         assert self._main is not None
         self._main.add_done_callback(self._on_main_done)
+
+    @property
+    def loops(self) -> tuple[SimulatedLoop, ...]:
+        return (self.loop, *self.threads)
+
+    async def run_thread(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """On a loop of its own; cancelled, it cancels that and waits for its end."""
+        thread = SimulatedLoop(
+            f"{self.name} {name}", self._world.timeline, self.machine.clock, self
+        )  # type: ignore[abstract]
+        thread.costs = self._world.costs
+        self.threads.append(thread)
+        ended = self.loop.create_future()
+        task = thread.create_task(work, name=name)
+
+        def tell(error: BaseException | None) -> None:
+            if error is None:
+                ended.set_result(None)
+            else:
+                ended.set_exception(error)
+
+        def on_done(task: "asyncio.Task[None]") -> None:
+            error = None if task.cancelled() else task.exception()
+            self.loop.call_soon_threadsafe(tell, error)
+
+        task.add_done_callback(on_done)
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            thread.call_soon_threadsafe(task.cancel)
+            await ended
+            raise
 
     def _on_main_done(self, main: "asyncio.Task[Any]") -> None:
         error = None if main.cancelled() else main.exception()
@@ -139,11 +177,13 @@ class SimulatedProcess(Host):
     def freeze(self, *, for_good: bool = False) -> None:
         """`for_good`: whatever thaw is still to come of a fault before."""
         self._is_frozen_for_good |= for_good
-        self.loop.freeze()
+        for loop in self.loops:
+            loop.freeze()
 
     def thaw(self) -> None:
         if self.is_alive and not self._is_frozen_for_good:
-            self.loop.thaw()
+            for loop in self.loops:
+                loop.thaw()
 
     def end(self, exit_code: int) -> None:
         if not self.is_alive:
@@ -152,7 +192,8 @@ class SimulatedProcess(Host):
             self._world.network.power_lost(self)
         self.is_alive = False
         self.exit_code = exit_code
-        self.loop.kill()
+        for loop in self.loops:
+            loop.kill()
         self._world.network.process_ended(self)
         self.machine.volume.release_locks(self)
         self.machine.processes.pop(self, None)
@@ -185,6 +226,20 @@ class SimulatedProcess(Host):
         if error is not None and not isinstance(error, ProcessDied):
             self._world.on_crash(self.name, error)
 
+    def take_worker_us(self) -> int:
+        spent_us, self._worker_us = self._worker_us, 0
+        return spent_us
+
+    def charge_call(self, kind: str) -> None:
+        """A system call takes its time, where work does: on the loop, or in a worker."""
+        costs = self._world.costs
+        if costs is None:
+            return
+        if self._is_in_worker:
+            self._worker_us += costs.of_call(kind)
+        else:
+            self.loop.owed_us += costs.of_call(kind)
+
     def spend(self, microseconds: int) -> None:
         if not self._is_in_worker:  # a worker's job has its time already
             self.loop.block_until(self._world.timeline.now_us + microseconds)
@@ -196,6 +251,7 @@ class Surroundings(Protocol):
     timeline: Timeline
     network: Network
     random: Random
+    costs: Costs | None
 
     def next_process_id(self) -> int: ...
 

@@ -133,6 +133,7 @@ class Run:
             log_cleaner_backoff_seconds=self.shape.log_cleaner_backoff_seconds,
             balance_interval_ms=self.shape.balance_interval_ms,
             replica_fetch_max_bytes=self.shape.replica_fetch_max_bytes,
+            costs=self.shape.costs,
         )
         self.world = World(plan.seed, options)
         self.world.call_client = self._call_client

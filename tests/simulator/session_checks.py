@@ -15,7 +15,9 @@ from tidemark_protocol.partition_state import PartitionState
 
 from tests.simulator.violations import Violation
 
-NOT_OF_BROKERS = frozenset(
+# Of work: nothing fails.
+OF_WORK = frozenset({"make_bulk", "starve_controller"})
+NOT_OF_BROKERS = OF_WORK | frozenset(
     {
         "freeze_controller",
         "kill_controller",

@@ -30,8 +30,10 @@ from tests.simulator.ambushes import (
     NEEDS_ALL_IN_SYNC,
     RACKS_OF,
 )
+from tests.simulator.bulk import BULK_SHAPES
 from tests.simulator.client_ambushes import CLIENT_SHAPES
 from tests.simulator.controller_ambushes import CONTROLLER_SHAPES
+from tests.simulator.costs import Costs
 from tests.simulator.disk_ambushes import DISK_SHAPES
 from tests.simulator.fault_plan import SECOND_US, PlanShape
 from tests.simulator.faults import Fault
@@ -56,7 +58,13 @@ NO_RACKS = ("", "", "")
 HAS_SPARE = (SPARE_BROKERS, COMPACTED)
 SPARE_RACKS = (("", "", "", ""), ("a", "b", "c", "d"), ("a", "a", "b", "c"))
 
-SHAPES = {**CONTROLLER_SHAPES, **MOVE_SHAPES, **DISK_SHAPES, **CLIENT_SHAPES}  # by weather
+SHAPES = {  # by weather
+    **CONTROLLER_SHAPES,
+    **MOVE_SHAPES,
+    **DISK_SHAPES,
+    **CLIENT_SHAPES,
+    **BULK_SHAPES,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,7 @@ class Shape:
     rest_seconds: float = 0.0  # of the first producer, which is idempotent then
     balance_interval_ms: int = ControllerSettings().balance_interval_ms
     replica_fetch_max_bytes: int = REPLICA_FETCH_MAX_BYTES
+    costs: Costs | None = None  # of work, in virtual time
 
     @property
     def is_compacted(self) -> bool:

@@ -27,6 +27,7 @@ from tidemark_operator.stores.object_store import (
     StoreError,
 )
 
+from tests.simulator.costs import Costs, charge
 from tests.simulator.timeline import Timeline
 
 P = ParamSpec("P")
@@ -53,6 +54,7 @@ class SimulatedStore:
 
     def __init__(self, timeline: Timeline, chance: Random) -> None:
         self.faults = StoreFaults()
+        self.costs: Costs | None = None
         self.is_down = False
         self.out_of_reach: dict[str, str] = {}  # operators, and what is lost on their way
         self.version = 0
@@ -209,6 +211,7 @@ class StoreClient:
             raise StoreError("no answer of the API server")
         found = read(*arguments, **named)
         await self._delay()
+        self._charge(found)
         return found
 
     async def _write(self, write: Callable[[], T]) -> T:
@@ -229,7 +232,10 @@ class StoreClient:
             except StoreError as found:
                 result, error = None, found
             if not is_answer_lost and self._loses != ANSWERS:
-                store._timeline.after(self._delay_us(), self._answer, handled, result, error)
+                byte_us = 0.0 if store.costs is None else store.costs.object_byte_us
+                store._timeline.after(
+                    self._delay_us(), self._answer, handled, result, error, byte_us
+                )
 
         store._timeline.after(self._delay_us(), handle)
         try:
@@ -238,13 +244,21 @@ class StoreClient:
         except TimeoutError:
             raise OutcomeUnknown("no answer of the API server") from None
 
+    def _charge(self, value: Any) -> None:
+        if self._store.costs is not None and value is not None:
+            charge(self._store.costs.object_byte_us * len(msgspec.json.encode(value)))
+
     @staticmethod
-    def _answer(handled: "asyncio.Future[Any]", result: Any, error: StoreError | None) -> None:
+    def _answer(
+        handled: "asyncio.Future[Any]", result: Any, error: StoreError | None, byte_us: float
+    ) -> None:
         loop = handled.get_loop()
 
         def settle() -> None:
             if handled.done():
                 return
+            if result is not None:
+                charge(byte_us * len(msgspec.json.encode(result)))
             if error is None:
                 handled.set_result(result)
             else:

@@ -11,6 +11,7 @@ from typing import Any
 from tests.simulator.additions import ADDED, ADDITIONS
 from tests.simulator.ambushes import AMBUSHED, AMBUSHES, SECONDS_OF, leading
 from tests.simulator.broker_process import BrokerSlot
+from tests.simulator.bulk import BULK_FAULTS, BULK_SECONDS, BULK_WEATHERS
 from tests.simulator.client_ambushes import CLIENT_AMBUSHES, CLIENT_WEATHERS
 from tests.simulator.controller_ambushes import CONTROLLER_AMBUSHES, CONTROLLER_WEATHERS
 from tests.simulator.disk_ambushes import DISK_AMBUSHES, DISK_WEATHERS
@@ -212,6 +213,7 @@ ALL_WEATHERS: dict[str, dict[str, int]] = {
     **MOVE_WEATHERS,
     **DISK_WEATHERS,
     **CLIENT_WEATHERS,
+    **BULK_WEATHERS,
     **ADDITIONS,
 }
 ALL_KINDS: dict[str, Arguments] = {
@@ -223,6 +225,7 @@ ALL_KINDS: dict[str, Arguments] = {
     **MOVE_AMBUSHES,
     **DISK_AMBUSHES,
     **CLIENT_AMBUSHES,
+    **BULK_FAULTS,
     **ADDED,
 }
 
@@ -261,4 +264,5 @@ def _storm(seed: int, shape: PlanShape, weather: str) -> list[Fault]:
 
 def seconds_of(weather: str) -> float:
     """Of faults, for mutants: short, but a Lease has to run out where controllers freeze."""
-    return SECONDS_OF.get(weather, 14.0 if weather == "two controllers" else 8.0)
+    seconds = {**SECONDS_OF, **BULK_SECONDS}
+    return seconds.get(weather, 14.0 if weather == "two controllers" else 8.0)

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from tidemark_protocol.controller_messages import TopicPush
+
 from tests.simulator.mutant import CONTROLLER, Mutant, always, patch
 
 NO_CLAIMS = "reconcilers, claims and their collector are not simulated"
@@ -21,15 +23,19 @@ def _deletes_what_is_retained(original: Any) -> Any:
 
 
 def _takes_absence_for_deletion(original: Any) -> Any:
-    def apply_push(self: Any, push: Any) -> Any:
+    def begin(self: Any, push: Any) -> Any:
+        begun = original(self, push)
+        if begun is None or not push.is_full:
+            return begun
         named = {entry.topic.topic_id for entry in push.topics}
-        gone = [
-            topic_id for topic_id in self.topics_by_id if push.is_full and topic_id not in named
-        ]
-        changes = original(self, push)
-        return replace(changes, deleted=(*changes.deleted, *gone))
+        gone = tuple(
+            TopicPush(topic, (), is_deleted=True)
+            for topic_id, topic in self.topics_by_id.items()
+            if topic_id not in named
+        )
+        return replace(begun, deletions=(*begun.deletions, *gone))
 
-    return apply_push
+    return begin
 
 
 def _writes_what_is_there(original: Any) -> Any:
@@ -75,7 +81,7 @@ MUTANTS = (
            "tests/unit/controller/test_control_service.py::"
            "test_a_retained_topic_keeps_its_slices_and_is_adopted_with_its_epochs", "topics rest"),
     Mutant("absence is taken for deletion", "I20, S12",
-           (patch("runtime.metadata:MetadataCache.apply_push", _takes_absence_for_deletion),),
+           (patch("runtime.metadata:MetadataCache.begin", _takes_absence_for_deletion),),
            "tests/scenarios/test_s12_absence.py::"
            "test_a_slice_deleted_by_hand_gets_no_fresh_one_and_costs_no_broker_its_log",
            "slices go"),
@@ -88,7 +94,7 @@ MUTANTS = (
            "tests/unit/runtime/test_idempotent_produce.py::"
            "test_a_duplicate_whose_time_runs_out_stays_unacknowledged", "late words"),
     Mutant("no condition says who is waited for", "L6",
-           (patch(CONTROLLER + "pool_state:PoolState._notices", always(())),),
+           (patch(CONTROLLER + "topic_views:TopicViews._notices", always(())),),
            "tests/scenarios/test_s14_last_resorts.py::"
            "test_with_one_replica_missing_only_a_human_decides_and_is_told_how",
            "the last one leaves"),

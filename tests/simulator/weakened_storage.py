@@ -1,6 +1,7 @@
 """Mutants of the storage and of what a broker does at its start and when a disk fails."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,14 @@ def _locks_a_file_of_its_own(original: Any) -> Any:
         return disk.lock(path / f"{LOCK}.{next(numbers)}")
 
     return lock
+
+
+def _allows_networks(original: Any) -> Any:
+    def opened(*arguments: Any, settings: Any, **named: Any) -> Any:
+        allowed = replace(settings, allow_network_filesystem=True)
+        return original(*arguments, settings=allowed, **named)
+
+    return opened
 
 
 def _keeps_one_batch(original: Any) -> Any:
@@ -102,7 +111,7 @@ MUTANTS = (
            "tests/unit/storage/test_storage_log_directory.py::"
            "test_a_second_process_is_told_who_holds_the_directory", "forced deletions"),
     Mutant("a lock of a network filesystem is believed", "S13",
-           (patch("storage.log_directory:_is_refused", always(False)),),
+           (patch(DIRECTORY + "open", _allows_networks),),
            "tests/unit/storage/test_storage_log_directory.py::"
            "test_network_filesystems_are_refused_unless_allowed",
            why_no_seed="simulated volumes are of one machine"),

@@ -27,6 +27,7 @@ from tidemark_protocol.ids import BrokerId, TopicId
 from tests.simulator.broker_process import BrokerSlot
 from tests.simulator.clients import Surroundings as ClientSurroundings
 from tests.simulator.controller_process import TERMINATED_AFTER_US, ControllerSlot
+from tests.simulator.costs import Costs, charged_decisions
 from tests.simulator.loop import SimulatedLoop
 from tests.simulator.messages import MessageFaults
 from tests.simulator.network import Network
@@ -58,6 +59,7 @@ class WorldOptions:
     serve_clients: Callable[[Any, Any, Callable[[int], None]], Coroutine[Any, Any, None]] | None = (
         None
     )
+    costs: Costs | None = None  # None: work takes no time
     has_logs: bool = False  # production log lines in the trace; slow
 
 
@@ -80,6 +82,7 @@ class World(Surroundings):
         self.timeline = Timeline()
         self.network = Network(self.timeline, self.random)
         self.store = SimulatedStore(self.timeline, self.random)
+        self.costs = self.store.costs = self.options.costs
         self.controller_faults = MessageFaults()
         self.trace: list[tuple[int, str, str]] = []
         self.crashes: list[Crash] = []
@@ -112,14 +115,18 @@ class World(Surroundings):
         blocks, at a moment that no seed decides."""
         self._had_gc = gc.isenabled()
         gc.disable()
+        self._charging = charged_decisions(self.costs)
+        self._charging.__enter__()
         self._logging = _Logging(self)
         self._logging.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         for process in self.processes:
-            process.loop.dispose()
+            for loop in process.loops:
+                loop.dispose()
         self._logging.stop()
+        self._charging.__exit__(None, None, None)
         if self._had_gc:
             gc.enable()
 

@@ -219,7 +219,7 @@ class SmallController:
         if isinstance(outcome, RegistrationRefused):
             return outcome
         record, report = outcome.record, report_of(request)
-        lost = lost_replicas(report, {TOPIC_ID: (self.known,)}, request)
+        lost = lost_replicas(report, [(TOPIC_ID, (self.known,))], request)
         if not outcome.is_same_life:
             self.notes[broker_id] = replace(self.notes[broker_id], report=None)
             leaving = Standing(

@@ -48,16 +48,16 @@ def decoders() -> Iterator[Decoder]:
         for version in range(api.min_version, api.max_version + 1):
             for side in SIDES:
                 yield Decoder(api.api_key, version, side, _by_table(api, version, side))
-    for version in range(3, 13):
+    for version in range(3, 14):
         is_flexible = version >= 9
         yield Decoder(
             PRODUCE, version, "request", _by_hand(decode_produce_request, version, is_flexible)
         )
-    for version in range(4, 18):
+    for version in range(4, 19):
         decode = decode_older_fetch_request if version < 15 else decode_fetch_request
         yield Decoder(FETCH, version, "request", _by_hand(decode, version, version >= 12))
     yield Decoder(FETCH, 17, "response", lambda body: decode_fetch_response(b"\0\0\0\1\0" + body))
-    for version in range(5):
+    for version in range(6):
         decode_versions = _by_hand(decode_api_versions_request, version, version >= 3)
         yield Decoder(API_VERSIONS, version, "request", decode_versions)
 

@@ -12,6 +12,11 @@ def message_class(name: str) -> Any:
     return next(vars(module)[name] for module in MODULES if name in vars(module))
 
 
+def knows(name: str, version: int, side: str) -> bool:
+    """Its newest version may be older than Kafka's."""
+    return bool(version <= message_class(name + side.capitalize()).max_version)
+
+
 def reread(name: str, version: int, side: str, body: bytes) -> bytes:
     kind = message_class(name + side.capitalize())
     message = kind.decode(body, version=version)

@@ -31,9 +31,9 @@ def messages(java: JavaPeer, seed: int, count: int) -> Iterator[tuple[Api, int, 
 def disagreements(java: JavaPeer, seed: int, count: int) -> Iterator[str]:
     """`count` messages of each kind. A sentence for each that somebody reads otherwise."""
     for api, version, side, body in messages(java, seed, count):
-        readings: dict[str, bytes | str] = {
-            "kafka-python": python_peer.reread(api.name, version, side, body)
-        }
+        readings: dict[str, bytes | str] = {}
+        if python_peer.knows(api.name, version, side):
+            readings["kafka-python"] = python_peer.reread(api.name, version, side, body)
         if api.api_key in WITH_NULLABLE_STRUCTS:
             readings["Kafka"] = java.reread(api.api_key, version, side, body)
         try:

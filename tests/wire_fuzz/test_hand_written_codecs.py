@@ -27,6 +27,7 @@ from tidemark_broker.wire.produce import (
     decode_produce_request,
     encode_produce_response,
 )
+from tidemark_broker.wire.tables import ZERO_TOPIC_ID
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import TopicId
 
@@ -35,6 +36,7 @@ from tests.wire_fuzz.hostile import FETCH, PRODUCE
 from tests.wire_fuzz.java_peer import JavaPeer
 
 COUNT = 10
+IDS = tuple(TopicId(str(UUID(int=number))) for number in (1, 2**100))
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def request_body(body: bytes, is_flexible: bool) -> Reader:
     return Reader((b"\x00" if is_flexible else b"") + body)
 
 
-@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("version", range(3, 14))
 def test_produce_requests(java: JavaPeer, version: int) -> None:
     kind = python_peer.message_class("ProduceRequest")
     for body in java.generate(3, PRODUCE, version, "request", COUNT):
@@ -57,7 +59,12 @@ def test_produce_requests(java: JavaPeer, version: int) -> None:
             theirs.acks,
             theirs.timeout_ms,
             tuple(
-                ProducePartition(topic.name, one.index, memoryview(bytes(one.records or b"")))
+                ProducePartition(
+                    topic.name if version < 13 else "",
+                    one.index,
+                    memoryview(bytes(one.records or b"")),
+                    topic_id(topic.topic_id) if version >= 13 else ZERO_TOPIC_ID,
+                )
                 for topic in theirs.topic_data
                 for one in topic.partition_data
             ),
@@ -65,7 +72,7 @@ def test_produce_requests(java: JavaPeer, version: int) -> None:
         assert decode_produce_request(request_body(body, version >= 9), version) == expected
 
 
-@pytest.mark.parametrize("version", range(4, 18))
+@pytest.mark.parametrize("version", range(4, 19))
 def test_fetch_requests(java: JavaPeer, version: int) -> None:
     kind = python_peer.message_class("FetchRequest")
     decode = decode_older_fetch_request if version < 15 else decode_fetch_request
@@ -135,7 +142,7 @@ def both_read(java: JavaPeer, api_key: int, name: str, version: int, body: bytes
     return python_peer.message_class(f"{name}Response").decode(body, version=version)
 
 
-@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("version", range(3, 14))
 def test_produce_answers(java: JavaPeer, version: int) -> None:
     chance = random.Random(version)
     for _ in range(COUNT):
@@ -149,6 +156,8 @@ def test_produce_answers(java: JavaPeer, version: int) -> None:
                 chance.getrandbits(62),
                 chance.choice(("", "why")),
                 chance.choice((None, any_leader(chance))),
+                tuple((index, chance.choice(("", "why"))) for index in range(chance.randrange(3))),
+                chance.choice(IDS),
             )
             for _ in range(chance.randrange(5))
         ]
@@ -157,7 +166,7 @@ def test_produce_answers(java: JavaPeer, version: int) -> None:
         theirs = both_read(java, PRODUCE, "Produce", version, frame[9 if version >= 9 else 8 :])
         found = [
             ProduceAnswer(
-                topic.name,
+                topic.name if version < 13 else "",
                 one.index,
                 ErrorCode(one.error_code),
                 one.base_offset,
@@ -165,6 +174,8 @@ def test_produce_answers(java: JavaPeer, version: int) -> None:
                 one.log_start_offset if version >= 5 else -1,
                 (one.error_message or "") if version >= 8 else "",
                 leader_in(one.current_leader) if version >= 10 else None,
+                record_errors_in(one) if version >= 8 else (),
+                topic_id(topic.topic_id) if version >= 13 else ZERO_TOPIC_ID,
             )
             for topic in theirs.responses
             for one in topic.partition_responses
@@ -206,7 +217,7 @@ def nodes_in(theirs: Any) -> tuple[NodeEndpoint, ...]:
 
 def as_of(answer: ProduceAnswer, version: int) -> ProduceAnswer:
     return ProduceAnswer(
-        answer.topic,
+        answer.topic if version < 13 else "",
         answer.partition,
         answer.error,
         answer.base_offset,
@@ -214,10 +225,18 @@ def as_of(answer: ProduceAnswer, version: int) -> ProduceAnswer:
         answer.log_start_offset if version >= 5 else -1,
         answer.message if version >= 8 else "",
         answer.current_leader if version >= 10 else None,
+        tuple(answer.record_errors) if version >= 8 else (),
+        answer.topic_id if version >= 13 else ZERO_TOPIC_ID,
     )
 
 
-@pytest.mark.parametrize("version", range(4, 18))
+def record_errors_in(theirs: Any) -> tuple[tuple[int, str], ...]:
+    return tuple(
+        (found.batch_index, found.batch_index_error_message) for found in theirs.record_errors
+    )
+
+
+@pytest.mark.parametrize("version", range(4, 19))
 def test_fetch_answers(java: JavaPeer, version: int) -> None:
     chance = random.Random(version)
     for _ in range(COUNT):

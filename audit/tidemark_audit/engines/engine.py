@@ -13,14 +13,14 @@ from tidemark_audit.engines.planning import BAND_MS
 from tidemark_audit.facts.context import Context, Intervals, context_of
 from tidemark_audit.facts.partition import PartitionFacts
 from tidemark_audit.facts.steps import increments
-from tidemark_audit.facts.tracks import fold_scrapes, tracks_of
+from tidemark_audit.facts.tracks import Track, fold_scrapes, tracks_of
 from tidemark_audit.facts.what_if import WhatIf
 from tidemark_audit.families import Exporter
 from tidemark_audit.kernel import histogram
 from tidemark_audit.kernel.samples import Longs
 from tidemark_audit.kernel.summaries import NO_BAND, KernelSettings
 from tidemark_audit.results import LagBand
-from tidemark_audit.rules.judgement import BadSamples, ClockSkew
+from tidemark_audit.rules.judgement import BadSamples, BrokerLife, ClockSkew
 from tidemark_audit.sources.source import Slice, Window
 
 MOST_BANDS = 96
@@ -54,6 +54,7 @@ class Observed:
     bad_samples: tuple[BadSamples, ...]
     crc_failures: tuple[tuple[str, str, int], ...]
     clusters: tuple[str, ...]
+    broker_lives: tuple[BrokerLife, ...]
     partitions_what_if: tuple[PartitionFacts, ...] = ()
 
 
@@ -179,8 +180,28 @@ def observed(
         ),
         _crc_failures(without_topic, context),
         tuple(sorted(named)),
+        tuple(_broker_lives(tracks)),
         tuple(sorted(partitions_what_if, key=_place)),
     )
+
+
+def _broker_lives(tracks: Sequence[Track]) -> Iterator[BrokerLife]:
+    """By their epochs: each start has another one."""
+    epochs = [track for track in tracks if track.key.family == "broker_epoch"]
+    for track in fold_scrapes(epochs, 0):
+        key, life = track.key, None
+        for first, last, epoch in zip(
+            track.first_ms.tolist(), track.last_ms.tolist(), track.first_value, strict=True
+        ):
+            if np.isnan(epoch):
+                continue
+            if life is not None and life.epoch != epoch:
+                yield life
+                life = None
+            begun = first if life is None else life.first_ms
+            life = BrokerLife(key.cluster, key.pool, key.broker, float(epoch), begun, last)
+        if life is not None:
+            yield life
 
 
 def _place(facts: PartitionFacts) -> tuple[str, str, str, int]:

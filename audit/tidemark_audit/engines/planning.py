@@ -13,7 +13,15 @@ from tidemark_audit.kernel.samples import SampleBatch, within
 from tidemark_audit.kernel.summaries import KEY_COLUMNS, NO_BAND, KernelSettings
 from tidemark_audit.kernel.summarize import summarize
 from tidemark_audit.sources.kept_summaries import SummarySlice
-from tidemark_audit.sources.source import EARLIEST_MS, LATEST_MS, Slice, Source, SourceError, Window
+from tidemark_audit.sources.source import (
+    EARLIEST_MS,
+    LATEST_MS,
+    Slice,
+    Source,
+    SourceError,
+    Window,
+    unit_of,
+)
 
 DEFAULT_INTERVAL_MS = 15_000
 BAND_MS = 60_000
@@ -94,10 +102,11 @@ def without_early_spread(batch: SampleBatch, window: Window) -> SampleBatch:
 
 def _check_times(batch: SampleBatch, place: str) -> None:
     if len(batch) and not EARLIEST_MS <= batch.at_ms.min() <= batch.at_ms.max() <= LATEST_MS:
+        unit = unit_of(float(batch.at_ms.max()))
         raise SourceError(
             place,
             expected="times between the years 1 and 9999",
-            found=f"{batch.at_ms.min()} to {batch.at_ms.max()} ms since 1970",
+            found=f"{batch.at_ms.min()} to {batch.at_ms.max()} ms since 1970{unit}",
             to_do="export it again: it is damaged, or its times are in another unit",
         )
 

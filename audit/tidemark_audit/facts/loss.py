@@ -6,7 +6,8 @@ may lag right after a clean election, and retention moves only the log's start.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,7 +36,19 @@ def loss_of(series: Series) -> list[LossEvidence]:
         for evidence in search(series)
         if evidence.at_ms >= series.context.window_start_ms
     ]
+    if found:
+        starts = {epoch: int(sample.value) for epoch, sample in _epoch_starts(series)}
+        found = [_with_offset(evidence, starts) for evidence in found]
     return sorted(found, key=lambda evidence: (evidence.at_ms, evidence.kind))
+
+
+def _with_offset(evidence: LossEvidence, starts: Mapping[int, int]) -> LossEvidence:
+    """Who lost records went on from where the first epoch without them begins."""
+    if evidence.first_offset is not None or not evidence.records:
+        return evidence
+    first, last = evidence.epochs
+    known = [start for epoch, start in starts.items() if first <= epoch <= last]
+    return replace(evidence, first_offset=min(known, default=None))
 
 
 def epochs_of(series: Series, broker: str) -> StepFunction:
@@ -204,6 +217,7 @@ def _high_watermark_regresses(series: Series) -> Iterator[LossEvidence]:
                 f"the high watermark of leader {broker} went back by {int(high - low)} within"
                 f" leader epoch {int(epoch[0])}",
                 samples,
+                first_offset=int(low),
             )
 
 
@@ -239,6 +253,7 @@ def _leaders_below_high_watermark(series: Series) -> Iterator[LossEvidence]:
                 " below a high watermark that was known before",
                 (mark, sample),
                 since_epoch=known_in,
+                first_offset=int(sample.value),
             )
             # What is lost once is missing in every later epoch: tell it once.
             watermarks = [each for each in watermarks if each[1].value <= sample.value]

@@ -33,6 +33,8 @@ from tidemark_audit.results import (
     SliRow,
 )
 
+RETAINED = "replica_is_retained"
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
@@ -77,11 +79,14 @@ def life_of(series: Series) -> Context:
     """The window, cut to when the partition was there: it is not unobserved before it was made.
 
     Only where whoever would have told of it was seen before its first sample, or after its last.
+    A topic that was deleted while its data is kept is one that is not there.
     """
     context = series.context
-    tracks = [track for track in series.tracks.values() if not track.is_empty]
+    seen_tracks = [track for track in series.tracks.values() if not track.is_empty]
+    tracks = [track for track in seen_tracks if track.key.family != RETAINED]
     if not tracks:
-        return context
+        was_kept = bool(seen_tracks)
+        return _none_of(context) if was_kept else context
     first = min(int(track.first_ms[0]) for track in tracks)
     last = max(int(track.last_ms[-1]) for track in tracks)
     cap = max(context.intervals.cap_ms(exporter) for exporter in Exporter)
@@ -94,7 +99,30 @@ def life_of(series: Series) -> Context:
         start = first
     if known and all(until > last + cap for _, until in known) and last + cap < end:
         end = last + 1
+    kept = min((at for track in seen_tracks for at in _times_kept(track)), default=end)
+    if kept < end and not _is_led_after(tracks, kept + cap):
+        end = max(start, kept)
     return replace(context, window_start_ms=start, window_end_ms=end)
+
+
+def _none_of(context: Context) -> Context:
+    return replace(context, window_end_ms=context.window_start_ms)
+
+
+def _times_kept(track: Track) -> list[int]:
+    """When it was said that the data is kept without a topic."""
+    if track.key.family != RETAINED:
+        return []
+    return [int(at) for at in track.first_ms[track.first_value == 1.0]]
+
+
+def _is_led_after(tracks: list[Track], at_ms: int) -> bool:
+    """A Topic of its name may have adopted what was kept."""
+    return any(
+        int(track.last_ms[-1]) > at_ms
+        for track in tracks
+        if track.key.family == "partition_in_sync_replicas"
+    )
 
 
 def _exporter(tracks: list[Track]) -> Exporter:

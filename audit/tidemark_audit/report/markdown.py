@@ -1,11 +1,16 @@
 """The result as a few lines of Markdown, for a pull request or a chat. Pure."""
 
+from collections.abc import Sequence
+
+from tidemark_audit.report.findings import gaps_of, incidents_of
 from tidemark_audit.report.sections import total_row
 from tidemark_audit.report.words import count, day, duration, moment, plural, share, span
-from tidemark_audit.results import AuditResult, Outcome, Verdict
+from tidemark_audit.results import AuditResult, Finding, Outcome, Severity, Verdict
+from tidemark_audit.rules.grouping import effects
 from tidemark_audit.rules.r6_durability import lost_records
 
 MOST_FINDINGS = 10
+MOST_EFFECTS = 5
 _SIGNS = {Outcome.KEPT: "kept", Outcome.VIOLATED: "**violated**"}
 _ESCAPED = "\\`*_{}[]<>()#+!|~"
 
@@ -23,16 +28,8 @@ def render_markdown(result: AuditResult) -> str:
         "",
     ]
     if result.verdict is Verdict.LOSS:
-        lines += [
-            f"At least **{count(lost_records(result.loss_evidence))}** committed records are lost:",
-            "",
-        ]
-        lines += [
-            f"- {_plain(str(each.partition))}: {_plain(each.sentence)}"
-            f" ({span(each.after_ms, each.at_ms)}, {each.confidence.value})"
-            for each in result.loss_evidence[:MOST_FINDINGS]
-        ]
-        lines.append("")
+        lost = count(lost_records(result.loss_evidence))
+        lines += [f"At least **{lost}** committed records are lost: which, the incidents say.", ""]
     lines += ["| rule | outcome | measured | objective |", "|---|---|---|---|"]
     lines += [
         f"| {rule.rule} {_plain(rule.title)} | {_SIGNS.get(rule.outcome, rule.outcome.value)} |"
@@ -49,18 +46,34 @@ def render_markdown(result: AuditResult) -> str:
             f" {_SIGNS.get(would.outcome, would.outcome.value)} | {_plain(would.measured)} |"
             for was, would in zip(result.rules, answer.rules, strict=True)
         ]
-    told = [finding for finding in result.findings if not finding.planned]
-    if told:
-        lines += ["", f"### {count(len(told))} findings", ""]
-        lines += [
+    lines += _told(result, incidents_of(result), "incident")
+    lines += _told(result, gaps_of(result), "gap in the evidence")
+    return "\n".join(lines) + "\n"
+
+
+def _told(result: AuditResult, found: Sequence[Finding], noun: str) -> list[str]:
+    if not found:
+        return []
+    plural_noun = noun if len(found) == 1 else noun.replace("gap", "gaps", 1)
+    if plural_noun == noun and len(found) > 1:
+        plural_noun += "s"
+    lines = ["", f"### {count(len(found))} {plural_noun}", ""]
+    below = effects(result.findings)
+    for number, finding in enumerate(found[:MOST_FINDINGS], 1):
+        lines.append(
             f"{number}. **{finding.severity.value}** {_plain(finding.subject)}:"
             f" {_plain(finding.sentence)} ({span(finding.start_ms, finding.end_ms)})."
             f" {_with_code(finding.remedy)}"
-            for number, finding in enumerate(told[:MOST_FINDINGS], 1)
+        )
+        if finding.severity is Severity.CRITICAL:
+            lines.append(f"   - {_plain(finding.cause)}")
+        lines += [
+            f"   - {_plain(each.subject)}: {_plain(each.sentence)}"
+            for each in below.get(finding.id, [])[:MOST_EFFECTS]
         ]
-    if len(told) > MOST_FINDINGS:
-        lines.append(f"\n{count(len(told) - MOST_FINDINGS)} more are in report.json.")
-    return "\n".join(lines) + "\n"
+    if len(found) > MOST_FINDINGS:
+        lines.append(f"\n{count(len(found) - MOST_FINDINGS)} more are in report.json.")
+    return lines
 
 
 def _when(result: AuditResult) -> str:

@@ -3,6 +3,7 @@
 from importlib.resources import files
 
 from tidemark_audit.report import sections
+from tidemark_audit.report.findings import gaps, incidents
 from tidemark_audit.report.markup import Markup, element, join
 from tidemark_audit.report.plots import hatches
 from tidemark_audit.report.timescale import TimeScale
@@ -17,13 +18,14 @@ def render_html(result: AuditResult) -> str:
         _header(result),
         sections.verdict(result),
         sections.loss(result),
+        incidents(result),
         *(sections.in_sync(result, scale) if result.sli_by_partition else ()),
         sections.rules(result),
         sections.what_if(result, result.what_if) if result.what_if else None,
-        sections.findings(result),
         sections.lag(result, scale),
         sections.budgets(result),
         sections.worst(result),
+        gaps(result),
         sections.coverage(result, scale) if result.sli_by_partition else None,
         _footer(result),
     )

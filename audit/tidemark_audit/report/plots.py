@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tidemark_audit.report.markup import Content, Markup, element, join
-from tidemark_audit.report.states import State, badness, merged, state_of, steps
+from tidemark_audit.report.states import State, badness, state_of, steps
 from tidemark_audit.report.timescale import WIDTH, TimeScale
 from tidemark_audit.report.words import duration, plural, share, span
 from tidemark_audit.results import AuditResult, Interval, IntervalKind, LagBand, SliRow
@@ -19,6 +19,9 @@ HEAT_ROWS = 40
 ROW = 16.0  # height of a partition's row, with the gap below it
 NARROWEST = 1.6  # what is shorter than this is drawn this wide: a second of a day is seen
 HEIGHT = 150.0
+MOST_NAMES = 400
+# Of the picture, where there is room for a digit: on a narrow screen, and on a wide one.
+NARROW_DIGIT, WIDE_DIGIT = 0.042, 0.009
 LAG_FLOOR_SECONDS = 0.001
 
 
@@ -96,6 +99,10 @@ def _hatch(name: str) -> Markup:
     )
 
 
+def across(y: float, css: str) -> Markup:
+    return element("line", x1=0, x2=WIDTH, y1=y, y2=y, class_=css)
+
+
 # ---- ISR heat map
 
 
@@ -106,13 +113,14 @@ def heat_map(result: AuditResult, scale: TimeScale) -> Markup:
     for interval in result.intervals:
         place = interval.partition
         of_row.setdefault((place.topic, place.topic_id, place.partition), []).append(interval)
-    body, labels, marks = [], [], []
+    body, labels, names, marks = [], [], [], []
     for number, row in enumerate(shown):
         top = number * ROW
         place_of_row = (row.topic, row.topic_id, row.partition or 0)
         name = f"{row.topic}-{row.partition}"
         body.append(_row(name, of_row.get(place_of_row, []), top, scale))
         labels.append((top + ROW / 2 - 1, name))
+        names += _names(of_row.get(place_of_row, []), top, scale)
         marks += _marks(result, place_of_row, top + ROW / 2 - 1, scale)
     picture = plot(
         body,
@@ -122,7 +130,7 @@ def heat_map(result: AuditResult, scale: TimeScale) -> Markup:
         css="heat",
         title="In-sync state of each partition over time",
     )
-    return _with_marks(picture, marks)
+    return _with_marks(picture, [*names[:MOST_NAMES], *marks])
 
 
 def _row(name: str, intervals: Sequence[Interval], top: float, scale: TimeScale) -> Markup:
@@ -150,6 +158,22 @@ def _cell(name: str, state: State, interval: Interval, top: float, scale: TimeSc
         height=ROW - 2,
         class_=state.css,
     )
+
+
+def _names(intervals: Sequence[Interval], top: float, scale: TimeScale) -> list[Markup]:
+    """Which brokers are missing, written on the stretch where there is room."""
+    found = []
+    for each in intervals:
+        if state_of(each) in (None, State.UNOBSERVED) or not each.brokers:
+            continue
+        left, right = scale.x(each.start_ms) / WIDTH, scale.x(each.end_ms) / WIDTH
+        names = ",".join(each.brokers)
+        room = (right - left) / len(names)
+        if room >= WIDE_DIGIT:
+            place = f"left:{left:.3%};width:{right - left:.3%};top:{top:.1f}px"
+            css = "missing" if room >= NARROW_DIGIT else "missing wide-only"
+            found.append(element("span", names, class_=css, style=place))
+    return found
 
 
 def _marks(
@@ -188,64 +212,6 @@ def _with_marks(picture: Markup, marks: Sequence[Markup]) -> Markup:
     return Markup(picture.replace("</svg></div>", f"</svg>{join(marks)}</div>", 1))
 
 
-# ---- the fewest in sync
-
-
-def in_sync_minimum(result: AuditResult, scale: TimeScale) -> Markup:
-    """The lowest in-sync count of any partition, beside the lowest that may be written to."""
-    told = [
-        each
-        for each in result.intervals
-        if each.in_sync_replicas >= 0 or each.kind is IntervalKind.OFFLINE
-        if state_of(each) not in (None, State.UNOBSERVED)
-    ]
-    replicas = max((each.replicas for each in told), default=3)
-    least = max((each.min_in_sync_replicas for each in told), default=2)
-    top = float(max(replicas, least, 1))
-
-    def y(count: float) -> float:
-        return round(8 + (HEIGHT - 16) * (1 - count / top), 2)
-
-    low = steps((each, _in_sync(each)) for each in told)
-    path, at = [f"M0 {y(top)}"], scale.start_ms
-    for step in low:
-        if step.start_ms > at:
-            path.append(f"V{y(top)} H{scale.x(step.start_ms)}")
-        path.append(f"V{y(step.lowest)} H{scale.x(step.end_ms)}")
-        at = step.end_ms
-    if at < scale.end_ms:
-        path.append(f"V{y(top)} H{WIDTH:g}")
-    planned = merged([each for each in result.intervals if each.planned])
-    body = [
-        *(_shade(start, end, scale) for start, end in planned),
-        *(_across(y(count), "grid") for count in range(int(top) + 1)),
-        _across(y(least), "limit"),
-        element("path", d=" ".join(path), class_="line"),
-    ]
-    return plot(
-        body,
-        height=HEIGHT,
-        labels=[(y(n), str(n)) for n in range(int(top) + 1)],
-        scale=scale,
-        title="The fewest replicas in sync of any partition",
-    )
-
-
-def _across(y: float, css: str) -> Markup:
-    return element("line", x1=0, x2=WIDTH, y1=y, y2=y, class_=css)
-
-
-def _in_sync(interval: Interval) -> int:
-    return 0 if interval.kind is IntervalKind.OFFLINE else interval.in_sync_replicas
-
-
-def _shade(start_ms: int, end_ms: int, scale: TimeScale) -> Markup:
-    left = scale.x(start_ms)
-    width = max(NARROWEST, scale.x(end_ms) - left)
-    told = element("title", f"planned, {span(start_ms, end_ms)}")
-    return element("rect", told, x=left, y=0, width=width, height=HEIGHT, class_="shade")
-
-
 # ---- lag
 
 
@@ -261,7 +227,7 @@ def lag_plot(bands: Sequence[LagBand], limit_seconds: float, scale: TimeScale) -
         above = math.log10(max(value, LAG_FLOOR_SECONDS) / LAG_FLOOR_SECONDS) / decades
         return round(8 + (HEIGHT - 16) * (1 - above), 2)
 
-    body = [_across(y(10.0**n), "grid") for n in range(-3, math.ceil(math.log10(ceiling)))]
+    body = [across(y(10.0**n), "grid") for n in range(-3, math.ceil(math.log10(ceiling)))]
     floor = HEIGHT - 8
     for quantile, css in (("p99", "b3"), ("p90", "b2"), ("p50", "b1")):
         for run in _runs(bands):
@@ -270,7 +236,7 @@ def lag_plot(bands: Sequence[LagBand], limit_seconds: float, scale: TimeScale) -
     body += [_hair(run, [y(band.max_seconds) for band in run], scale) for run in _runs(bands)]
     body += [_lag_title(band, scale) for band in bands]
     if limit_seconds > 0:
-        body.append(_across(y(limit_seconds), "limit"))
+        body.append(across(y(limit_seconds), "limit"))
     labels = [
         (y(10.0**n), duration(1000 * 10.0**n)) for n in range(-3, math.ceil(math.log10(ceiling)))
     ]
@@ -321,7 +287,7 @@ def _lag_title(band: LagBand, scale: TimeScale) -> Markup:
             ("p50", band.p50_seconds),
             ("p90", band.p90_seconds),
             ("p99", band.p99_seconds),
-            ("longest", band.max_seconds),
+            ("longest", None if band.p99_seconds is None else band.max_seconds),
         )
     )
     left = scale.x(band.start_ms)

@@ -1,42 +1,35 @@
 """The report's sections, in the order in which people ask. Values in, HTML out. Pure."""
 
-from collections.abc import Iterable, Sequence
+import math
 
 from tidemark_audit.report import plots
+from tidemark_audit.report.findings import incidents_of
+from tidemark_audit.report.in_sync_plot import in_sync_minima
 from tidemark_audit.report.markup import Content, Markup, element, join
+from tidemark_audit.report.parts import numbers, samples, section, table
 from tidemark_audit.report.states import State, badness, shares
 from tidemark_audit.report.timescale import TimeScale
-from tidemark_audit.report.words import count, duration, moment, plural, seconds, share, span
+from tidemark_audit.report.words import count, duration, seconds, share, span
 from tidemark_audit.results import (
     AuditResult,
-    Finding,
+    FollowerLag,
     LossEvidence,
     Outcome,
     RuleResult,
-    Sample,
-    Severity,
     SliRow,
     WhatIfAnswer,
 )
 from tidemark_audit.rules.r6_durability import lost_records
 
-MOST_FINDINGS = 200
-OPEN_FINDINGS = 8  # minor ones, where there are no graver ones
 MOST_PROOFS = 50
-MOST_SAMPLES = 6
 WORST = 20
+WORST_NAMES = (
+    "partition", "where its time went", "planned", "unplanned", "no writes", "unobserved",
+)  # fmt: skip
 DEFAULT_LAG_LIMIT_SECONDS = 10.0 / 3
+SHORTEST_BUDGET_MS = 1_800_000
 _LAG_RULE = "R4"
-
-
-def section(title: str, lead: str, *content: Content | Iterable[Content], css: str = "") -> Markup:
-    return element(
-        "section",
-        element("h2", title),
-        element("p", lead, class_="lead") if lead else None,
-        *content,
-        class_=css or None,
-    )
+_LOSS_RULE = "R6"
 
 
 def verdict(result: AuditResult) -> Markup:
@@ -44,13 +37,10 @@ def verdict(result: AuditResult) -> Markup:
     figures = [
         ("partitions", count(len(result.sli_by_partition))),
         ("time observed", share(total.observed_ms / max(1, total.total_ms))),
-        ("fully replicated", _of_observed(total, total.healthy_ms)),
-        (
-            "writable",
-            _of_observed(total, total.observed_ms - total.under_min_isr_ms - total.offline_ms),
-        ),
+        ("fully replicated", _if_judged(result, "R1", _of_observed(total, total.healthy_ms))),
+        ("writable", _if_judged(result, "R2", _of_observed(total, _writable_ms(total)))),
         ("committed records lost", _lost(result)),
-        ("findings", count(sum(not finding.planned for finding in result.findings))),
+        ("incidents", count(len(incidents_of(result)))),
     ]
     entries = (element("div", element("dt", name), element("dd", value)) for name, value in figures)
     return element(
@@ -72,11 +62,21 @@ def _of_observed(total: SliRow, good_ms: int) -> str:
     return share(good_ms / total.observed_ms) if total.observed_ms else "\u2013"
 
 
+def _writable_ms(total: SliRow) -> int:
+    return total.observed_ms - total.under_min_isr_ms - total.offline_ms
+
+
+def _if_judged(result: AuditResult, rule: str, text: str) -> str:
+    """What a rule did not evaluate is not claimed."""
+    judged = any(r.rule == rule and r.outcome is not Outcome.NOT_EVALUATED for r in result.rules)
+    return text if judged else "not judged"
+
+
 def _lost(result: AuditResult) -> str:
     lost = lost_records(result.loss_evidence)
     if lost:
         return f"\u2265 {count(lost)}"
-    return "some" if result.loss_evidence else "none seen"
+    return "some" if result.loss_evidence else _if_judged(result, _LOSS_RULE, "none seen")
 
 
 # ---- loss
@@ -84,12 +84,12 @@ def _lost(result: AuditResult) -> str:
 
 def loss(result: AuditResult) -> Markup:
     if not result.loss_evidence:
+        found = _if_judged(result, _LOSS_RULE, "None was found.")
+        if found == "not judged":
+            why = "".join(f": {r.measured}" for r in result.rules if r.rule == _LOSS_RULE)
+            found = f"Whether records were lost was not judged{why}."
         looked = " ".join(result.notes)
-        return section(
-            "Loss evidence",
-            "",
-            element("p", "None was found. ", looked, class_="quiet"),
-        )
+        return section("Loss evidence", "", element("p", f"{found} ", looked, class_="quiet"))
     shown = result.loss_evidence[:MOST_PROOFS]
     rest = len(result.loss_evidence) - len(shown)
     return section(
@@ -108,32 +108,24 @@ def _proof(evidence: LossEvidence) -> Markup:
         element("p", element("b", str(evidence.partition)), ": ", evidence.sentence),
         element(
             "p",
-            f"{span(evidence.after_ms, evidence.at_ms)}, leader epoch {evidence.leader_epoch},"
+            f"{_offsets(evidence)}{span(evidence.after_ms, evidence.at_ms)}, leader epoch"
+            f" {evidence.leader_epoch},"
             f" {evidence.kind.value}, {evidence.confidence.value}",
             class_="meta",
         ),
-        _samples(evidence.samples),
+        samples(evidence.samples),
         class_="proof",
     )
 
 
-def _samples(samples: Sequence[Sample]) -> Markup | None:
-    if not samples:
-        return None
-    shown = (
-        element(
-            "li", element("code", sample.series), f" = {sample.value:g} at {moment(sample.at_ms)}"
-        )
-        for sample in samples[:MOST_SAMPLES]
-    )
-    return element(
-        "details",
-        element("summary", plural(len(samples), "sample")),
-        element("ul", shown),
-    )
+def _offsets(evidence: LossEvidence) -> str:
+    if evidence.offsets is None:
+        return ""
+    first, last = evidence.offsets
+    return f"offsets {first} to {last}, "
 
 
-# ---- rules and findings
+# ---- rules
 
 
 def rules(result: AuditResult) -> Markup:
@@ -201,67 +193,6 @@ def what_if(result: AuditResult, answer: WhatIfAnswer) -> Markup:
     )
 
 
-def table(head: Markup, rows: Iterable[Markup], *, css: str | None = None) -> Markup:
-    inner = element("table", element("thead", head), element("tbody", rows), class_=css)
-    return element("div", inner, class_="table")
-
-
-def findings(result: AuditResult) -> Markup:
-    if not result.findings:
-        return section("Findings", "", element("p", "There are none.", class_="quiet"))
-    shown = result.findings[:MOST_FINDINGS]
-    rest = len(result.findings) - len(shown)
-    grave = [each for each in shown if each.severity in (Severity.CRITICAL, Severity.MAJOR)]
-    small = [each for each in shown if each not in grave]
-    return section(
-        "Findings",
-        "One per incident, gravest first, each with what to do. Planned ones do not count.",
-        [_finding(each) for each in grave],
-        element(
-            "details",
-            element("summary", f"{plural(len(small), 'minor or planned finding')}"),
-            [_finding(each) for each in small],
-            class_="more",
-            open="" if not grave and len(small) <= OPEN_FINDINGS else None,
-        )
-        if small
-        else None,
-        element("p", f"{rest} more are in report.json.", class_="meta") if rest else None,
-    )
-
-
-def _finding(finding: Finding) -> Markup:
-    tags: list[Content] = [
-        element("span", finding.severity.value, class_=f"chip {finding.severity.value}"),
-        element("span", "planned", class_="chip planned-chip") if finding.planned else None,
-        element("span", f"{finding.rule} \u00b7 {finding.subject}"),
-        element("span", span(finding.start_ms, finding.end_ms)),
-    ]
-    if len(finding.partitions) > 1:
-        tags.append(element("span", plural(len(finding.partitions), "partition")))
-    tags.append(element("span", finding.confidence.value))
-    return element(
-        "article",
-        element("h3", finding.sentence),
-        element("div", tags, class_="tags"),
-        element("p", f"Probable cause: {finding.cause}", class_="cause") if finding.cause else None,
-        element("p", element("b", "To do: "), _commands(finding.remedy), class_="remedy")
-        if finding.remedy
-        else None,
-        _samples(finding.samples),
-        class_=f"finding {finding.severity.value}",
-        id=finding.id,
-    )
-
-
-def _commands(text: str) -> Markup:
-    """What stands between backticks is code."""
-    parts = text.split("`")
-    return join(
-        element("code", part) if number % 2 else part for number, part in enumerate(parts) if part
-    )
-
-
 # ---- over time
 
 
@@ -279,13 +210,13 @@ def in_sync(result: AuditResult, scale: TimeScale) -> list[Markup]:
             "In-sync replicas",
             f"Every partition over the window, from its leader\u2019s view.{hidden}",
             plots.heat_map(result, scale),
-            plots.legend(State, *marks),
+            plots.legend(State, *marks, ("number", "brokers out of sync")),
         ),
         section(
             "Closest to refusing writes",
-            "The fewest replicas in sync of any partition. Below the dashed line acks=all is"
-            " refused. Shaded: planned.",
-            plots.in_sync_minimum(result, scale),
+            "The fewest replicas in sync of any partition. Below the dashed line, its"
+            " min.insync.replicas, acks=all is refused. Shaded: planned.",
+            in_sync_minima(result, scale),
         ),
     ]
 
@@ -319,14 +250,22 @@ def _slowest(result: AuditResult) -> Markup | None:
         element(
             "tr",
             element("td", f"{lag.partition} on broker {lag.follower}", class_="name"),
-            element("td", seconds(lag.age_p50_seconds), class_="n"),
-            element("td", seconds(lag.age_p99_seconds), class_="n"),
-            element("td", seconds(lag.age_max_seconds), class_="n"),
-            element("td", count(lag.records_p99), class_="n"),
+            numbers(
+                names[1:],
+                seconds(lag.age_p50_seconds),
+                seconds(lag.age_p99_seconds),
+                seconds(_longest(lag)),
+                count(lag.records_p99),
+            ),
         )
         for lag in slowest
     )
-    return element("div", table(head, rows), style="margin-top:14px")
+    return element("div", table(head, rows, css="cards"), style="margin-top:14px")
+
+
+def _longest(lag: FollowerLag) -> float | None:
+    """Of samples that say "never" the greatest number tells nothing."""
+    return math.inf if lag.never_caught_up_samples else lag.age_max_seconds
 
 
 # ---- budgets, coverage, worst
@@ -340,6 +279,13 @@ def budgets(result: AuditResult) -> Markup | None:
     ]
     if not shown:
         return None
+    if result.window_ms < SHORTEST_BUDGET_MS:
+        # A budget is a share of days and weeks: of seconds, one fall spends it hundreds of times.
+        return section(
+            "Error budget",
+            f"Not shown: {duration(result.window_ms)} are too short for one. Audit"
+            f" {duration(SHORTEST_BUDGET_MS)} at least.",
+        )
     return section(
         "Error budget",
         "How much of what each objective allows was used in this window, and how fast lately.",
@@ -358,7 +304,8 @@ def _budget(rule: RuleResult, result: AuditResult) -> Markup:
         if burn.rule == rule.rule
     )
     bar = element("i", style=f"width:{min(100.0, 100 * used):.2f}%")
-    told = f"{used:.0%} used" if used <= 1 else f"used {used:.1f} times over"
+    times = f"{used:.2g}" if used < 100 else f"{used:.0f}"
+    told = f"{used:.0%} used" if used <= 1 else f"used {times} times over"
     return element(
         "div",
         element("h3", f"{rule.rule} {rule.title}: {told}"),
@@ -390,18 +337,17 @@ def worst(result: AuditResult) -> Markup | None:
     rows = sorted(hurt, key=badness, reverse=True)[:WORST]
     if not rows:
         return None
-    names = ("partition", "where its time went", "planned", "unplanned", "no writes", "unobserved")
     head = element(
         "tr",
         (
             element("th", name, class_="n" if number > 1 else None)
-            for number, name in enumerate(names)
+            for number, name in enumerate(WORST_NAMES)
         ),
     )
     return section(
         f"Worst {len(rows)} partitions" if len(rows) > 1 else "Worst partition",
         "By time without a leader, below min.insync.replicas, under-replicated.",
-        table(head, (_worst(row) for row in rows)),
+        table(head, (_worst(row) for row in rows), css="cards"),
     )
 
 
@@ -416,5 +362,5 @@ def _worst(row: SliRow) -> Markup:
         "tr",
         element("td", f"{row.topic}-{row.partition}", class_="name"),
         element("td", plots.mini_bar(row, shares(row))),
-        (element("td", duration(ms) if ms else "\u2013", class_="n") for ms in spent),
+        numbers(WORST_NAMES[2:], *(duration(ms) if ms else "\u2013" for ms in spent)),
     )

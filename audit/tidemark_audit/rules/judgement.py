@@ -1,6 +1,7 @@
 """What rules take and give, and what several of them need."""
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,18 @@ class ClockSkew:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerLife:
+    """One process of a broker, as far as it was seen."""
+
+    cluster: str
+    pool: str
+    broker: str
+    epoch: float
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class AuditFacts:
     """Everything that rules look at. Rows are typed; `tables` makes Arrow tables of them."""
 
@@ -54,6 +67,7 @@ class AuditFacts:
     bad_samples: tuple[BadSamples, ...]
     crc_failures: tuple[tuple[str, str, int], ...]  # cluster, where, how many in the window
     slo: Slo
+    broker_lives: tuple[BrokerLife, ...] = ()
 
     @property
     def days(self) -> float:
@@ -144,7 +158,9 @@ def finding(
     lasts has no start, for that of the window is another one in each run.
     """
     start = "" if about.is_lasting else about.start_ms
-    topic = about.partitions[0].topic_id if len(about.partitions) == 1 else ""
+    # Of a partition, not of a broker that happened to have one.
+    names_it = len(about.partitions) == 1 and str(about.partitions[0]) in about.subject
+    topic = about.partitions[0].topic_id if names_it else ""
     words = f"{rule}|{about.cluster}|{topic}|{about.subject}|{start}"
     return Finding(
         id=hashlib.sha256(words.encode()).hexdigest()[:12],
@@ -229,9 +245,16 @@ def share_judgement(rule: str, title: str, objective: str, found: Sequence[Share
 
 
 def percent(share: float) -> str:
-    """Never rounded up to a promise that was not kept."""
-    floored = int(share * 1e6) / 1e4
-    return f"{floored:g} %"
+    """With two digits of how far it is from all, or from nothing; never rounded to a promise that
+    was not kept: most of all down, little of it up."""
+    value = 100 * share
+    gap = min(value, 100 - value)
+    if gap <= 1e-9:
+        return f"{round(value):g} %"
+    scale = 10.0 ** max(0, 1 - math.floor(math.log10(gap) + 1e-9))
+    exact = round(value * scale, 6)
+    whole = math.floor(exact) if value > 50 else math.ceil(exact)
+    return f"{whole / scale:.12g} %"
 
 
 def duration(ms: float) -> str:

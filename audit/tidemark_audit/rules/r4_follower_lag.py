@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tidemark_audit.facts.partition import PartitionFacts
-from tidemark_audit.results import FollowerLag, Outcome, RuleResult, Severity
+from tidemark_audit.results import Finding, FollowerLag, Outcome, RuleResult, Severity
 from tidemark_audit.rules.judgement import AuditFacts, Judgement, finding, not_evaluated
 
 RULE = "R4"
@@ -20,21 +20,7 @@ def evaluate(facts: AuditFacts) -> Judgement:
     )
     if missing := facts.missing(NEEDS):
         return not_evaluated(RULE, TITLE, objective, missing)
-    told = [
-        finding(
-            RULE,
-            Severity.MINOR,
-            facts.about(
-                f"{lag.partition} follower {lag.follower}", (lag.partition,), partition.cluster
-            ),
-            sentence,
-            cause=f"broker {lag.follower} is slow, was away, or its link is",
-            remedy="compare its disk and network with its peers'; if it was away, see R1",
-        )
-        for partition in facts.partitions
-        for lag in partition.follower_lag
-        for sentence in _too_far_behind(facts, partition, lag)
-    ]
+    told = list(_findings(facts))
     worst = max(
         ((lag, each) for each in facts.partitions for lag in each.follower_lag),
         key=lambda pair: pair[0].age_p99_seconds or 0.0,
@@ -56,6 +42,35 @@ def evaluate(facts: AuditFacts) -> Judgement:
         ),
         tuple(told),
     )
+
+
+def _findings(facts: AuditFacts) -> Iterator[Finding]:
+    """One of each follower, whatever it follows."""
+    places = facts.places()
+    behind: dict[tuple[str, str], list[tuple[FollowerLag, str]]] = {}
+    for partition in facts.partitions:
+        place = places[partition.cluster, partition.pool]
+        for lag in partition.follower_lag:
+            for sentence in _too_far_behind(facts, partition, lag):
+                behind.setdefault((place, lag.follower), []).append((lag, sentence))
+    for (place, follower), found in sorted(behind.items()):
+        worst, sentence = max(
+            found, key=lambda each: (each[0].age_p99_seconds or 0, each[0].records_p99 or 0)
+        )
+        where = f"{worst.partition}: "
+        if len(found) > 1:
+            where = f"behind in {len(found)} partitions; the worst, {worst.partition}: "
+        subject = f"follower {follower}"
+        yield finding(
+            RULE,
+            Severity.MINOR,
+            facts.about(
+                f"{place}: {subject}" if place else subject, [lag.partition for lag, _ in found]
+            ),
+            where + sentence,
+            cause=f"broker {follower} is slow, was away, or its link is",
+            remedy="compare its disk and network with its peers'; if it was away, see why",
+        )
 
 
 def _too_far_behind(

@@ -4,7 +4,9 @@ Absolute: there is no budget. Evidence of one partition and one leader epoch is 
 size is the largest that any of it shows.
 """
 
+import shlex
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 from tidemark_audit.facts.oddities import Oddity, OddityKind
 from tidemark_audit.facts.partition import PartitionFacts
@@ -117,10 +119,7 @@ def _most_apart(loss: Sequence[LossEvidence]) -> int:
 
 def _findings(partition: PartitionFacts) -> Iterator[Finding]:
     for loss in losses(partition.loss_evidence):
-        records = lost_records(loss)
-        what = "replicas differ"
-        if records:
-            what = f"at least {plural(records, 'committed record')} lost"
+        shown = "; ".join(dict.fromkeys(each.sentence for each in loss))
         yield make_finding(
             RULE,
             Severity.CRITICAL,
@@ -133,13 +132,52 @@ def _findings(partition: PartitionFacts) -> Iterator[Finding]:
                 confidence=loss[0].confidence,
                 cluster=partition.cluster,
             ),
-            f"{what}: {'; '.join(dict.fromkeys(each.sentence for each in loss))}",
-            cause="a leader without these records was elected, or a replica's disk lost them",
-            remedy="stop expiring this topic at its sources, find the records by offset and epoch"
-            " (`tidemark verify`), and send them again",
+            _what_is_lost(loss),
+            cause="a leader without these records was elected, or a replica's disk lost them;"
+            f" shown by: {shown}",
+            remedy=_how_to_mend(loss),
         )
     for oddity in partition.oddities:
         yield _of_oddity(partition, oddity)
+
+
+def _what_is_lost(loss: Sequence[LossEvidence]) -> str:
+    """In words, once: partition, how many, offsets, epoch."""
+    records, where = lost_records(loss), loss[0].partition
+    if not records:
+        return f"{where}: replicas differ"
+    offsets = lost_offsets(loss)
+    place = f", offsets {offsets[0]} to {offsets[1]}" if offsets else ""
+    epoch = min(each.leader_epoch for each in loss)  # a replica may cut them elections later
+    since = f", by leader epoch {epoch}" if epoch >= 0 else ""
+    return f"at least {plural(records, 'committed record')} lost: {where}{place}{since}"
+
+
+def lost_offsets(loss: Sequence[LossEvidence]) -> tuple[int, int] | None:
+    """First and last of what one loss took, by the evidence that shows the most of it."""
+    known = [each for each in loss if each.offsets is not None]
+    widest = max(known, key=lambda each: each.records or 0, default=None)
+    return None if widest is None else widest.offsets
+
+
+def _how_to_mend(loss: Sequence[LossEvidence]) -> str:
+    where, offsets = loss[0].partition, lost_offsets(loss)
+    begin = f"tidemark consume {shlex.quote(where.topic)} --partition {where.partition}"
+    shows = f"`{begin} --from earliest` shows what is there now"
+    if offsets is not None:
+        count = offsets[1] - offsets[0] + 1
+        shows = (
+            f"`{begin} --from {offsets[0]} --max {count}` shows what stands at these offsets now"
+        )
+    after, at = (
+        datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        for ms in (min(each.after_ms for each in loss), max(each.at_ms for each in loss))
+    )
+    since = f" (it was lost after {after})" if after != at else ""
+    return (
+        f"stop expiring topic {where.topic} at its sources; {shows}; send again what producers had"
+        f" acknowledged before {at} UTC and is not there{since}"
+    )
 
 
 def _of_oddity(partition: PartitionFacts, oddity: Oddity) -> Finding:

@@ -6,10 +6,20 @@ What scrapes saw and what was counted between them are both lower bounds: the gr
 import itertools
 import math
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tidemark_audit.facts.changes import Change
 from tidemark_audit.facts.partition import PartitionFacts
-from tidemark_audit.results import Interval, IntervalKind, Outcome, RuleResult, Severity
+from tidemark_audit.results import (
+    Finding,
+    Interval,
+    IntervalKind,
+    Outcome,
+    RuleResult,
+    Severity,
+    TopicPartition,
+)
 from tidemark_audit.rules.judgement import (
     AuditFacts,
     Judgement,
@@ -35,31 +45,22 @@ def evaluate(facts: AuditFacts) -> Judgement:
     if missing := facts.missing(NEEDS):
         return not_evaluated(RULE, TITLE, objective, missing)
     days = max(1.0, facts.days)  # a part of a day has the budget of one
-    window = duration(facts.window_end_ms - facts.window_start_ms)
-    told, most_flaps, most_moves = [], 0, 0
+    churned: dict[str, list[_Churn]] = {}
+    most_flaps = most_moves = 0
     for partition in facts.partitions:
         limits = facts.slo.of(partition.sli.topic)
         flaps = max(_flaps_seen(partition), _flaps_counted(partition))
         moves = max(_moves_seen(facts, partition), _moves_counted(facts, partition))
         most_flaps, most_moves = max(most_flaps, flaps), max(most_moves, moves)
-        said = []
-        if flaps > limits.isr_flaps_per_partition_day * days:
-            said.append(f"the ISR shrank and grew again {flaps} times")
-        if moves > limits.leader_moves_per_partition_day * days:
-            said.append(plural(moves, "unplanned leader move"))
-        if said:
-            where = partition.coverage.partition
-            told.append(
-                finding(
-                    RULE,
-                    Severity.MINOR,
-                    facts.about(str(where), (where,), partition.cluster),
-                    f"{' and '.join(said)} in {window}",
-                    cause="a follower at the edge of replica.lag.time.max.ms, or a broker that"
-                    " keeps losing its session",
-                    remedy="look at disk latency, CPU limits and broker restarts at these times",
-                )
-            )
+        is_over = (
+            flaps > limits.isr_flaps_per_partition_day * days,
+            moves > limits.leader_moves_per_partition_day * days,
+        )
+        if any(is_over):
+            counted = (flaps if is_over[0] else 0, moves if is_over[1] else 0)
+            found = _Churn(partition.coverage.partition, *counted)
+            churned.setdefault(partition.cluster, []).append(found)
+    told = [_finding(facts, cluster, found) for cluster, found in sorted(churned.items())]
     return Judgement(
         RuleResult(
             RULE,
@@ -70,9 +71,45 @@ def evaluate(facts: AuditFacts) -> Judgement:
             " partition",
             float(max(most_flaps, most_moves)),
             None,
-            told[0].subject if told else "",
+            str(told[0].partitions[0]) if told else "",
         ),
         tuple(told),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Churn:
+    """Of one partition, what of it is too much."""
+
+    partition: TopicPartition
+    flaps: int
+    moves: int
+
+
+def _finding(facts: AuditFacts, cluster: str, churned: Sequence[_Churn]) -> Finding:
+    """One of a cluster: what shakes one partition mostly shakes many."""
+    worst = max(churned, key=lambda each: each.flaps + each.moves)
+    said = []
+    if flaps := max(each.flaps for each in churned):
+        said.append(f"the ISR shrank and grew again {flaps} times")
+    if moves := max(each.moves for each in churned):
+        said.append(plural(moves, "unplanned leader move"))
+    where = str(worst.partition)
+    if len(churned) > 1:
+        where = f"{len(churned)} partitions, the worst {where}: up to"
+    window = duration(facts.window_end_ms - facts.window_start_ms)
+    return finding(
+        RULE,
+        Severity.MINOR,
+        facts.about(
+            f"{cluster}: churn" if cluster else "churn",
+            [each.partition for each in churned],
+            cluster,
+        ),
+        f"{where}{'' if len(churned) > 1 else ':'} {' and '.join(said)} in {window}",
+        cause="a follower at the edge of replica.lag.time.max.ms, or a broker that keeps losing"
+        " its session",
+        remedy="look at disk latency, CPU limits and broker restarts at these times",
     )
 
 

@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tidemark_audit.sources.json_lines import JsonLines
-from tidemark_audit.sources.open_metrics import OpenMetrics
+from tidemark_audit.sources.json_lines import JsonExport
+from tidemark_audit.sources.open_metrics import OpenMetrics, is_dump
 from tidemark_audit.sources.parquet import Parquet
 from tidemark_audit.sources.prometheus import prometheus_at
 from tidemark_audit.sources.source import Source, SourceError
+from tidemark_audit.sources.text_file import GZIP_MAGIC, TextFile
 from tidemark_audit.sources.tsdb_block import TsdbBlock
 
 HEAD_BYTES = 4096
@@ -56,25 +57,58 @@ def _in_directory(path: Path) -> Iterator[Source]:
 
 
 def file_source(path: Path) -> Source:
-    try:
-        with path.open("rb") as file:
-            head = file.read(HEAD_BYTES)
-    except OSError as error:
-        raise SourceError(
-            str(path),
-            expected="a file that can be read",
-            found=str(error.strerror or error),
-            to_do="check the path",
-        ) from error
+    """Raises SourceError."""
+    file = TextFile(path)
+    with file.opened() as opened:
+        head = opened.read(HEAD_BYTES)
     if head.startswith(b"PAR1"):
         return Parquet(path)
-    if head.lstrip().startswith(b"{"):
-        return JsonLines(path)
-    if _SAMPLE_LINE.match(head.lstrip()):
-        return OpenMetrics(path)
+    if head.startswith(GZIP_MAGIC):
+        file = TextFile(path, is_packed=True)
+        with file.opened() as opened:
+            head = opened.read(HEAD_BYTES)
+    text = head.lstrip()
+    if is_dump(text):
+        return OpenMetrics(file, is_dump=True)
+    if text.startswith((b"{", b"[")):
+        return JsonExport(file)
+    if _SAMPLE_LINE.match(text):
+        return OpenMetrics(file)
+    found, to_do = _not_read(head)
     raise SourceError(
         str(path),
-        expected="Parquet, API JSON lines, OpenMetrics text or a TSDB block",
-        found=f"{'an empty file' if not head else repr(head[:16])}",
-        to_do="leave it out, or export it in one of these forms",
+        expected="Parquet, JSON of an API, OpenMetrics text, a dump of promtool, or a TSDB block",
+        found=found,
+        to_do=to_do,
     )
+
+
+# What is known and not read: its first bytes, its name, what to do.
+_NOT_READ = (
+    (b"\x28\xb5\x2f\xfd", "a file packed by zstd", "unpack it: zstd -d FILE"),
+    (b"\xfd7zXZ\x00", "a file packed by xz", "unpack it: xz -d FILE"),
+    (b"BZh", "a file packed by bzip2", "unpack it: bzip2 -d FILE"),
+    (b"PK\x03\x04", "a ZIP archive", "unpack it: unzip FILE"),
+    (b"PAR1", "Parquet packed by gzip", "unpack it: gunzip FILE"),
+    (b"\xff\xfe", "text in UTF-16", "write it in UTF-8"),
+    (b"\xfe\xff", "text in UTF-16", "write it in UTF-8"),
+    (b"\xef\xbb\xbf", "text that begins with a byte order mark", "write it in UTF-8 without one"),
+    (b"\xba\xaa\xd7\x00", "the index of a TSDB block", "name the block's directory"),
+    (b"\x85\xbd\x40\xdd", "chunks of a TSDB block", "name the block's directory"),
+    (b"<", "a page in HTML or XML", "ask the API: /api/v1/query, not the page of a graph"),
+)
+_TAR_MAGIC = slice(257, 262)
+
+
+def _not_read(head: bytes) -> tuple[str, str]:
+    """Its name, and what to do."""
+    if not head.strip():
+        return "an empty file", "leave it out"
+    if head[_TAR_MAGIC] == b"ustar":
+        return "a tar archive", "unpack it, and name the directory of the block: tar -xf FILE"
+    for begin, name, to_do in _NOT_READ:
+        if head.startswith(begin):
+            return name, to_do
+    if b"," in head.partition(b"\n")[0] and head.isascii():
+        return "text with commas (CSV?)", "export it as JSON: /api/v1/query, or promtool tsdb dump"
+    return repr(head[:16]), "leave it out, or export it in one of these forms"

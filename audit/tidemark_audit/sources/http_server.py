@@ -36,6 +36,7 @@ MOST_ANSWER_BYTES = 256 << 20  # five times what a batch takes in the longest fo
 MANY = 1 << 20  # as often as there are pauses
 _PIECE_BYTES = 1 << 20
 _SAID_BYTES = 300
+_TIDEMARKS = "urn:tidemark:problem:"  # how brokers refuse
 
 Read = TypeVar("Read")
 
@@ -125,7 +126,7 @@ class Server:
             self.url + path,
             expected="Prometheus to answer",
             found=trouble.said if asked == 1 else f"{trouble.said}; asked {asked} times",
-            to_do="check the address and the token, and that it is not overloaded",
+            to_do=_to_do(trouble),
         )
         error.status = trouble.status
         return error
@@ -183,6 +184,25 @@ class _Trouble(Exception):
         self.most_times = most_times
         self.wait_seconds = wait_seconds
         self.status = status
+
+
+def _to_do(trouble: _Trouble) -> str:
+    if _TIDEMARKS in trouble.said:
+        return (
+            "this is a broker of Tidemark itself: name the Prometheus that scrapes it, as"
+            " http://prometheus:9090"
+        )
+    match trouble.status:
+        case 0:
+            return "check the address, and that Prometheus listens there"
+        case 401 | 403:
+            return "check the token: --token-file names a file with one that may read"
+        case status if status < 500:
+            return (
+                "check that the address is Prometheus's own, without a page in front of it or a"
+                " path behind it"
+            )
+    return "see Prometheus's log: it may be overloaded; ask again, or for a shorter --window"
 
 
 def _of_status(error: urllib.error.HTTPError) -> Exception:

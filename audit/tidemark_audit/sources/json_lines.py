@@ -1,15 +1,19 @@
-"""Lines of JSON, one series each, as APIs of Prometheus and VictoriaMetrics export them.
+"""JSON of APIs: series as Prometheus and VictoriaMetrics export them, one after the other.
 
-    {"metric": {...}, "values": [[1700000000.5, "3"], ...]}       a line of an API answer
+    {"metric": {...}, "values": [[1700000000.5, "3"], ...]}       a series of an API answer
     {"metric": {...}, "values": [3, ...], "timestamps": [1700000000500, ...]}   /api/v1/export
     {"status": "success", "data": {"resultType": "matrix", "result": [...]}}    a whole answer
+    [{"metric": {...}, "values": [...]}, ...]                     promtool query -o json
 
-The labels are decoded as JSON, the numbers by numpy after the brackets are cut out of them.
+A file has one of them a line, and is read in slices of lines; or it is written over many lines, and
+is read document by document, as are several answers on one line. The labels are decoded as JSON,
+the numbers by numpy after the brackets are cut out of them. Native histograms are passed over.
 """
 
+import mmap
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -17,17 +21,33 @@ import numpy as np
 from tidemark_audit.families import BadLabels, SeriesKey, series_key
 from tidemark_audit.kernel.samples import Floats, Longs, SampleBatch
 from tidemark_audit.sources.batches import BatchBuilder, values_of_text
-from tidemark_audit.sources.source import Slice, SourceError, Window
+from tidemark_audit.sources.source import (
+    EARLIEST_MS,
+    LATEST_MS,
+    Slice,
+    SourceError,
+    Window,
+    unit_of,
+)
+from tidemark_audit.sources.text_file import READ_BYTES, TO_ITS_END, TextFile
 
 SLICE_BYTES = 32 << 20
-FIRST_LINES = 2000
+FIRST_DOCUMENTS = 2000
+MOST_UNPACKED_BYTES = 2 << 30
 _DECORATION = b'[]" \t\r\n'
+# Between two documents there is no comma, which no place within one can look like: what closes a
+# string is not followed by a name.
+_BORDER = re.compile(rb'[}\]]\s*(?=(?:\[\s*)?\{\s*"[A-Za-z]+"\s*:)')
+_ANSWERED = re.compile(rb'\s*\{\s*"(?:status|data|warnings|infos|error|errorType)"\s*:')
+_HISTOGRAMS = re.compile(rb'"histograms"\s*:')
 
 
 class _Line(msgspec.Struct):
     metric: dict[str, str]
-    values: msgspec.Raw
+    values: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     timestamps: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    histograms: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Answer(msgspec.Struct):
@@ -43,61 +63,69 @@ class _Matrix(msgspec.Struct):
 
 
 _LINE = msgspec.json.Decoder(_Line)
+_LINES = msgspec.json.Decoder(list[_Line])
 _ANSWER = msgspec.json.Decoder(_Answer)
 _MATRIX = msgspec.json.Decoder(_Matrix)
 
 
-@dataclass(frozen=True, slots=True)
-class JsonLinesSlice:
-    """The lines that begin in [begin, end) of the file."""
+class NotARange(ValueError):
+    """An answer of one moment."""
 
-    path: Path
+
+@dataclass(frozen=True, slots=True)
+class JsonSlice:
+    """The lines that begin in [begin, end) of the file; or all of it, document by document."""
+
+    file: TextFile
     begin: int
     end: int
+    is_in_lines: bool
 
     @property
     def place(self) -> str:
-        return f"{self.path} bytes {self.begin}..{self.end}"
+        return f"{self.file.path} bytes {self.begin}..{self.end}"
 
     def read(self) -> Iterator[SampleBatch]:
         builder = BatchBuilder()
-        for offset, line in self._lines():
-            for key, at_ms, values in series_of(line, f"{self.path}, byte {offset}"):
+        for offset, document in self.documents():
+            for key, at_ms, values in series_of(document, f"{self.file.path}, byte {offset}"):
                 builder.add(key, at_ms, values)
                 if builder.is_full:
                     yield builder.take()
         yield builder.take()
 
-    def _lines(self) -> Iterator[tuple[int, bytes]]:
-        with self.path.open("rb") as file:
-            if self.begin:  # the line that began before us belongs to who is before us
-                file.seek(self.begin - 1)
-                file.readline()
-            while (offset := file.tell()) < self.end:
-                line = file.readline()
-                if not line:
-                    return
-                if line.strip():
-                    yield offset, line
+    def documents(self) -> Iterator[tuple[int, bytes]]:
+        if self.is_in_lines:
+            lines = self.file.lines(self.begin, self.end)
+            yield from ((offset, line) for offset, line in lines if line.strip())
+        else:
+            yield from _documents_of(self.file)
 
 
 @dataclass(frozen=True, slots=True)
-class JsonLines:
-    path: Path
-    kind: str = "API JSON lines"
+class JsonExport:
+    file: TextFile
+    kind: str = "API JSON"
     is_live: bool = False
 
     @property
     def place(self) -> str:
-        return str(self.path)
+        return str(self.file.path)
 
     def slices(self, window: Window) -> Sequence[Slice]:
         del window  # a line holds all its times: the kernel cuts
-        size = self.path.stat().st_size
-        return [
-            JsonLinesSlice(self.path, begin, min(begin + SLICE_BYTES, size))
-            for begin in range(0, size, SLICE_BYTES)
-        ]
+        if not self._is_in_lines():
+            return [self._whole()]
+        pieces = self.file.pieces(SLICE_BYTES)
+        return [JsonSlice(self.file, begin, end, is_in_lines=True) for begin, end in pieces]
+
+    def _whole(self) -> JsonSlice:
+        return JsonSlice(self.file, 0, TO_ITS_END, is_in_lines=self._is_in_lines())
+
+    def _is_in_lines(self) -> bool:
+        """Whether the first document ends where the first line does."""
+        first = next((line for _, line in self.file.lines() if line.strip()), b"")
+        return first.rstrip().endswith((b"}", b"]")) and first.strip() != b"[]"
 
     def ends_ms(self) -> int | None:
         return None
@@ -105,36 +133,90 @@ class JsonLines:
     def first_batch(self, window: Window) -> SampleBatch | None:
         del window
         builder = BatchBuilder()
-        with self.path.open("rb") as file:
-            for _ in range(FIRST_LINES):
-                offset = file.tell()
-                line = file.readline()
-                if not line or builder.is_full:
-                    break
-                if line.strip():
-                    for key, at_ms, values in series_of(line, f"{self.path}, byte {offset}"):
-                        builder.add(key, at_ms, values)
+        for count, (offset, document) in enumerate(self._whole().documents()):
+            if count == FIRST_DOCUMENTS or builder.is_full:
+                break
+            for series in series_of(document, f"{self.place}, byte {offset}"):
+                builder.add(*series)
         return builder.take()
 
+    def histogram_series(self) -> int:
+        found, tail = 0, b""
+        with self.file.opened() as file:
+            while piece := file.read(READ_BYTES):
+                data = tail + piece
+                ends = [match.end() for match in _HISTOGRAMS.finditer(data)]
+                found += len(ends)
+                tail = data[max(ends[-1] if ends else 0, len(data) - 64) :]
+        return found
 
-def series_of(line: bytes, place: str) -> Iterator[tuple[SeriesKey, Longs, Floats]]:
-    """The series of one line that the audit reads. Raises SourceError."""
+
+def _documents_of(file: TextFile) -> Iterator[tuple[int, bytes]]:
+    with file.opened() as opened:
+        if not file.is_packed:
+            with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                yield from _documents_in(mapped)
+            return
+        data = opened.read(MOST_UNPACKED_BYTES)
+        if len(data) == MOST_UNPACKED_BYTES:
+            raise SourceError(
+                str(file.path),
+                expected=f"less than {MOST_UNPACKED_BYTES >> 30} GiB of unpacked JSON",
+                found="more",
+                to_do="unpack it: gunzip",
+            )
+        yield from _documents_in(data)
+
+
+def _documents_in(data: bytes | mmap.mmap) -> Iterator[tuple[int, bytes]]:
+    begin = 0
+    for border in _BORDER.finditer(data):
+        yield begin, data[begin : border.end()]
+        begin = border.end()
+    if data[begin:].strip():
+        yield begin, data[begin:]
+
+
+def series_of(document: bytes, place: str) -> Iterator[tuple[SeriesKey, Longs, Floats]]:
+    """The series of a document, or of several without a line between them, that the audit reads.
+    Raises SourceError."""
     try:
-        if line.lstrip().startswith(b'{"status"'):
-            decoded = _of_answer(line, place)
-        else:
-            decoded = [_LINE.decode(line)]
-        for one in decoded:
+        for one in _decoded(document, place):
             key = series_key(one.metric)
             if key is not None:
                 yield (key, *_samples(one))
     except (msgspec.MsgspecError, BadLabels, ValueError) as error:
+        to_do = (
+            "export it again: this file is cut short, is no export, or mixes lines with documents"
+            " of many lines (jq -c . makes lines of those)"
+        )
+        if isinstance(error, NotARange):
+            to_do = "ask for a range, as in tidemark_broker_epoch[1h], at /api/v1/query"
         raise SourceError(
             place,
             expected='a JSON object with "metric" and "values"',
-            found=f"{line[:60].decode(errors='replace')!r}... of {len(line)} bytes ({error})",
-            to_do="export it again: this file is cut short or is no export",
+            found=f"{document[:60].decode(errors='replace')!r}... of {len(document)} bytes"
+            f" ({error})",
+            to_do=to_do,
         ) from error
+
+
+def _decoded(document: bytes, place: str) -> list[_Line]:
+    try:
+        return _of_one(document, place)
+    except msgspec.DecodeError:
+        parts = [part for _, part in _documents_in(document)]
+        if len(parts) < 2:
+            raise
+        return [line for part in parts for line in _of_one(part, place)]
+
+
+def _of_one(document: bytes, place: str) -> list[_Line]:
+    if _ANSWERED.match(document):
+        return _of_answer(document, place)
+    if document.lstrip().startswith(b"["):
+        return _LINES.decode(document)
+    return [_LINE.decode(document)]
 
 
 def _of_answer(line: bytes, place: str) -> list[_Line]:
@@ -156,25 +238,36 @@ def _of_answer(line: bytes, place: str) -> list[_Line]:
         )
     matrix = _MATRIX.decode(answer.data)
     if matrix.result_type not in ("matrix", ""):
-        raise ValueError(f"resultType {matrix.result_type}: ask for a range, as in up[1h]")
+        raise NotARange(f"resultType {matrix.result_type}")
     return matrix.result
 
 
 def _samples(line: _Line) -> tuple[Longs, Floats]:
+    if isinstance(line.values, msgspec.UnsetType):
+        if not isinstance(line.value, msgspec.UnsetType):
+            raise NotARange("one value of each series")
+        if isinstance(line.histograms, msgspec.UnsetType):
+            raise ValueError("a series without values")
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float64)
     values = _numbers(bytes(line.values))
     if isinstance(line.timestamps, msgspec.UnsetType):
         if len(values) % 2:
             raise ValueError("a value without its time")
-        return _milliseconds(values[::2] * 1000.0), values[1::2].copy()
+        times = values[::2]
+        return _milliseconds(times, times * 1000.0, "seconds"), values[1::2].copy()
     times = _numbers(bytes(line.timestamps))
     if len(times) != len(values):
         raise ValueError(f"{len(values)} values with {len(times)} timestamps")
-    return _milliseconds(times), values
+    return _milliseconds(times, times, "milliseconds"), values
 
 
-def _milliseconds(times: Floats) -> Longs:
-    if not np.isfinite(times).all() or (np.abs(times) > 1e15).any():
-        raise ValueError("a time that is no time")
+def _milliseconds(written: Floats, times: Floats, unit: str) -> Longs:
+    is_time = np.isfinite(times) & (times >= EARLIEST_MS) & (times <= LATEST_MS)
+    if not is_time.all():
+        bad = float(written[~is_time][0])
+        raise ValueError(f"times in {unit} expected, {bad:.16g}{unit_of(bad)} is none")
+    if unit == "milliseconds" and len(times) and unit_of(float(times.max())) == " (seconds?)":
+        raise ValueError(f"times in {unit} expected, found {times.max():.16g} (seconds?)")
     return np.rint(times).astype(np.int64)
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tidemark_audit.families import READ_NAMES, BadLabels, SeriesKey, series_key
 from tidemark_audit.kernel.samples import Floats, Longs, SampleBatch
 from tidemark_audit.sources.batches import BATCH_SAMPLES
-from tidemark_audit.sources.source import LATEST_MS, Slice, SourceError, Window
+from tidemark_audit.sources.source import LATEST_MS, Slice, SourceError, Window, unit_of
 
 NAME_COLUMNS = ("__name__", "metric", "name")
 # As milliseconds these are days in 1970, as seconds our times.
@@ -95,6 +95,9 @@ class Parquet:
         if pending:
             slices.append(ParquetSlice(self.path, tuple(pending)))
         return slices
+
+    def histogram_series(self) -> int:
+        return 0  # only families that the audit reads are looked for
 
     def ends_ms(self) -> int | None:
         try:
@@ -263,8 +266,9 @@ def _milliseconds(column: pa.ChunkedArray) -> Longs:
         column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
     if pa.types.is_floating(column.type):  # seconds, as the API writes them
         seconds = np.asarray(column.to_numpy())
-        if not (np.abs(seconds) <= LATEST_MS / 1000).all():
-            raise BadLabels("a time that is no time")
+        bad = seconds[~(np.abs(seconds) <= LATEST_MS / 1000)]
+        if len(bad):
+            raise BadLabels(f"a time of {bad[0]:.16g} seconds{unit_of(float(bad[0]))}")
         return np.rint(seconds * 1000.0).astype(np.int64)
     at_ms = np.asarray(column.cast(pa.int64()).to_numpy())
     if len(at_ms) and int(at_ms.max()) in SECONDS_OF_TODAY:

@@ -37,6 +37,18 @@ def _source_error(place: str, expected: str, found: str, to_do: str) -> SourceEr
     return SourceError(place, expected=expected, found=found, to_do=to_do)
 
 
+_UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
+
+
+def unit_of(number: float) -> str:
+    """` (milliseconds?)` for a number that would be a time of this century in that unit, else
+    nothing."""
+    for unit, per_second in _UNITS.items():
+        if 1e9 <= abs(number) / per_second < 1e11:
+            return f" ({unit}?)"
+    return ""
+
+
 TAIL_MS = 600_000  # of a file, where its last sample of a family that is read should lie
 LOOK_BACK_MS = 300_000  # as Prometheus itself looks back for what stands at a moment
 
@@ -93,6 +105,10 @@ class Source(Protocol):
         """A few of its series, by which the scrape interval is guessed: of the window where it
         matters, for an interval may have been another one since. Raises SourceError.
         """
+
+    def histogram_series(self) -> int:
+        """How many series of native histograms stand in a file beside the others. The audit reads
+        none. Raises SourceError."""
 
 
 def last_sample_ms(sources: Sequence[Source]) -> int | None:

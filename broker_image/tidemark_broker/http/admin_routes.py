@@ -6,10 +6,11 @@ view and raise HttpProblem like the hot routes do.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Path, Query, Request
-from fastapi.responses import StreamingResponse
+from fastapi.responses import HTMLResponse, StreamingResponse
 from pydantic import ValidationError
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_BROKER
@@ -23,9 +24,11 @@ from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, kind_of, malformed
 from tidemark_broker.http.request_metrics import RequestMetrics
 from tidemark_broker.http.requests import Request as HotRequest
+from tidemark_broker.http.start_page import start_page
 from tidemark_broker.runtime.exposition import Exposition
 from tidemark_broker.runtime.group_metrics import render_groups
 from tidemark_broker.runtime.metrics import CONTENT_TYPE, BrokerFacts
+from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot
 from tidemark_broker.storage.errors import CorruptBatch
 
 Topic = Annotated[str, Path(min_length=1, max_length=249)]
@@ -53,7 +56,7 @@ class AdminRoutes:
         self._request_metrics = request_metrics
         self._admission = admission
         self._digests_in_flight = 0
-        self._exposition = Exposition(view.partitions.snapshots, self._facts, self._other_metrics)
+        self._exposition = Exposition(self._snapshots, self._facts, self._other_metrics)
 
     async def list_topics(self) -> documents.TopicsDocument:
         leadership.require_metadata(self._metadata)
@@ -77,6 +80,23 @@ class AdminRoutes:
                 for number in range(state.partition_count)
             ],
         )
+
+    async def partitions(self, topic: Topic) -> list[documents.PlacedPartitionDocument]:
+        """As the REST Proxy v2 and the Strimzi bridge have it."""
+        state = self._metadata.served_topic(topic)
+        if state is None:
+            raise leadership.unknown_partition(self._metadata, topic, "")
+        numbers = range(state.partition_count)
+        return [_placed(number, self._metadata.partition(topic, number)) for number in numbers]
+
+    async def partition(
+        self, topic: Topic, partition: PartitionText
+    ) -> documents.PlacedPartitionDocument:
+        number = leadership.partition_number(self._metadata, topic, partition)
+        return _placed(number, self._metadata.partition(topic, number))
+
+    async def start_page(self) -> HTMLResponse:
+        return HTMLResponse(start_page(self._view))
 
     async def brokers(self, request: Request) -> documents.BrokersDocument:
         """Those that the client can reach by the listener that it came in by."""
@@ -201,6 +221,11 @@ class AdminRoutes:
             headers["content-encoding"] = "gzip"
         return StreamingResponse(_each(pieces), headers=headers)
 
+    def _snapshots(self) -> Iterator[PartitionSnapshot]:
+        retained = self._metadata.retained
+        for cut in self._partitions.snapshots():
+            yield replace(cut, is_retained=True) if cut.topic_id in retained else cut
+
     def _facts(self) -> BrokerFacts:
         view = self._view
         return BrokerFacts(
@@ -210,6 +235,7 @@ class AdminRoutes:
             rack=view.rack,
             profile=view.metrics_profile,
             fsyncs=view.fsyncs(),
+            loop_lag=view.loop_lag,
         )
 
     def _other_metrics(self) -> tuple[Iterator[str], ...]:
@@ -248,6 +274,24 @@ def _partition_document(number: int, state: PartitionState | None) -> documents.
         in_sync_replicas=[member.broker_id for member in state.in_sync_replicas],
         eligible_leaders=[member.broker_id for member in state.eligible_leaders],
         min_insync_replicas=state.min_insync_replicas,
+    )
+
+
+def _placed(number: int, state: PartitionState | None) -> documents.PlacedPartitionDocument:
+    if state is None:  # nobody may tell it now (S3)
+        return documents.PlacedPartitionDocument(partition=number, leader=NO_BROKER, replicas=[])
+    in_sync = {member.broker_id for member in state.in_sync_replicas}
+    return documents.PlacedPartitionDocument(
+        partition=number,
+        leader=state.leader,
+        replicas=[
+            documents.PlacedReplicaDocument(
+                broker=broker_id,
+                leader=broker_id == state.leader,
+                in_sync=broker_id in in_sync,
+            )
+            for broker_id in state.replicas
+        ],
     )
 
 

@@ -1,8 +1,8 @@
 """The FastAPI application: the document of every route, and the routes that need no speed.
 
 Produce, records and health are documented here and served by the dispatcher in app.py, which takes
-them before FastAPI sees them: their functions below are never called. /docs is off, because its
-page loads scripts from elsewhere; /openapi.json is on.
+them before FastAPI sees them: their functions below are never called. FastAPI's own /docs is off,
+because that page loads scripts from elsewhere.
 """
 
 from typing import Annotated, Any, Literal
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Body, FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 from tidemark_protocol.error_codes import ErrorCode
@@ -159,6 +159,8 @@ def create_api(admin: AdminRoutes, groups: GroupRoutes) -> FastAPI:
     for path, read, statuses in (
         ("/topics", admin.list_topics, ()),
         ("/topics/{topic}", admin.topic, (404,)),
+        ("/topics/{topic}/partitions", admin.partitions, (404,)),
+        (partition_path, admin.partition, (404,)),
         (f"{partition_path}/offsets", admin.offsets, (307, 404, 503)),
         (f"{partition_path}/replica", admin.replica, (404, 503)),
         ("/brokers", admin.brokers, ()),
@@ -166,6 +168,7 @@ def create_api(admin: AdminRoutes, groups: GroupRoutes) -> FastAPI:
         ("/readyz", readyz, ()),
     ):
         api.add_api_route(path, read, methods=["GET"], responses=_responses(None, *statuses))
+    _add_pages(api, admin)
     api.add_api_route(
         "/groups",
         groups.groups,
@@ -190,6 +193,17 @@ def create_api(admin: AdminRoutes, groups: GroupRoutes) -> FastAPI:
     _add_consumers(api)
     _use_problems(api)
     return api
+
+
+def _add_pages(api: FastAPI, admin: AdminRoutes) -> None:
+    for path in ("/", "/docs"):
+        api.add_api_route(path, admin.start_page, methods=["GET"], include_in_schema=False)
+
+    async def document() -> JSONResponse:
+        return JSONResponse(api.openapi())
+
+    for path in ("/openapi", "/openapi/v3"):  # the Strimzi bridge's names of it
+        api.add_api_route(path, document, methods=["GET"], include_in_schema=False)
 
 
 def _add_consumers(api: FastAPI) -> None:

@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 CLIENT_GONE_STATUS = 499  # nobody sees it but /metrics
 DEFAULT_LIMITS = HttpLimits()
 _HEALTH = {"/healthz": health, "/readyz": readiness}
+# The Strimzi bridge's names of them.
+_HEALTH |= {"/healthy": health, "/ready": readiness}
 
 
 def wall_clock_ms() -> int:
@@ -97,26 +99,37 @@ class HttpApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            path: str = scope["path"]
-            if path.startswith("/topics/"):
-                parts = path.split("/")
-                match (scope["method"], len(parts)):
-                    case ("POST", 3):
-                        return await self._serve("produce_topic", parts, scope, receive, send)
-                    case ("POST", 5) if parts[3] == "partitions":
-                        return await self._serve("produce_partition", parts, scope, receive, send)
-                    case ("GET", 6) if parts[3] == "partitions" and parts[5] == "records":
-                        return await self._serve("records", parts, scope, receive, send)
-            elif path.startswith("/consumers/"):
-                parts = (scope.get("raw_path") or path.encode()).decode("latin-1").split("/")
-                if self._consumers.serves(scope["method"], parts):
-                    return await self._serve("consumers", parts, scope, receive, send)
-            elif path in _HEALTH and scope["method"] == "GET":
-                return await self._serve_health(path, send)
+            route, parts = self._hot_route(scope["method"], scope)
+            if route:
+                return await self._serve(route, parts, scope, receive, send)
+            if scope["method"] == "HEAD" and not self._hot_route("GET", scope)[0]:
+                # As a GET (RFC 9110 9.3.2): the server sends no body to who asked by HEAD. Not so
+                # for records: a read may last, and a poll has an effect.
+                scope = {**scope, "method": "GET"}
+            if scope["path"] in _HEALTH and scope["method"] == "GET":
+                return await self._serve_health(scope["path"], send)
             return await self._serve_admin(scope, receive, send)
         if scope["type"] == "lifespan":
             return await self._live(receive, send)
         raise ValueError(f"expected an http or lifespan scope, found {scope['type']}")
+
+    def _hot_route(self, method: str, scope: Scope) -> tuple[str, list[str]]:
+        """Its name, empty where there is none, and the parts of the path."""
+        path: str = scope["path"]
+        if path.startswith("/topics/"):
+            parts = path.split("/")
+            match (method, len(parts)):
+                case ("POST", 3):
+                    return "produce_topic", parts
+                case ("POST", 5) if parts[3] == "partitions":
+                    return "produce_partition", parts
+                case ("GET", 6) if parts[3] == "partitions" and parts[5] == "records":
+                    return "records", parts
+        elif path.startswith("/consumers/"):
+            parts = (scope.get("raw_path") or path.encode()).decode("latin-1").split("/")
+            if self._consumers.serves(method, parts):
+                return "consumers", parts
+        return "", []
 
     async def _serve(
         self, route: str, parts: list[str], scope: Scope, receive: Receive, send: Send

@@ -21,7 +21,12 @@ NO_PRODUCER = ProducerStamp(-1, -1, -1)
 
 
 class RecordTooLarge(Exception):
-    """One record alone makes a batch above the limit."""
+    """One record alone makes a batch above the limit. `position`: its place in the request."""
+
+    def __init__(self, position: int, message: str) -> None:
+        super().__init__(f"record {position}: {message}")
+        self.position = position
+        self.message = message
 
 
 class NotOneBatch(Exception):
@@ -38,6 +43,7 @@ async def build_batches(
     """Raises RecordTooLarge; NotOneBatch, with a producer: a retry must find the whole of what the
     first try wrote or none of it, and a failover may leave one batch of two."""
     batches: list[bytes] = []
+    position = 0
     async for chunk in _chunks(records, batch_bytes - HEADER_BYTES):
         if batches and producer is not NO_PRODUCER:
             raise NotOneBatch(
@@ -60,10 +66,12 @@ async def build_batches(
         )
         if len(batch) > batch_bytes:
             raise RecordTooLarge(
+                position,
                 f"a record makes a batch of {len(batch)} bytes: expected at most {batch_bytes} "
-                "(max.message.bytes of the topic)"
+                "(max.message.bytes of the topic)",
             )
         batches.append(batch)
+        position += len(chunk)
     return batches[0] if len(batches) == 1 else b"".join(batches)
 
 

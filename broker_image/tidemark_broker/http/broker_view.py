@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_broker.groups.counts import GroupCensus, GroupCounts
 from tidemark_broker.groups.messages import GroupsReport
@@ -34,3 +35,4 @@ class BrokerView:
     rack: str = ""
     metrics_profile: MetricsProfile = MetricsProfile.AUDIT
     fsyncs: Callable[[], int] = lambda: 0  # so far, of files and directories
+    loop_lag: LoopLag = field(default_factory=LoopLag)

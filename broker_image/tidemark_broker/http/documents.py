@@ -119,6 +119,18 @@ class PartitionDocument(BaseModel):
     min_insync_replicas: int
 
 
+class PlacedReplicaDocument(BaseModel):
+    broker: int
+    leader: bool
+    in_sync: bool
+
+
+class PlacedPartitionDocument(BaseModel):
+    partition: int
+    leader: int = Field(description="broker id; -1: none, or not known now")
+    replicas: list[PlacedReplicaDocument]
+
+
 class TopicDocument(BaseModel):
     name: str
     topic_id: str

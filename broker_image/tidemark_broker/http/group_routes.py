@@ -1,19 +1,22 @@
 """GET /groups: the groups that this broker coordinates, with members and committed offsets.
 
-For people and `tidemark groups`: who wants all groups asks all brokers. What a member was assigned
-is read where it can be (Kafka's consumers); of others (Connect) it is nothing.
+`of=pool` asks the other brokers too; `tidemark groups` asks each of them itself. What a member was
+assigned is read where it can be (Kafka's consumers); of others (Connect) it is nothing.
 """
 
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Annotated, Literal
 
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from tidemark_broker.groups.consumer_protocol import MalformedAssignment, decode_assignment
 from tidemark_broker.groups.members import CONSUMER_PROTOCOL_TYPE
 from tidemark_broker.groups.messages import DescribedMember, GroupReport, GroupsReport
+from tidemark_broker.http import pool_groups
 from tidemark_broker.http.broker_view import BrokerView
 
 
@@ -51,27 +54,47 @@ class GroupsDocument(BaseModel):
     broker_id: int
     groups: list[GroupDocument]
     is_loading: bool = Field(description="there may be more groups here: ask again")
+    missing_brokers: list[int] = Field(
+        default=[], description="of=pool: they did not answer, and their groups are not here"
+    )
+
+
+Of = Annotated[Literal["broker", "pool"], Query(description="whose groups")]
 
 
 class GroupRoutes:
     def __init__(self, view: BrokerView) -> None:
         self._view = view
 
-    async def groups(self) -> StreamingResponse:
-        """Groups that this broker coordinates; each group has one coordinator."""
-        pieces = _in_pieces(self._view.broker_id, self._view.groups())
+    async def groups(self, of: Of = "broker") -> StreamingResponse:
+        """Groups that this broker coordinates, or with of=pool those of all brokers; each group has
+        one coordinator."""
+        pieces = _in_pieces(self._view, self._view.groups(), of_pool=of == "pool")
         return StreamingResponse(pieces, media_type="application/json")
 
 
-async def _in_pieces(broker_id: int, found: GroupsReport) -> AsyncIterator[str]:
+async def _in_pieces(
+    view: BrokerView, found: GroupsReport, *, of_pool: bool
+) -> AsyncIterator[str | bytes]:
     """A GroupsDocument, a group at a time: there may be many, and a million offsets in them."""
-    yield f'{{"broker_id":{broker_id},"groups":['
+    yield f'{{"broker_id":{view.broker_id},"groups":['
     before = ""
     for report in found.groups:
         yield before + _document(report).model_dump_json()
         before = ","
         await asyncio.sleep(0)  # the loop's turn: a client that keeps up never makes us wait
-    yield f'],"is_loading":{json.dumps(found.is_partial())}}}'
+    is_loading, missing = found.is_partial(), list[int]()
+    if of_pool:
+        async for broker_id, theirs in pool_groups.others(view):
+            if theirs is None:
+                missing.append(broker_id)
+                continue
+            is_loading = is_loading or theirs.is_loading
+            for group in theirs.groups:
+                yield before.encode() + bytes(group)
+                before = ","
+    last = f',"missing_brokers":{json.dumps(missing)}' if of_pool else ""
+    yield f'],"is_loading":{json.dumps(is_loading)}{last}}}'
 
 
 def _document(report: GroupReport) -> GroupDocument:

@@ -27,6 +27,7 @@ def require_metadata(metadata: MetadataCache) -> None:
 def unknown_partition(metadata: MetadataCache, topic: str, partition: str) -> HttpProblem:
     require_metadata(metadata)
     known = metadata.topics.get(topic)
+    members = {}
     if known is None:
         detail = f"topic {topic[:MAX_TOPIC_NAME]!r}: this broker knows no such topic"
     elif known.topic_id in metadata.retained:
@@ -35,11 +36,12 @@ def unknown_partition(metadata: MetadataCache, topic: str, partition: str) -> Ht
             "Topic manifest of that name to serve it again"
         )
     else:
+        members["retriable"] = False  # other than of a topic that was made a moment ago
         detail = (
             f"topic {topic!r}: expected a partition from 0 to {known.partition_count - 1}, "
             f"found {partition[:40]!r}"
         )
-    return HttpProblem(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail)
+    return HttpProblem(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail, members=members)
 
 
 def partition_number(metadata: MetadataCache, topic: str, text: str) -> int:

@@ -17,7 +17,14 @@ from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.http.limits import HttpLimits
 from tidemark_broker.http.problems import HttpProblem, Outcome, kind_of
 from tidemark_broker.http.produce_bodies import ProducedRecord, ProducerStamp
-from tidemark_broker.http.produce_results import RecordResult, Written, failed_as
+from tidemark_broker.http.produce_results import (
+    NOT_THE_REASON,
+    RecordResult,
+    Written,
+    failed,
+    failed_as,
+    record_errors_of,
+)
 from tidemark_broker.http.queries import ProduceQuery
 from tidemark_broker.http.requests import Request
 from tidemark_broker.http.waits import Pending
@@ -38,6 +45,7 @@ class PartitionWrite:
         self._pending: Pending[ProduceResult] = Pending()
         self._count = 0
         self._refusal: HttpProblem | None = None
+        self._record_errors: Sequence[tuple[int, str]] = ()
 
     async def start(
         self,
@@ -56,7 +64,15 @@ class PartitionWrite:
                 batch_bytes=batch_bytes,
                 producer=producer or NO_PRODUCER,
             )
-        except (RecordTooLarge, NotOneBatch) as error:
+        except RecordTooLarge as error:
+            self._record_errors = ((error.position, error.message),)
+            self._refusal = HttpProblem(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                str(error),
+                members=record_errors_of(self._record_errors),
+            )
+            return
+        except NotOneBatch as error:
             self._refusal = HttpProblem(ErrorCode.MESSAGE_TOO_LARGE, str(error))
             return
         self.append(memoryview(batches), query)
@@ -95,12 +111,13 @@ class PartitionWrite:
             return self._failure(ErrorCode.REQUEST_TIMED_OUT, "no answer within the timeout")
         if result.error is ErrorCode.NONE:
             return None
+        self._record_errors = result.record_errors
         return self._failure(result.error, result.message)
 
     def results(self) -> list[RecordResult]:
         problem = self.problem()
         if problem is not None:
-            return [failed_as(self._partition, problem)] * self._count
+            return self._failed(problem)
         assert self._pending.result is not None
         base_offset = self._pending.result.base_offset
         if base_offset < 0:  # acks=0: nothing is known of the offsets
@@ -109,6 +126,15 @@ class PartitionWrite:
             Written(self._partition, offset)
             for offset in range(base_offset, base_offset + self._count)
         ]
+
+    def _failed(self, problem: HttpProblem) -> list[RecordResult]:
+        if not self._record_errors:
+            return [failed_as(self._partition, problem)] * self._count
+        other = failed(self._partition, problem.error, NOT_THE_REASON, problem.outcome)
+        found: list[RecordResult] = [other] * self._count
+        for position, message in self._record_errors:
+            found[position] = failed(self._partition, problem.error, message, problem.outcome)
+        return found
 
     def _failure(self, error: ErrorCode, message: str) -> HttpProblem:
         result = self._pending.result
@@ -127,6 +153,6 @@ class PartitionWrite:
             not was_appended or error is ErrorCode.NOT_ENOUGH_REPLICAS
         )
         if is_known:
-            return HttpProblem(error, detail)
+            return HttpProblem(error, detail, members=record_errors_of(self._record_errors))
         status = 500 if kind.status == 503 else 0
         return HttpProblem(error, detail, status=status, outcome=Outcome.UNKNOWN)

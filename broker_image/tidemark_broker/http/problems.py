@@ -1,7 +1,8 @@
 """Problem details (RFC 9457) that name Kafka's error, and what is known of the records.
 
 Every answer that is not a success is `application/problem+json` with type, title, status, detail,
-instance, `error` (Kafka's name), `errorCode` (Kafka's number) and `retriable` (Kafka's class).
+instance, `error` (Kafka's name), `errorCode` (Kafka's number) and `retriable` (Kafka's class; false
+where this broker knows that another try gives the same).
 For a produce there is `outcome` too, because a client of an append-only log must know it:
 
   not_written  nothing of it is in the log: sending it again cannot duplicate it

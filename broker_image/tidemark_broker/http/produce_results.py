@@ -3,9 +3,12 @@
 200 with `{"offsets": [...]}` as soon as one record was written or the errors differ; when all of
 them failed alike, the problem itself. An entry is `{"partition", "offset"}` or `{"partition",
 "error_code", "error", "message", "outcome"}`. Offset -1: written without acknowledgement (acks=0).
+
+Where single records are the reason (KIP-467) their entries say what is wrong with them, the others
+of their batch NOT_THE_REASON, and the problem has `recordErrors`: `[{"index", "message"}]`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from tidemark_protocol.error_codes import ErrorCode
@@ -30,6 +33,7 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
 
 
 RecordResult = Written | Failed
+NOT_THE_REASON = "not written, because other records of the same batch were refused"
 
 
 def failed(partition: int, error: ErrorCode, message: str, outcome: Outcome) -> Failed:
@@ -38,6 +42,13 @@ def failed(partition: int, error: ErrorCode, message: str, outcome: Outcome) -> 
 
 def failed_as(partition: int, problem: HttpProblem) -> Failed:
     return failed(partition, problem.error, problem.detail, problem.outcome)
+
+
+def record_errors_of(found: Sequence[tuple[int, str]]) -> Mapping[str, object]:
+    """Return the members of a problem that name its bad records, by index in the request."""
+    if not found:
+        return {}
+    return {"recordErrors": [{"index": index, "message": message} for index, message in found]}
 
 
 def produce_answer(results: Sequence[RecordResult], *, is_forwarded: bool) -> Answer:
@@ -59,4 +70,15 @@ def _common_problem(results: Sequence[RecordResult]) -> HttpProblem | None:
             return None
         if (result.error_code, result.outcome) != (first.error_code, first.outcome):
             return None
-    return HttpProblem(ErrorCode(first.error_code), first.message, outcome=Outcome(first.outcome))
+    detail, members = first.message, record_errors_of(())
+    told = [(index, each.message) for index, each in enumerate(results) if isinstance(each, Failed)]
+    reasons = [(index, message) for index, message in told if message != NOT_THE_REASON]
+    if 0 < len(reasons) < len(told):
+        index, message = reasons[0]
+        detail = (
+            f"{len(reasons)} of {len(told)} records are refused, first record {index}: {message}"
+        )
+        members = record_errors_of(reasons)
+    return HttpProblem(
+        ErrorCode(first.error_code), detail, outcome=Outcome(first.outcome), members=members
+    )

@@ -2,8 +2,9 @@
 
 Opening records costs microseconds each, so the loop is given back every few hundred, and an
 answer holds a bounded number: `next_offset` says where to go on. Control batches are skipped.
-Keys and values that are asked for as JSON but are not JSON are refused with their offset: nothing
-is guessed.
+A key or value that is asked for as JSON but is not JSON ends an answer before its record. Where it
+is the first record there is a problem instead, with its offset and that after it: nothing is
+guessed, and nothing blocks those who read on.
 """
 
 import asyncio
@@ -18,7 +19,13 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_broker.http.formats import ANSWER_BYTES_PER_LOG_BYTE, EmbeddedFormat
 from tidemark_broker.http.problems import HttpProblem
 from tidemark_broker.storage.errors import CorruptBatch, UnsupportedCompression
-from tidemark_broker.storage.record_batch import Record, opened, read_header, records_of
+from tidemark_broker.storage.record_batch import (
+    BatchHeader,
+    Record,
+    opened,
+    read_header,
+    records_of,
+)
 
 RECORDS_PER_SLICE = 256
 _RAW_NULL = Raw(b"null")
@@ -57,7 +64,17 @@ class FetchedRecords:
 
 
 class UnrenderableRecords(HttpProblem):
-    """Of one partition, until its reader asks otherwise or goes on behind them."""
+    """The first record to be read is not to be had in this format, or its batch is damaged.
+
+    `next_offset` is behind what no try in this format can give. A damaged batch is read again: a
+    broker repairs it."""
+
+    def __init__(
+        self, error: ErrorCode, detail: str, *, offset: int, next_offset: int, status: int = 0
+    ) -> None:
+        members = {"offset": offset, "nextOffset": next_offset}
+        super().__init__(error, detail, status=status, members=members)
+        self.next_offset = next_offset
 
 
 class RecordRenderer:
@@ -85,7 +102,8 @@ class RecordRenderer:
         self._as_lines = as_lines
 
     async def render(self, data: bytes, offset: int) -> FetchedRecords:
-        """Raises UnrenderableRecords, and what `reserve` raises."""
+        """Up to the first record that cannot be rendered. Raises UnrenderableRecords if that comes
+        before anything else, and what `reserve` raises."""
         pieces: list[bytes] = []
         rendered: list[_BinaryRecord | _JsonRecord] = []
         next_offset = offset
@@ -105,16 +123,17 @@ class RecordRenderer:
                             pieces.append(self._encoded(rendered))
                             rendered.clear()
                         await asyncio.sleep(0)
+        except UnrenderableRecords:
+            if next_offset == offset:
+                raise
         except CorruptBatch as error:
-            raise UnrenderableRecords(
-                ErrorCode.CORRUPT_MESSAGE, f"{self._place}: {error}"
-            ) from error
-        except UnsupportedCompression as error:
-            raise UnrenderableRecords(
-                ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-                f"{self._place}: {error}; read it over the Kafka protocol",
-                status=406,
-            ) from error
+            if next_offset == offset:
+                raise UnrenderableRecords(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"{self._place}: {error}",
+                    offset=offset,
+                    next_offset=offset,
+                ) from error
         if rendered:
             pieces.append(self._encoded(rendered))
         if self._as_lines:
@@ -130,7 +149,7 @@ class RecordRenderer:
             header = read_header(view, position)
             batch = view[position : position + header.size_bytes]
             if not header.is_control:
-                body = opened(header, batch)
+                body = self._opened(header, batch)
                 opened_bytes += len(body)
                 inflated_bytes = max(0, len(body) - header.size_bytes)
                 reserved.enter_context(self._reserve(inflated_bytes * ANSWER_BYTES_PER_LOG_BYTE))
@@ -138,6 +157,19 @@ class RecordRenderer:
                     yield record, record.offset + 1
             yield None, header.next_offset
             position += header.size_bytes
+
+    def _opened(self, header: BatchHeader, batch: memoryview) -> bytes:
+        try:
+            return opened(header, batch)
+        except UnsupportedCompression as error:
+            raise UnrenderableRecords(
+                ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                f"{self._place}, offset {header.base_offset}: {error}; read it over the Kafka"
+                " protocol",
+                offset=header.base_offset,
+                next_offset=header.next_offset,
+                status=406,
+            ) from error
 
     def _encoded(self, rendered: "list[_BinaryRecord | _JsonRecord]") -> bytes:
         if self._as_lines:
@@ -180,6 +212,8 @@ class RecordRenderer:
             raise UnrenderableRecords(
                 ErrorCode.INVALID_RECORD,
                 f"{self._place}, offset {offset}: the {member} is not JSON ({error}); ask with "
-                f"Accept: {EmbeddedFormat.BINARY.value.decode()}",
+                f"Accept: {EmbeddedFormat.BINARY.value.decode()}, or go on at offset {offset + 1}",
+                offset=offset,
+                next_offset=offset + 1,
                 status=406,
             ) from error

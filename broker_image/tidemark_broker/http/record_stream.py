@@ -3,7 +3,8 @@
 A step reads, renders and sends; the next begins once the client's socket has taken it, so a slow
 client holds one step and no more. Without records for a while an empty line is sent, which keeps
 proxies awake and finds clients that are gone. A stream that cannot go on (leadership moved, a value
-that is not JSON) ends with the problem as its last line: an object with `error` and `nextOffset`.
+that is not JSON) ends with the problem as its last line: an object with `error` and `nextOffset`,
+from which the next stream goes on, behind a record that this format cannot show.
 """
 
 import asyncio
@@ -118,7 +119,7 @@ class RecordStreams:
                 result = await self._read(reading, offset, wait_ms=wait_ms)
                 waited_ms += wait_ms
         except HttpProblem as problem:
-            problem.members = {**problem.members, "nextOffset": offset}
+            problem.members = {"nextOffset": offset, **problem.members}
             if problem.location:
                 problem.members["location"] = problem.location
             yield problem.answer(reading.request.path, is_produce=False).body + b"\n"

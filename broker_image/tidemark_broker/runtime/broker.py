@@ -166,6 +166,7 @@ class Broker:
                 await self._leave_unregistered(directory, checkpointing)
                 return
             listener.services.cluster_id = directory.cluster_id
+            listener.services.controller_address = client.leader
             assert self._tasks is not None
             polling = self._tasks.create_task(self.session.run(), name="controller-session")
             self._not_ready = ""
@@ -201,6 +202,7 @@ class Broker:
                     0 if self._flusher is None else self._flusher.oldest_age_ms()
                 ),
                 wall_clock_s=self._environment.wall_clock_s,
+                on_grown=self._environment.on_grown,
             ),
         )
         self._fetchers = ReplicaFetchers(
@@ -228,7 +230,8 @@ class Broker:
         listeners.truncated = lambda _: checkpointing.note_truncated()
         if settings.metrics_profile.includes(MetricsProfile.FULL):
             self._keep_digests(checkpointing, directory.reserve.data)
-        listeners.metadata_applied = self._on_metadata
+        listeners.roles_applied = self._fetchers.refresh
+        listeners.metadata_applied = self.departures.on_metadata
         listeners.storage_failed = self._on_storage_failed
         partitions.attach(directory)
         self._start_background(self._probe.run(), "disk-probe")
@@ -256,11 +259,6 @@ class Broker:
         assert self.session is not None
         self.session.suspect(broker_id)  # first: who waits for the verdict waits for this
         self.departures.suspect(broker_id)
-
-    def _on_metadata(self) -> None:
-        assert self._fetchers is not None
-        self._fetchers.refresh()
-        self.departures.on_metadata()
 
     def _on_role_changed(self, replica: HostedReplica) -> None:
         self._fetches.on_appended(replica)

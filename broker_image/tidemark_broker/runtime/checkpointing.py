@@ -16,16 +16,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tidemark_protocol.ids import NO_EPOCH
+from tidemark_protocol.ids import NO_EPOCH, Offset
 
-from tidemark_broker.runtime.log_starts import delete_segments, raise_log_starts
+from tidemark_broker.runtime.hosted_replica import HostedReplica
+from tidemark_broker.runtime.log_starts import RaisedStarts, delete_segments, raise_log_starts
 from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.runtime.roles import REPLICAS_AT_A_TIME
 from tidemark_broker.storage.errors import DiskFull, StorageError
 from tidemark_broker.storage.log_directory import LogDirectory
 
 REMOVED_GRACE_SECONDS = 60.0  # Kafka: file.delete.delay.ms
 FIRST_PASS_SECONDS = 5.0  # a broker that dies every few seconds needs recovery points too
 LOOK_SECONDS = 1.0  # at how much was appended
+DELETING_AT_A_TIME = 50  # logs: each segment that goes is a rename
 
 _log = logging.getLogger(__name__)
 
@@ -111,22 +114,41 @@ class Checkpointing:
     async def pass_once(self) -> None:
         """Retention raises log starts, they become durable, then what lies below is deleted."""
         try:
-            raised = raise_log_starts(
-                self._partitions.replicas,
-                wall_ms=int(self._wall_clock_s() * 1000),
-                kept=self._partitions.metadata.retained,
-            )
+            raised = await self._raise_log_starts()
             await self._write_synced_parts()
             await self.in_worker(self._directory.checkpoint_recovery_points)
             if not self._partitions.is_stopped:
-                delete_segments(raised.as_far_as(self._directory.durable_log_starts))
+                await self._delete_segments(raised.as_far_as(self._directory.durable_log_starts))
         except (StorageError, OSError) as error:
             self._partitions.fail_storage(error)
         await self.in_worker(self._delete_removed)
 
+    async def _raise_log_starts(self) -> RaisedStarts:
+        """Of some replicas, then others have their turn."""
+        replicas = self._partitions.replicas
+        starts: list[tuple[HostedReplica, Offset]] = []
+        for at in range(0, len(replicas), REPLICAS_AT_A_TIME):
+            raised = raise_log_starts(
+                replicas[at : at + REPLICAS_AT_A_TIME],
+                wall_ms=int(self._wall_clock_s() * 1000),
+                kept=self._partitions.metadata.retained,
+            )
+            starts += raised.starts
+            await asyncio.sleep(0)
+        return RaisedStarts(tuple(starts))
+
+    async def _delete_segments(self, raised: RaisedStarts) -> None:
+        for at in range(0, len(raised.starts), DELETING_AT_A_TIME):
+            if self._partitions.is_stopped:
+                return
+            delete_segments(RaisedStarts(raised.starts[at : at + DELETING_AT_A_TIME]))
+            await asyncio.sleep(0)
+
     async def _write_synced_parts(self) -> None:
         """One log after the other: an index of a large segment is megabytes, and is copied here."""
-        for log in list(self._directory.logs.values()):
+        for number, log in enumerate(list(self._directory.logs.values())):
+            if number % REPLICAS_AT_A_TIME == 0:
+                await asyncio.sleep(0)
             due = log.due_part(growth_bytes=self._settings.growth_bytes)
             if due is not None and not self._partitions.is_stopped:
                 await self.in_worker(log.write_synced_part, due)

@@ -122,6 +122,10 @@ class ControllerClient:
         self._candidates: list[Address] = []
         self._hung: Address | None = None  # when it was asked last
 
+    def leader(self) -> Address | None:
+        """Return the address of the controller that leads, None while none is known."""
+        return self._leader
+
     async def start(self) -> None:
         await self._transport.start()
         await self._transport_aside.start()

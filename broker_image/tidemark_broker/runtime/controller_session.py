@@ -30,7 +30,6 @@ from tidemark_protocol.controller_messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     InSyncProposal,
-    MetadataPush,
     RegisterRequest,
     RegisterResponse,
     ReplicaReport,
@@ -44,10 +43,10 @@ from tidemark_protocol.ids import (
     ControllerEpoch,
     LeaderEpoch,
     Offset,
-    TopicId,
 )
 from tidemark_protocol.topic_messages import AskingBroker, TopicsRequest, TopicsResponse
 
+from tidemark_broker.runtime.applied_pushes import AppliedPushes
 from tidemark_broker.runtime.controller_client import ControllerClient, ControllerUnavailable
 from tidemark_broker.runtime.partitions import Partitions
 from tidemark_broker.runtime.proposals import ProposalQueue
@@ -74,6 +73,7 @@ class SessionCallbacks:
     disk_probe_age_ms: Callable[[], int]
     oldest_append_age_ms: Callable[[], int]
     wall_clock_s: Callable[[], float]
+    on_grown: Callable[[], None] = lambda: None  # logs were made
 
 
 def next_retry(delay_seconds: float, attempt_seconds: float) -> float:
@@ -121,7 +121,12 @@ class ControllerSession:
         self._heartbeats = 0
         self._suspects: set[BrokerId] = set()
         self._has_news = asyncio.Event()
-        self._applying = asyncio.Lock()
+        self._pushes = AppliedPushes(
+            partitions,
+            directory,
+            controller_epoch=lambda: self._controller_epoch,
+            on_grown=callbacks.on_grown,
+        )
         self._registering = asyncio.Lock()
         partitions.committed_cuts.on_news = self._has_news.set
 
@@ -148,6 +153,9 @@ class ControllerSession:
             _log.info("suspected broker", extra={"suspect": broker_id})
         self._suspects.add(broker_id)
         self._has_news.set()
+
+    async def take_roles_again(self) -> None:
+        await self._pushes.take_roles_again()
 
     def propose(self, proposal: InSyncProposal) -> None:
         self._proposals.propose(proposal)
@@ -256,7 +264,7 @@ class ControllerSession:
         while True:
             if not polls or (self._has_news.is_set() and len(polls) < MAX_OPEN_POLLS):
                 self._has_news.clear()
-                poll = tasks.create_task(self._poll(), name="heartbeat")
+                poll = tasks.create_task(self._poll(tasks), name="heartbeat")
                 polls.add(poll)
             waits: set[asyncio.Task[object]] = set(polls)
             news: asyncio.Task[object] | None = None
@@ -268,8 +276,9 @@ class ControllerSession:
                 news.cancel()
             polls = {poll for poll in polls if not poll.done()}
 
-    async def _poll(self) -> None:
-        """One heartbeat and what its answer brings; paces itself when there is none."""
+    async def _poll(self, tasks: asyncio.TaskGroup) -> None:
+        """One heartbeat and what its answer brings; paces itself when there is none. What takes
+        long of that goes on by itself."""
         request = self._heartbeat()
         try:
             response = await self._client.call(
@@ -287,7 +296,9 @@ class ControllerSession:
             return
         match response.error:
             case ErrorCode.NONE:
-                await self._on_heartbeat(request, response)
+                # Logs of thousands of partitions take a while: the session goes on meanwhile.
+                taking = tasks.create_task(self._on_heartbeat(request, response))
+                await asyncio.wait((taking,), timeout=self._session_timeout_ms / 6000)
             case ErrorCode.NOT_CONTROLLER:
                 self._suspects.update(request.suspects)
                 self._client.prefer(response.controller_address)
@@ -346,43 +357,13 @@ class ControllerSession:
         if self.is_fenced != response.is_fenced:
             self.is_fenced = response.is_fenced
             _log.info("fenced" if response.is_fenced else "serving")
-        if response.push is not None:
-            await self._apply(response.push)
+        if response.push is not None and not await self._pushes.apply(request, response.push):
+            return  # a newer one says all of it, and comes with an answer of its own
         if response.are_failures_settled:  # an answer may come before all of its wishes are granted
             failed = ((report.topic_id, report.partition) for report in request.failed_replicas)
             self._partitions.note_failures_heard(failed)
         if response.may_stop and self._wants_to_stop:
             self.may_stop.set()
-
-    async def _apply(self, push: MetadataPush) -> None:
-        async with self._applying:
-            if push.controller_epoch < self._controller_epoch:
-                return
-            missing = self._partitions.missing_logs(push)
-            if missing:  # each one syncs: not on the loop
-                await asyncio.to_thread(self._create_logs, missing)
-            self._partitions.apply_push(push)
-
-    async def take_roles_again(self) -> None:
-        """Those that a full disk kept from being taken; there is space now."""
-        if not self._partitions.untaken.keys:
-            return
-        async with self._applying:
-            missing = self._partitions.untaken_logs()
-            if missing:
-                await asyncio.to_thread(self._create_logs, missing)
-            if self._partitions.is_stopped:
-                return
-            self._partitions.untaken.take_again()
-            self._partitions.listeners.metadata_applied()
-
-    def _create_logs(self, missing: tuple[tuple[str, TopicId, int], ...]) -> None:
-        for topic, topic_id, partition in missing:
-            try:
-                self._directory.create_log(topic, topic_id, partition)
-            except Exception as error:
-                # Tried again, and judged, when the state is applied.
-                _log.error("log not created", extra={"topic": topic, "error": str(error)})
 
     # ---- proposals
 

@@ -32,6 +32,7 @@ class DamagedReplicas:
     ) -> None:
         """`failed_replicas`: what heartbeats report; `recreate` cuts the log and begins anew."""
         self.crc_failures = CrcFailures()
+        self.on_damage: Callable[[HostedReplica], None] = lambda replica: None
         self._broker_id = broker_id
         self._failed_replicas = failed_replicas
         self._recreate = recreate
@@ -57,6 +58,7 @@ class DamagedReplicas:
             replica.damage.owe(former)
         replica.damage.offset = min(replica.damage.offset, offset)
         replica.damage.is_unreadable &= error.is_unreadable
+        self.on_damage(replica)
         self.settle(replica)
 
     def remember(self, replica: HostedReplica) -> None:

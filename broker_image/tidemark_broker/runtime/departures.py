@@ -109,10 +109,10 @@ class Departures:
 
     def _look(self) -> None:
         """Once for all who wait: there may be many, and many partitions."""
-        topics = self._metadata.topics_by_id
+        topics, states = self._metadata.topics_by_id, self._metadata.partitions
         doubtful = frozenset(
             topics[topic_id].topic
-            for (topic_id, _), state in self._metadata.partitions.items()
+            for (topic_id, _), state in (states.items() if self._suspects else ())
             if state.leader in self._suspects and topic_id in topics
         )
         if doubtful != self._doubtful:

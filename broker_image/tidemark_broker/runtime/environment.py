@@ -30,3 +30,4 @@ class BrokerEnvironment:
     wall_clock_s: Callable[[], float]
     processing_clock_s: Callable[[], float]  # finer than the loop's, for quotas of time
     on_serving: Callable[[], None]  # once, when the broker begins to serve
+    on_grown: Callable[[], None] = lambda: None  # by more replicas, which stay for long

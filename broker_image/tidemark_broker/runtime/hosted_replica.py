@@ -85,7 +85,6 @@ class HostedReplica:
         self.damage: Damage | None = None  # a corrupt batch was met on our disk
         self.readers: dict[int, Callable[[], None]] = {}  # parked consumer reads, by arrival
         self.next_tick_ms = 0
-        self._next_expiry_ms = 0
         self.duplicate_batches = 0  # answered from the log instead of appended
         # From the checkpoint, and no further than the log goes (I1).
         start, end = log.log_start_offset, log.log_end_offset
@@ -138,6 +137,8 @@ class HostedReplica:
     # ---- roles
 
     def apply_topic(self, topic: TopicState) -> None:
+        if topic == self.topic_state:
+            return
         self.topic_state = topic
         self.log.settings = settings_of_topic(topic.config)
         former_lag_max_ms = self._settings.replica_lag_max_ms
@@ -298,13 +299,12 @@ class HostedReplica:
         self.next_tick_ms = now_ms + self.replica_lag_max_ms // 2
         self._perform(self.leader.on_tick(now_ms))
 
-    def expire_producers(self, now_ms: int) -> None:
-        """In every role: whoever leads next must know whom, and memory is bounded for all (S24)."""
-        if now_ms < self._next_expiry_ms:
-            return
+    def expire_producers(self, now_ms: int) -> int:
+        """In every role: whoever leads next must know whom, and memory is bounded for all (S24).
+        When to come again."""
         expiration_ms = self.log.settings.producer_expiration_ms
         self.log.producers.expire(now_ms, expiration_ms=expiration_ms)
-        self._next_expiry_ms = now_ms + min(expiration_ms // 10, MAX_EXPIRY_PAUSE_MS)
+        return now_ms + max(1, min(expiration_ms // 10, MAX_EXPIRY_PAUSE_MS))
 
     def on_stall(self, stall_ms: int, now_ms: int) -> None:
         if self.leader is not None:

@@ -1,10 +1,10 @@
 """The replicas that this broker hosts, by both names, and whose logs are still to be made."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tidemark_protocol.controller_messages import MetadataPush
+from tidemark_protocol.controller_messages import TopicPush
 from tidemark_protocol.ids import TopicId
 from tidemark_protocol.partition_state import PartitionState, TopicState
 
@@ -24,20 +24,48 @@ class HostedReplicas:
     short: set[tuple[TopicId, int]] = field(default_factory=set)
     # Logs that made room for another topic's of their name, in this very life.
     made_room: set[tuple[TopicId, int]] = field(default_factory=set)
+    # The partitions of each topic that are here: what is said of a topic costs no look at others.
+    _numbers: dict[TopicId, set[int]] = field(default_factory=dict)
+    _ids_by_topic: dict[str, set[TopicId]] = field(default_factory=dict)
 
     def add(self, replica: HostedReplica) -> None:
         self.by_id[replica.topic_id, replica.partition] = replica
         self.by_name[replica.topic, replica.partition] = replica
+        self._numbers.setdefault(replica.topic_id, set()).add(replica.partition)
+        self._ids_by_topic.setdefault(replica.topic, set()).add(replica.topic_id)
+
+    def discard(self, key: tuple[TopicId, int]) -> HostedReplica | None:
+        """The replica that was here, by neither name any more."""
+        replica = self.by_id.pop(key, None)
+        if replica is None:
+            return None
+        named = (replica.topic, replica.partition)
+        if self.by_name.get(named) is replica:
+            del self.by_name[named]
+        numbers = self._numbers[replica.topic_id]
+        numbers.discard(replica.partition)
+        if not numbers:
+            del self._numbers[replica.topic_id]
+            ids = self._ids_by_topic[replica.topic]
+            ids.discard(replica.topic_id)
+            if not ids:
+                del self._ids_by_topic[replica.topic]
+        return replica
+
+    def keys_of(self, topic_id: TopicId) -> list[tuple[TopicId, int]]:
+        return [(topic_id, number) for number in sorted(self._numbers.get(topic_id, ()))]
 
     def apply_topic(self, topic: TopicState, present: Mapping[str, TopicState]) -> None:
         """`present`: by name. Requests name topics, so what another topic left under a name is
         served to nobody once the name is this one's."""
-        is_present = present.get(topic.topic) == topic
-        for replica in self.by_id.values():
-            if replica.topic_id == topic.topic_id:
-                replica.apply_topic(topic)
-            elif is_present and replica.topic == topic.topic and replica.role != "idle":
-                replica.become_idle("topic recreated")
+        for key in self.keys_of(topic.topic_id):
+            self.by_id[key].apply_topic(topic)
+        if present.get(topic.topic) != topic:
+            return
+        for other_id in sorted(self._ids_by_topic.get(topic.topic, set()) - {topic.topic_id}):
+            for key in self.keys_of(other_id):
+                if self.by_id[key].role != "idle":
+                    self.by_id[key].become_idle("topic recreated")
 
     def is_older_than_log(self, key: tuple[TopicId, int], state: PartitionState) -> bool:
         """S17: a slice put back from before a move does not name who joined by it. Whoever leaves
@@ -84,12 +112,12 @@ class HostedReplicas:
         return True
 
     def missing_logs(
-        self, life: BrokerLife, push: MetadataPush
+        self, life: BrokerLife, entries: Iterable[TopicPush]
     ) -> tuple[tuple[str, TopicId, int], ...]:
-        """(topic, topic id, partition) of logs that this broker needs by this push."""
+        """(topic, topic id, partition) of logs that this broker needs by these."""
         return tuple(
             (entry.topic.topic, entry.topic.topic_id, state.partition)
-            for entry in push.topics
+            for entry in entries
             if not entry.is_deleted
             for state in entry.partitions
             if life.broker_id in state.replicas and self.may_make(entry.topic, state, life)

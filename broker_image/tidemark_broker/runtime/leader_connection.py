@@ -9,6 +9,7 @@ once, and the leader ends the parked first.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -43,6 +44,7 @@ FETCH_MIN_BYTES = 1
 PARTITION_MAX_BYTES = 1024 * 1024
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024  # a first batch is whole however large
 MAX_IN_FLIGHT = 2
+MAX_NAMED = 250  # in one fetch, some ten microseconds each for the leader; the next one follows
 MAX_CORRELATION_ID = 0x7FFFFFFF
 ANSWER_TIMEOUT_SECONDS = 3.0  # beyond the wait: a silent leader's connection is made anew
 
@@ -80,6 +82,7 @@ class LeaderConnection(asyncio.Protocol):
         self._contact = LeaderContact()
         self._session_epoch = FIRST_SESSION_EPOCH
         self._requests = 0
+        self._has_more = False  # to name than one fetch may
         self._retry_timer: asyncio.TimerHandle | None = None
         self._answer_timer: asyncio.TimerHandle | None = None
         self._answer_due_s = 0.0
@@ -107,9 +110,10 @@ class LeaderConnection(asyncio.Protocol):
             self._unsure.setdefault(key, question.replica)
         self._send_if_free()
 
-    def look_at(self, replica: HostedReplica) -> None:
+    def look_at(self, replicas: Iterable[HostedReplica]) -> None:
         """There may be something new to ask: do not wait for the fetch under way."""
-        self._unsure[replica.topic_id, replica.partition] = replica
+        for replica in replicas:
+            self._unsure[replica.topic_id, replica.partition] = replica
         self._send_if_free()
 
     def data_received(self, data: bytes) -> None:
@@ -136,6 +140,7 @@ class LeaderConnection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         forgotten: list[Key] = []
+        self._has_more = False
         topics: dict[TopicId, list[FetchPartition]] = {}
         named: dict[Key, _Question] = {}
         for key, replica, fetch, max_bytes in self._changes(forgotten):
@@ -177,6 +182,8 @@ class LeaderConnection(asyncio.Protocol):
             )
         )
         self._expect_answer()
+        if self._has_more:
+            asyncio.get_running_loop().call_soon(self._send_if_free)
 
     def _changes(self, forgotten: list[Key]) -> list[tuple[Key, HostedReplica, FollowerFetch, int]]:
         """Questions that differ from what the leader knows: (key, replica, question, max bytes);
@@ -189,6 +196,9 @@ class LeaderConnection(asyncio.Protocol):
         found: list[tuple[Key, HostedReplica, FollowerFetch, int]] = []
         wake_at_ms: int | None = None
         for key, replica in tuple(self._unsure.items()):
+            if len(found) + len(forgotten) >= MAX_NAMED:
+                self._has_more = True
+                break
             follower = replica.follower
             if follower is None or follower.leader != self._leader_id:
                 del self._unsure[key]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.partitions import Partitions
+from tidemark_broker.runtime.roles import REPLICAS_AT_A_TIME
 from tidemark_broker.storage.compaction import (
     Compaction,
     CompactionPlan,
@@ -46,11 +47,13 @@ class LogCleaner:
 
     async def pass_once(self) -> int:
         """Every log that is due, once. How many were."""
-        due = [
-            (plan.dirty_ratio, number, replica)
-            for number, replica in enumerate(self._partitions.replicas)
-            if (plan := self._plan(replica)) is not None
-        ]
+        due = []
+        for number, replica in enumerate(self._partitions.replicas):
+            if number % REPLICAS_AT_A_TIME == 0:
+                await asyncio.sleep(0)
+            plan = self._plan(replica)
+            if plan is not None:
+                due.append((plan.dirty_ratio, number, replica))
         for _, _, replica in sorted(due, reverse=True):
             plan = self._plan(replica)  # time has passed
             if plan is not None and not self._partitions.is_stopped:
@@ -58,7 +61,7 @@ class LogCleaner:
         return len(due)
 
     def _plan(self, replica: HostedReplica) -> CompactionPlan | None:
-        if replica.log.failure:
+        if replica.log.failure or not replica.log.settings.compacts:
             return None
         try:
             return plan_compaction(

@@ -1,13 +1,14 @@
 """What this broker knows of its pool: brokers, topics, partition states, as the controller pushed.
 
-Keeps the newest of everything by epochs and says what changed; it never acts on it. Pushes of an
-older (controller epoch, image version) are dropped (S25); a partition's state never goes back to
-a lower partition epoch (I14): such a one is remembered as held above the push (S17). Absence
-means nothing, only an explicit entry deletes (S12).
+Keeps the newest of everything by epochs and says what changed; it never acts on it. A push may be
+taken in parts, so that a large one does not hold up others: its version counts once all of it is.
+Pushes of an older (controller epoch, image version) are dropped (S25); a partition's state never
+goes back to a lower partition epoch (I14): such a one is remembered as held above the push (S17).
+Absence means nothing, only an explicit entry deletes (S12).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from tidemark_protocol.controller_messages import (
     BrokerState,
@@ -38,6 +39,16 @@ class MetadataChanges:
     deleted_names: tuple[str, ...] = ()  # which no other topic has taken over
 
 
+@dataclass(frozen=True, slots=True)
+class PushBegun:
+    """Its topics are still to be applied; deletions first: what they free is there for topics of
+    the same names."""
+
+    brokers_changed: bool
+    deletions: tuple[TopicPush, ...]
+    topics: tuple[TopicPush, ...]
+
+
 class MetadataCache:
     """One event loop owns it; every method is synchronous."""
 
@@ -53,6 +64,7 @@ class MetadataCache:
         self.addresses: Mapping[tuple[str, BrokerId], ListenerAddress] = {}
         self.retained: dict[TopicId, None] = {}  # kept without a Topic: clients do not see them
         self._held: dict[TopicPartition, HeldEpoch] = {}
+        self._numbers: dict[TopicId, set[int]] = {}  # of the partitions that are known
 
     @property
     def has_come(self) -> bool:
@@ -88,9 +100,19 @@ class MetadataCache:
         return tuple(self._held.values())
 
     def apply_push(self, push: MetadataPush) -> MetadataChanges:
-        if self._is_older(push):
+        """All of it at once."""
+        begun = self.begin(push)
+        if begun is None:
             return MetadataChanges(is_dropped=True)
-        self.controller_epoch, self.image_version = push.controller_epoch, push.image_version
+        changes = self.apply_topics(push.topics)
+        self.finish(push)
+        return replace(changes, brokers_changed=begun.brokers_changed)
+
+    def begin(self, push: MetadataPush) -> "PushBegun | None":
+        """Takes what the push says of the pool, but for its topics; None: it is dropped. Then
+        `apply_topics`, part by part, then `finish`."""
+        if self._is_older(push):
+            return None
         self.move_bytes_per_second = push.move_bytes_per_second
         if push.quotas is not None and push.quotas != self.quotas:
             self.quotas = push.quotas
@@ -100,11 +122,23 @@ class MetadataCache:
         brokers_changed = brokers != self.brokers
         if brokers_changed:
             self.brokers = brokers
+        deletions = tuple(entry for entry in push.topics if entry.is_deleted)
+        others = tuple(entry for entry in push.topics if not entry.is_deleted)
+        return PushBegun(brokers_changed, deletions, others)
+
+    def takes(self, push: MetadataPush) -> bool:
+        return not self._is_older(push)
+
+    def finish(self, push: MetadataPush) -> None:
+        """All of its topics are applied: heartbeats say so from now on."""
+        self.controller_epoch, self.image_version = push.controller_epoch, push.image_version
+
+    def apply_topics(self, entries: Iterable[TopicPush]) -> MetadataChanges:
         topics: list[TopicState] = []
         changed: list[TopicPartition] = []
         deleted: list[TopicId] = []
         deleted_names: list[str] = []
-        for entry in push.topics:
+        for entry in entries:
             if entry.is_deleted:
                 self._delete(entry)
                 deleted.append(entry.topic.topic_id)
@@ -121,7 +155,6 @@ class MetadataCache:
                 if self.apply_partition(topic_id, state)
             )
         return MetadataChanges(
-            brokers_changed=brokers_changed,
             topics=tuple(topics),
             partitions=tuple(changed),
             deleted=tuple(deleted),
@@ -157,6 +190,7 @@ class MetadataCache:
             if known == state:
                 return False
         self.partitions[key] = state
+        self._numbers.setdefault(topic_id, set()).add(state.partition)
         return True
 
     def _note_retained(self, entry: TopicPush) -> None:
@@ -179,6 +213,24 @@ class MetadataCache:
         named = self.topics.get(entry.topic.topic)
         if named is not None and named.topic_id == topic_id:
             del self.topics[entry.topic.topic]
-        for key in [key for key in self.partitions if key[0] == topic_id]:
-            del self.partitions[key]
-            self._held.pop(key, None)
+        for number in self._numbers.pop(topic_id, ()):
+            del self.partitions[topic_id, number]
+            self._held.pop((topic_id, number), None)
+
+
+def parts_of(entries: Iterable[TopicPush], *, partitions: int) -> Iterator[tuple[TopicPush, ...]]:
+    """The same in parts of so many partitions at most; a topic without any counts as one."""
+    part: list[TopicPush] = []
+    room = partitions
+    for entry in entries:
+        at, end = 0, len(entry.partitions)
+        while at < max(1, end):
+            taken = entry.partitions[at : at + room]
+            part.append(entry if len(taken) == end else replace(entry, partitions=taken))
+            at += max(1, len(taken))
+            room -= max(1, len(taken))
+            if room == 0:
+                yield tuple(part)
+                part, room = [], partitions
+    if part:
+        yield tuple(part)

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.loop_lag import LoopLag
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "tidemark_"
@@ -81,10 +82,23 @@ class BrokerFacts:
     rack: str
     profile: MetricsProfile
     fsyncs: int
+    loop_lag: LoopLag
 
 
 INFO = Family("broker_info", "gauge", "Always 1; which broker this is.")
 EPOCH = Family("broker_epoch", "gauge", "Epoch of this life of the broker; -1: not registered.")
+LOOP_LAG = Family(
+    "broker_loop_lag_seconds",
+    "gauge",
+    "How late the event loop was at its last beat.",
+    MetricsProfile.MINIMAL,
+)
+LOOP_LAG_MAX = Family(
+    "broker_loop_lag_max_seconds",
+    "gauge",
+    "The most of the last one to two minutes.",
+    MetricsProfile.MINIMAL,
+)
 FSYNCS = Family("fsyncs_total", "counter", "Files and directories that were synced.")
 
 
@@ -96,6 +110,10 @@ def render_broker(facts: BrokerFacts) -> Iterator[str]:
     )
     yield EPOCH.head
     yield EPOCH.sample(facts.broker_epoch, **names)
+    yield LOOP_LAG.head
+    yield LOOP_LAG.sample(round(facts.loop_lag.last_s, 6), **names)
+    yield LOOP_LAG_MAX.head
+    yield LOOP_LAG_MAX.sample(round(facts.loop_lag.max_s, 6), **names)
     if facts.profile.includes(FSYNCS.profile):
         yield FSYNCS.head
         yield FSYNCS.sample(facts.fsyncs)

@@ -161,6 +161,15 @@ REPLICA_FAMILIES: tuple[tuple[Family, _OfReplica], ...] = (
     ),
 )  # fmt: skip
 
+_SIZE = "replica_size_bytes"
+# In place of all others, of what no client and no leader knows any more: a replica without a leader
+# would read as an outage.
+RETAINED_FAMILY: tuple[Family, _OfReplica] = (
+    Family("replica_is_retained", "gauge",
+           "1: its topic was deleted, its data is kept (deletionPolicy Retain).", _MINIMAL),
+    lambda cut: 1,
+)  # fmt: skip
+
 
 @dataclass(slots=True)
 class _Lines:
@@ -185,15 +194,20 @@ class PartitionExposition:
         self._shrinks = _chosen(((ISR_SHRINKS, None),), profile)
         self._follower = _chosen(FOLLOWER_FAMILIES, profile)
         self._replica = _chosen(REPLICA_FAMILIES, profile)
+        self._retained = _chosen((RETAINED_FAMILY,), profile)
 
     def add(self, cut: PartitionSnapshot) -> None:
         labels = (
             f'{{topic="{escape(cut.topic)}",topic_id="{escape(cut.topic_id)}",'
             f'partition="{cut.partition}",broker="{self._broker_id}"'
         )
-        for lines, value in self._replica:
+        families = self._replica
+        if cut.is_retained:
+            sizes = (each for each in families if each[0].family.name == _SIZE)
+            families = [*self._retained, *sizes]
+        for lines, value in families:
             lines.texts.append(f"{lines.name}{labels}}} {value(cut)}\n")
-        if not cut.is_leader:
+        if cut.is_retained or not cut.is_leader:
             return
         for lines, value in self._leader:
             lines.texts.append(f"{lines.name}{labels}}} {value(cut)}\n")
@@ -207,7 +221,7 @@ class PartitionExposition:
 
     def pieces(self) -> Iterator[str]:
         """Once: what was given is let go of, piece by piece too. The last partition comes first."""
-        for group in (self._leader, self._shrinks, self._follower, self._replica):
+        for group in (self._leader, self._shrinks, self._follower, self._replica, self._retained):
             for lines, _ in group:
                 yield lines.family.head
                 while lines.texts:

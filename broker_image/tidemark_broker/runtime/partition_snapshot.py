@@ -26,7 +26,8 @@ class FollowerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
-    """`followers` is empty unless it leads; `state` is None before the first push."""
+    """`followers` is empty unless it leads; `state` is None before the first push. `is_retained`:
+    its topic was deleted and its data is kept."""
 
     topic: str
     topic_id: TopicId
@@ -50,6 +51,7 @@ class PartitionSnapshot:
     producer_ids: int = 0
     duplicate_batches: int = 0
     digest: BoundaryDigest | None = None
+    is_retained: bool = False
 
 
 def follower_snapshots(leader: PartitionLeader, now_ms: int) -> tuple[FollowerSnapshot, ...]:

@@ -7,10 +7,14 @@ in sync or committed the cores decide (`replication`).
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tidemark_protocol.controller_messages import InSyncAnswer, InSyncProposal, MetadataPush
+from tidemark_protocol.controller_messages import (
+    InSyncAnswer,
+    InSyncProposal,
+    MetadataPush,
+    TopicPush,
+)
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, Offset, TopicId
 
@@ -20,20 +24,18 @@ from tidemark_broker.runtime.committed_cuts import CommittedCuts
 from tidemark_broker.runtime.consumer_reads import ConsumerRead, ReadRequest
 from tidemark_broker.runtime.damaged_replicas import DamagedReplicas
 from tidemark_broker.runtime.follower_link import REPLICA_FETCH_MAX_BYTES
-from tidemark_broker.runtime.hosted_replica import (
-    BrokerLife,
-    HostedReplica,
-    ReplicaEvents,
-)
-from tidemark_broker.runtime.hosted_replicas import HostedReplicas, log_role
+from tidemark_broker.runtime.hosted_replica import HostedReplica, ReplicaEvents
 from tidemark_broker.runtime.log_starts import DeleteRecordsResult, delete_records
-from tidemark_broker.runtime.metadata import MetadataCache, MetadataChanges, TopicPartition
+from tidemark_broker.runtime.metadata import MetadataCache, TopicPartition, parts_of
+from tidemark_broker.runtime.moved_watermarks import MovedWatermarks
+from tidemark_broker.runtime.partition_listeners import PartitionListeners, nothing
 from tidemark_broker.runtime.partition_snapshot import PartitionSnapshot
 from tidemark_broker.runtime.produce_path import ProducePath
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
 from tidemark_broker.runtime.producer_ids import ProducerIdResult, ProducerIds
 from tidemark_broker.runtime.replica_damage import Damage
 from tidemark_broker.runtime.replica_sha256 import sha256_of
+from tidemark_broker.runtime.replica_ticks import ReplicaTicks
 from tidemark_broker.runtime.results import (
     LEADER_ONLY,
     Consumer,
@@ -42,11 +44,18 @@ from tidemark_broker.runtime.results import (
     ProduceResult,
     ReplicaView,
 )
+from tidemark_broker.runtime.roles import (
+    LOGS_AT_A_TIME,
+    REPLICAS_AT_A_TIME,
+    ROLES_AT_A_TIME,
+    LogWork,
+    Roles,
+)
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, monotonic_ms
 from tidemark_broker.runtime.topic_changes import TopicChanges
-from tidemark_broker.runtime.untaken_roles import UntakenRoles
-from tidemark_broker.storage.errors import DiskFull, StorageError
+from tidemark_broker.storage.errors import StorageError
 from tidemark_broker.storage.log_directory import LogDirectory
+from tidemark_broker.storage.partition_log import PartitionLog
 
 __all__ = [
     "FetchResult",
@@ -59,27 +68,6 @@ __all__ = [
 
 
 _log = logging.getLogger(__name__)
-
-
-def _nothing(*_: object) -> None:
-    return None
-
-
-@dataclass(slots=True)
-class PartitionListeners:
-    """Who else wants to know; set by the broker before logs are attached."""
-
-    propose: Callable[[InSyncProposal], None] = _nothing
-    appended: Callable[[HostedReplica], None] = _nothing
-    watermark_moved: Callable[[HostedReplica], None] = _nothing
-    log_start_raised: Callable[[HostedReplica], None] = _nothing
-    role_changed: Callable[[HostedReplica], None] = _nothing
-    flush_needed: Callable[[HostedReplica], None] = _nothing
-    truncated: Callable[[HostedReplica], None] = _nothing
-    metadata_applied: Callable[[], None] = _nothing
-    metadata_came: Callable[[], None] = _nothing  # for the first time in this life
-    topics_deleted: Callable[[tuple[str, ...]], None] = _nothing
-    storage_failed: Callable[[Exception], None] = _nothing
 
 
 class Partitions:
@@ -105,10 +93,16 @@ class Partitions:
             recreate=self._recreate,
             fail_storage=self.fail_storage,
         )
-        self.untaken = UntakenRoles(
+        self.roles = Roles(
+            broker_id,
+            self.metadata,
             self.failed_replicas,
-            take=lambda key: self._apply_partition(key, self._clock(), has_space=True),
+            clock=clock,
+            new_replica=self._new_replica,
+            fail_storage=self.fail_storage,
         )
+        self.roles.settle_damage = self.damaged.settle
+        self._hosted = self.roles.hosted
         self.committed_cuts = CommittedCuts()
         self.join_throttle = JoinThrottle()
         self.replica_fetch_max_bytes = REPLICA_FETCH_MAX_BYTES
@@ -116,14 +110,10 @@ class Partitions:
         self.broker_id = broker_id
         self.producer_ids = ProducerIds()
         self.topic_changes = TopicChanges(self.metadata)
-        self._broker_epoch = BrokerEpoch(-1)
         self._scheduler = scheduler
         self._clock = clock
-        self._directory: LogDirectory | None = None
-        self._hosted = HostedReplicas()
         self.produces = ProducePath(
             find_leading=self.find_leading,
-            replicas=lambda: self.replicas,
             fail_storage=self.fail_storage,
             scheduler=scheduler,
             clock=clock,
@@ -131,6 +121,10 @@ class Partitions:
             shortage=lambda: self.shortage,
         )
         self._reads = 0
+        self.ticks = ReplicaTicks(self._hosted.by_id.get, self.damaged.settle, clock)
+        self.damaged.on_damage = self.ticks.note
+        self._watermarks = MovedWatermarks()
+        self._events = self._events_of_replicas()
 
     # ---- for HTTP and the Kafka listener
 
@@ -190,12 +184,12 @@ class Partitions:
         replica = self._hosted.by_name.get((topic, partition))
         if replica is None or self.is_stopped:
             answer(done, FetchResult(self._absence(topic, partition)))
-            return _nothing
+            return nothing
         self._reads += 1
         read = ConsumerRead(
             replica,
             ReadRequest(Offset(offset), max_bytes, min_bytes, consumer, self._clock),
-            BrokerLife(self.broker_id, self._broker_epoch, self.metadata.brokers),
+            self.roles.life(),
             key=self._reads,
             done=done,
             storage_failed=self.fail_storage,
@@ -251,7 +245,7 @@ class Partitions:
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
-        return self._broker_epoch
+        return self.roles.broker_epoch
 
     @property
     def replicas(self) -> tuple[HostedReplica, ...]:
@@ -262,10 +256,10 @@ class Partitions:
 
     def attach(self, directory: LogDirectory) -> None:
         """The logs are open. Nothing is led or followed before metadata says so."""
-        self._directory = directory
+        self.roles.directory = directory
         for (topic_id, partition), log in directory.logs.items():
             watermark = directory.high_watermarks.get((topic_id, partition), Offset(0))
-            replica = HostedReplica(log, high_watermark=watermark, events=self._events())
+            replica = self._new_replica(log, high_watermark=watermark)
             self._hosted.add(replica)
             if watermark > log.log_end_offset:
                 self._hosted.short.add((topic_id, partition))
@@ -273,47 +267,98 @@ class Partitions:
 
     def start_life(self, broker_epoch: BrokerEpoch) -> None:
         """Registered: from now on grants that name this epoch are ours (S2)."""
-        self._broker_epoch = broker_epoch
+        self.roles.broker_epoch = broker_epoch
 
-    def missing_logs(self, push: MetadataPush) -> tuple[tuple[str, TopicId, int], ...]:
-        """(topic, topic id, partition) of logs that the push will need: making them syncs, so
-        the caller has it done in a worker first."""
-        return self._hosted.missing_logs(self._life(), push)
+    def apply_push(self, push: MetadataPush) -> bool:
+        """All of it in one turn, which suits few partitions only. False: it is dropped."""
+        is_taken = self.metadata.takes(push)
+        for work in self.applying(push):
+            self._remove_logs(work.remove)
+        return is_taken
 
-    def untaken_logs(self) -> tuple[tuple[str, TopicId, int], ...]:
-        """The same, of roles that could not be taken."""
-        topics, states, life = self.metadata.topics_by_id, self.metadata.partitions, self._life()
-        return tuple(
-            (topics[key[0]].topic, *key)
-            for key in self.untaken.keys
-            if key[0] in topics and key in states
-            if self._hosted.may_make(topics[key[0]], states[key], life)
-        )
-
-    def apply_push(self, push: MetadataPush) -> MetadataChanges:
+    def applying(self, push: MetadataPush) -> Iterator[LogWork]:
+        """In steps that others may run between, once the work of each is done. One push at a time;
+        its version counts as applied after the last step."""
         is_first = not self.metadata.has_come
-        changes = self.metadata.apply_push(push)
-        if changes.is_dropped or self.is_stopped:
-            return changes
-        now_ms = self._clock()
-        self.join_throttle.set_rate(self.metadata.move_bytes_per_second, now_ms)
-        for topic_id in changes.deleted:
-            for key in [key for key in self._hosted.by_id if key[0] == topic_id]:
-                self._remove(key, "topic deleted")  # an explicit entry says so (S12)
-        if changes.deleted_names:
-            self.listeners.topics_deleted(changes.deleted_names)
-        for topic in changes.topics:
-            self._hosted.apply_topic(topic, self.metadata.topics)
-        if changes.brokers_changed:
-            for replica in self.replicas:
-                replica.on_brokers(self.metadata.brokers, now_ms)
-        for key in changes.partitions:
-            self._apply_partition(key, now_ms)
+        begun = self.metadata.begin(push)
+        if begun is None:
+            return
+        self.join_throttle.set_rate(self.metadata.move_bytes_per_second, self._clock())
+        yield from self._let_go(parts_of(begun.deletions, partitions=ROLES_AT_A_TIME))
+        if begun.brokers_changed:
+            yield from self._tell_brokers()
+        for part in parts_of(begun.topics, partitions=LOGS_AT_A_TIME):
+            missing = () if self.is_stopped else self.roles.missing_logs(part)
+            if missing:
+                yield LogWork(make=missing)
+            for few in parts_of(part, partitions=ROLES_AT_A_TIME):
+                self._take_roles(few)
+                yield LogWork(remove=self.roles.take_removed())
+        self.metadata.finish(push)
+        if self.is_stopped:
+            return
+        self.listeners.roles_applied()
         self.listeners.metadata_applied()
         self.topic_changes.on_metadata()
         if is_first:
             self.listeners.metadata_came()
-        return changes
+
+    def _let_go(self, parts: Iterable[Sequence[TopicPush]]) -> Iterator[LogWork]:
+        """Of deleted topics: an explicit entry says so (S12)."""
+        for part in parts:
+            changes = self.metadata.apply_topics(part)
+            if self.is_stopped:
+                continue
+            for topic_id in changes.deleted:
+                keys = self._hosted.keys_of(topic_id)
+                for at in range(0, len(keys), ROLES_AT_A_TIME):
+                    for key in keys[at : at + ROLES_AT_A_TIME]:
+                        self.roles.remove(key, "topic deleted")
+                    self.listeners.roles_applied()
+                    yield LogWork(remove=self.roles.take_removed())
+            if changes.deleted_names and not self.is_stopped:
+                self.listeners.topics_deleted(changes.deleted_names)
+            yield LogWork()
+
+    def _tell_brokers(self) -> Iterator[LogWork]:
+        replicas = self.replicas
+        for at in range(0, len(replicas), REPLICAS_AT_A_TIME):
+            now_ms = self._clock()
+            for replica in replicas[at : at + REPLICAS_AT_A_TIME]:
+                replica.on_brokers(self.metadata.brokers, now_ms)
+            yield LogWork()
+
+    def _take_roles(self, entries: Sequence[TopicPush]) -> None:
+        changes = self.metadata.apply_topics(entries)
+        if self.is_stopped:
+            return
+        now_ms = self._clock()
+        for topic in changes.topics:
+            self._hosted.apply_topic(topic, self.metadata.topics)
+        for key in changes.partitions:
+            self._apply_role(key, now_ms)
+        if changes.partitions:
+            self.listeners.roles_applied()
+
+    def _apply_role(self, key: TopicPartition, now_ms: int) -> None:
+        self.roles.apply(key, now_ms)
+        replica = self._hosted.by_id.get(key)
+        if replica is not None:
+            self.ticks.note(replica)  # who is in sync, and who is to be
+
+    def _remove_logs(self, removed: tuple[TopicPartition, ...]) -> None:
+        if not removed:
+            return
+        try:
+            self.roles.remove_logs(removed)
+        except (StorageError, OSError) as error:
+            self.fail_storage(error)
+
+    def take_roles_again(self) -> None:
+        """Those that could not be taken, now that there is space."""
+        self.roles.untaken.take_again()
+        self._remove_logs(self.roles.take_removed())
+        self.listeners.roles_applied()
 
     def on_in_sync_answer(self, proposal: InSyncProposal, found: InSyncAnswer) -> None:
         """The full durable state comes with errors too: it is applied first."""
@@ -322,23 +367,29 @@ class Partitions:
         now_ms = self._clock()
         key = (proposal.topic_id, proposal.partition)
         if found.state is not None and self.metadata.apply_partition(key[0], found.state):
-            self._apply_partition(key, now_ms)
-            self.listeners.metadata_applied()
+            self._apply_role(key, now_ms)
+            self._remove_logs(self.roles.take_removed())
+            self.listeners.roles_applied()
         replica = self._hosted.by_id.get(key)
         if replica is not None:
             replica.on_answer(proposal, found, now_ms)
 
     def on_tick(self) -> None:
-        now_ms = self._clock()
-        for replica in self.replicas:
-            replica.on_tick(now_ms)
-            self.damaged.settle(replica)
-            replica.expire_producers(now_ms)
+        for _ in self.ticking():
+            pass
 
-    def on_stall(self, stall_ms: int) -> None:
-        now_ms = self._clock()
-        for replica in self.replicas:
-            replica.on_stall(stall_ms, now_ms)
+    def ticking(self) -> Iterator[None]:
+        """The same in steps that others may run between."""
+        return self.ticks.steps()
+
+    def on_stall(self, stall_ms: int) -> Iterator[None]:
+        """Others may run in between, but no tick."""
+        replicas = self.replicas
+        for at in range(0, len(replicas), REPLICAS_AT_A_TIME):
+            now_ms = self._clock()
+            for replica in replicas[at : at + REPLICAS_AT_A_TIME]:
+                replica.on_stall(stall_ms, now_ms)
+            yield
 
     def is_joining(self, replica: HostedReplica) -> bool:
         """It is being moved here and not in sync yet: only such a one is ever slowed down."""
@@ -366,14 +417,12 @@ class Partitions:
                 "removed_records": removed,
             },
         )
-        replica = HostedReplica(
-            former.log, high_watermark=former.high_watermark, events=self._events()
-        )
+        replica = self._new_replica(former.log, high_watermark=former.high_watermark)
         replica.damage = damage
         self._hosted.add(replica)
-        self.listeners.truncated(replica)
-        self._apply_partition((replica.topic_id, replica.partition), self._clock())
-        self.listeners.metadata_applied()  # there is something to fetch again
+        self._events.truncated(replica)
+        self.roles.apply((replica.topic_id, replica.partition), self._clock())
+        self.listeners.roles_applied()  # there is something to fetch again
 
     def note_failures_heard(self, failed: Iterable[TopicPartition]) -> None:
         """The controller counts on none of these any more, and what it said since is applied."""
@@ -382,11 +431,12 @@ class Partitions:
             replica = self.hosted(*key)
             if replica is not None:
                 is_news |= self.damaged.note_heard(replica)
+                self.roles.touched[key] = None
         if is_news:
-            self.listeners.metadata_applied()  # there is something to fetch
+            self.listeners.roles_applied()  # there is something to fetch
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
-        return {key: replica.high_watermark for key, replica in self._hosted.by_id.items()}
+        return self._watermarks.current(self._hosted.by_id)
 
     def stop(self, reason: str) -> None:
         """Lead and follow nothing any more; whoever waits is told to look elsewhere."""
@@ -397,95 +447,43 @@ class Partitions:
 
     # ---- inside
 
-    def _life(self) -> BrokerLife:
-        return BrokerLife(self.broker_id, self._broker_epoch, self.metadata.brokers)
-
-    def _events(self) -> ReplicaEvents:
-        listeners = self.listeners
-        return ReplicaEvents(
-            propose=lambda proposal: listeners.propose(proposal),
-            appended=lambda replica: listeners.appended(replica),
-            watermark_moved=lambda replica: listeners.watermark_moved(replica),
-            log_start_raised=lambda replica: listeners.log_start_raised(replica),
-            role_changed=lambda replica: listeners.role_changed(replica),
-            flush_needed=lambda replica: listeners.flush_needed(replica),
-            truncated=lambda replica: listeners.truncated(replica),
-            committed_cut=self.committed_cuts.note,
-        )
-
-    def _apply_partition(
-        self, key: TopicPartition, now_ms: int, *, has_space: bool = False
-    ) -> None:
-        state = self.metadata.partitions.get(key)
-        topic = self.metadata.topics_by_id.get(key[0])
-        if state is None or topic is None or self.broker_id not in state.replicas:
-            self.untaken.forget(key)
-        if state is None or topic is None:
-            return
-        if self.broker_id not in state.replicas:
-            if self._hosted.is_older_than_log(key, state):
-                self._hosted.by_id[key].become_idle("an older state does not name it")
-            else:
-                self._remove(key, "moved to other brokers")  # an explicit entry says so (S12)
-            return
-        named = self.metadata.topics.get(topic.topic, topic)
-        if key not in self._hosted.by_id and named.topic_id != key[0]:
-            # Its name, and with it the place of its log, is another topic's by now: an empty log
-            # of this one would put that one's aside.
-            self.untaken.forget(key)
-            return
-        life = self._life()
-        try:
-            if self._hosted.check_counts_on_nothing_lost(key, state, life):
-                self.untaken.forget(key)  # which takes no space, as roles do
-            replica = self._hosted.by_id.get(key) or self._create(key, topic.topic)
-            replica.apply_topic(topic)
-            replica.apply_state(state, life, now_ms)
-        except (DiskFull, ValueError) as error:
-            self.untaken.note(key, error)
-            return
-        except (StorageError, OSError) as error:
-            self.fail_storage(error)
-            return
-        if has_space or replica.role != "idle":
-            # Leading and following nothing takes no space: that it went well says nothing. Were
-            # it told, the role would be granted, not taken, and withdrawn, over and over.
-            self.untaken.forget(key)
-        if replica.damage is None and key not in self.untaken:
-            self.failed_replicas.pop(key, None)
-        self.damaged.settle(replica)
-        log_role(replica, state)
-
-    def _create(self, key: TopicPartition, topic: str) -> HostedReplica:
-        assert self._directory is not None, "metadata applied before logs are open"
-        former = self._hosted.by_name.pop((topic, key[1]), None)
-        if former is not None:  # recreated under its name: the directory sets the old one aside
-            former.become_idle("topic recreated")
-            self._hosted.by_id.pop((former.topic_id, former.partition), None)
-            self._hosted.made_room.add((former.topic_id, former.partition))
-        log = self._directory.create_log(topic, key[0], key[1])
-        replica = HostedReplica(log, high_watermark=Offset(0), events=self._events())
-        self._hosted.add(replica)
+    def _new_replica(self, log: PartitionLog, *, high_watermark: Offset) -> HostedReplica:
+        replica = HostedReplica(log, high_watermark=high_watermark, events=self._events)
+        self._watermarks.note(replica)
+        self.ticks.add(replica)
         return replica
 
-    def _remove(self, key: TopicPartition, reason: str) -> None:
-        replica = self._hosted.by_id.pop(key, None)
-        if replica is None:
-            return
-        named = (replica.topic, replica.partition)
-        if self._hosted.by_name.get(named) is replica:
-            del self._hosted.by_name[named]
-        replica.become_idle(reason)
-        self.failed_replicas.pop(key, None)
-        _log.info(
-            "replica removed",
-            extra={"topic": replica.topic, "partition": replica.partition, "reason": reason},
+    def _events_of_replicas(self) -> ReplicaEvents:
+        listeners, ticks, watermarks = self.listeners, self.ticks, self._watermarks
+
+        def on_role_changed(replica: HostedReplica) -> None:
+            self.roles.touched[replica.topic_id, replica.partition] = None
+            watermarks.note(replica)
+            ticks.note(replica)
+            listeners.role_changed(replica)
+
+        def on_appended(replica: HostedReplica) -> None:
+            ticks.note(replica)
+            listeners.appended(replica)
+
+        def on_watermark(replica: HostedReplica) -> None:
+            watermarks.note(replica)
+            listeners.watermark_moved(replica)
+
+        def on_truncated(replica: HostedReplica) -> None:
+            watermarks.note(replica)
+            listeners.truncated(replica)
+
+        return ReplicaEvents(
+            propose=lambda proposal: listeners.propose(proposal),
+            appended=on_appended,
+            watermark_moved=on_watermark,
+            log_start_raised=lambda replica: listeners.log_start_raised(replica),
+            role_changed=on_role_changed,
+            flush_needed=lambda replica: listeners.flush_needed(replica),
+            truncated=on_truncated,
+            committed_cut=self.committed_cuts.note,
         )
-        assert self._directory is not None
-        try:
-            self._directory.remove_log(*key)
-        except (StorageError, OSError) as error:
-            self.fail_storage(error)
 
     def fail_storage(self, error: Exception) -> None:
         """S8: nothing more is written; the broker says so and ends."""

@@ -5,7 +5,7 @@ replica's purgatory; one timer sweeps those whose time is up. No record is looke
 batch headers.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
@@ -18,6 +18,7 @@ from tidemark_broker.replication.producer_state import (
 from tidemark_broker.runtime.compacted_topics import compaction_refusal
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.produce_purgatory import ProduceDone, answer
+from tidemark_broker.runtime.record_errors import with_more
 from tidemark_broker.runtime.record_times import timestamp_refusal
 from tidemark_broker.runtime.results import NO_APPEND_TIME, ProduceResult
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
@@ -34,7 +35,6 @@ class ProducePath:
         self,
         *,
         find_leading: Callable[[str, int], HostedReplica | ErrorCode],
-        replicas: Callable[[], Iterable[HostedReplica]],
         fail_storage: Callable[[Exception], None],
         scheduler: Scheduler,
         clock: Clock,
@@ -44,13 +44,13 @@ class ProducePath:
         """`find_leading`: the replica that this broker leads, or why there is none; `shortage`: of
         disk space, empty if there is none."""
         self._find_leading = find_leading
-        self._replicas = replicas
         self._fail_storage = fail_storage
         self._scheduler = scheduler
         self._clock = clock
         self._wall_clock_s = wall_clock_s
         self._shortage = shortage
         self._expiry_timer: Timer | None = None
+        self._waiting: dict[HostedReplica, None] = {}  # those of produces that are not answered yet
 
     def produce(
         self,
@@ -79,7 +79,11 @@ class ProducePath:
         if isinstance(batches, ProduceResult):
             answer(done, batches)
             return
-        if replica.log.settings.compacts and (refusal := compaction_refusal(batches)) is not None:
+        settings = replica.log.settings
+        if settings.compacts and (refusal := compaction_refusal(batches)) is not None:
+            if refusal.record_errors and not settings.stamps_append_time:
+                wall_ms = int(self._wall_clock_s() * 1000)
+                refusal = with_more(refusal, timestamp_refusal(batches, settings, wall_ms))
             answer(done, refusal)
             return
         now_ms = self._clock()
@@ -104,6 +108,7 @@ class ProducePath:
             done=done,
             for_sync_only=needs_sync,
         )
+        self._waiting[replica] = None
         if not needs_sync and replica.high_watermark >= end_offset:
             replica.produces.complete(replica.leader)  # RF 1, or a duplicate
         elif self._expiry_timer is None:
@@ -151,12 +156,11 @@ class ProducePath:
     def _expire(self) -> None:
         self._expiry_timer = None
         now_ms = self._clock()
-        is_any_left = False
-        for replica in self._replicas():
-            if len(replica.produces):
-                replica.produces.expire(now_ms)
-                is_any_left = is_any_left or len(replica.produces) > 0
-        if is_any_left:
+        for replica in tuple(self._waiting):
+            replica.produces.expire(now_ms)
+            if not len(replica.produces):
+                self._waiting.pop(replica, None)
+        if self._waiting:
             self._expiry_timer = self._scheduler.call_later(EXPIRY_SWEEP_SECONDS, self._expire)
 
 

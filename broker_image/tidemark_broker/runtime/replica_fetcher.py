@@ -6,11 +6,12 @@ the metadata, never by name.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from tidemark_protocol.controller_messages import Endpoints
 from tidemark_protocol.ids import BrokerId
 
+from tidemark_broker.runtime.follower_link import Key
 from tidemark_broker.runtime.hosted_replica import HostedReplica
 from tidemark_broker.runtime.leader_connection import LeaderConnection
 from tidemark_broker.runtime.partitions import Partitions
@@ -32,29 +33,41 @@ class LeaderFetcher:
         self._partitions = partitions
         self._suspect = suspect
         self._answered = answered
-        self._replicas: list[HostedReplica] = []
+        self._followed: dict[Key, HostedReplica] = {}
         self._connection: LeaderConnection | None = None
         self._endpoints: Endpoints | None = None
         self._changed = asyncio.Event()
 
-    def follow(self, replicas: list[HostedReplica], endpoints: Endpoints | None) -> None:
-        """From now on these; the address too may have changed."""
-        self._replicas = replicas
+    @property
+    def follows_anything(self) -> bool:
+        return bool(self._followed)
+
+    def follow(self, replicas: Sequence[HostedReplica]) -> None:
+        """These too from now on, or their roles or settings may have changed."""
+        for replica in replicas:
+            self._followed[replica.topic_id, replica.partition] = replica
+        self.look_at(replicas)
+
+    def leave(self, keys: Iterable[Key]) -> None:
+        """These no more."""
+        left = [self._followed.pop(key) for key in keys]
+        self.look_at(left)
+
+    def dial(self, endpoints: Endpoints | None) -> None:
+        """Where it is, which may have changed."""
         if endpoints != self._endpoints:
             self._endpoints = endpoints
             self._changed.set()
             if self._connection is not None:
                 self._connection.close()
-        elif self._connection is not None:
-            self._connection.follow(replicas)
 
-    def look_at(self, replica: HostedReplica) -> None:
+    def look_at(self, replicas: Iterable[HostedReplica]) -> None:
         if self._connection is not None:
-            self._connection.look_at(replica)
+            self._connection.look_at(replicas)
 
     def retire(self) -> None:
         """Nothing is followed there any more: no suspicion when the connection ends now."""
-        self._replicas = []
+        self._followed = {}
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -95,7 +108,7 @@ class LeaderFetcher:
             return False
         self._connection = connection
         connection.answered.add_done_callback(lambda _: self._answered(self.leader_id))
-        connection.follow(self._replicas)
+        connection.follow(list(self._followed.values()))
         try:
             await connection.lost
         finally:
@@ -106,7 +119,7 @@ class LeaderFetcher:
 
     def _report(self, endpoints: Endpoints) -> None:
         """Not when we left ourselves, or when the leader is known to be elsewhere by now."""
-        if self._replicas and endpoints == self._endpoints:
+        if self._followed and endpoints == self._endpoints:
             self._suspect(self.leader_id)
 
 
@@ -126,37 +139,53 @@ class ReplicaFetchers:
         self._answered = answered
         self._tasks = tasks
         self._fetchers: dict[BrokerId, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
+        self._leaders: dict[Key, BrokerId] = {}  # of all that is followed
         partitions.listeners.log_start_raised = self.kick
 
     def refresh(self) -> None:
-        """After metadata: roles, leaders or addresses may have changed."""
-        following: dict[BrokerId, list[HostedReplica]] = {}
-        for replica in self._partitions.replicas:
-            if replica.follower is not None:
-                following.setdefault(replica.follower.leader, []).append(replica)
-        for leader_id in tuple(self._fetchers):
-            if leader_id not in following:
-                fetcher, task = self._fetchers.pop(leader_id)
+        """Roles and leaders of some replicas may have changed, or addresses."""
+        followed, left = self._changes()
+        for leader_id, keys in left.items():
+            self._fetchers[leader_id][0].leave(keys)
+        for leader_id, replicas in followed.items():
+            self._fetcher(leader_id).follow(replicas)
+        for leader_id, (fetcher, task) in tuple(self._fetchers.items()):
+            if not fetcher.follows_anything:
+                del self._fetchers[leader_id]
                 fetcher.retire()
                 task.cancel()
-        for leader_id, replicas in following.items():
-            if leader_id not in self._fetchers:
-                fetcher = LeaderFetcher(
-                    leader_id,
-                    self._partitions,
-                    suspect=self._suspect,
-                    answered=self._answered,
-                )
-                task = self._tasks.create_task(fetcher.run(), name=f"follow-{leader_id}")
-                self._fetchers[leader_id] = (fetcher, task)
+                continue
             broker = self._partitions.metadata.brokers.get(leader_id)
-            endpoints = None if broker is None else broker.endpoints
-            self._fetchers[leader_id][0].follow(replicas, endpoints)
+            fetcher.dial(None if broker is None else broker.endpoints)
+
+    def _changes(self) -> tuple[dict[BrokerId, list[HostedReplica]], dict[BrokerId, list[Key]]]:
+        """By leader: what is followed there now, and what no more."""
+        followed: dict[BrokerId, list[HostedReplica]] = {}
+        left: dict[BrokerId, list[Key]] = {}
+        for key in self._partitions.roles.take_touched():
+            replica = self._partitions.hosted(*key)
+            former = self._leaders.pop(key, None)
+            leader = None
+            if replica is not None and replica.follower is not None:
+                leader = self._leaders[key] = replica.follower.leader
+                followed.setdefault(leader, []).append(replica)
+            if former is not None and former != leader:
+                left.setdefault(former, []).append(key)
+        return followed, left
+
+    def _fetcher(self, leader_id: BrokerId) -> LeaderFetcher:
+        if leader_id not in self._fetchers:
+            fetcher = LeaderFetcher(
+                leader_id, self._partitions, suspect=self._suspect, answered=self._answered
+            )
+            task = self._tasks.create_task(fetcher.run(), name=f"follow-{leader_id}")
+            self._fetchers[leader_id] = (fetcher, task)
+        return self._fetchers[leader_id][0]
 
     def kick(self, replica: HostedReplica) -> None:
         """A follower has something to say: it was held back (flush: Always), or deleted records."""
         if replica.follower is not None and replica.follower.leader in self._fetchers:
-            self._fetchers[replica.follower.leader][0].look_at(replica)
+            self._fetchers[replica.follower.leader][0].look_at((replica,))
 
     def stop(self) -> None:
         for fetcher, task in self._fetchers.values():

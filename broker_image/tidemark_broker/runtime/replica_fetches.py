@@ -9,6 +9,7 @@ the fetch names it (follower_link.py) nor is it looked at before something happe
 
 import logging
 from collections.abc import Callable
+from itertools import islice
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
@@ -33,6 +34,10 @@ __all__ = ["FollowerLink", "ReplicaFetches"]
 MAX_WAIT_MS = 500
 WATERMARK_DELAY_SECONDS = 0.01  # rises within this are told together
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024  # whatever the follower asks for
+# Of one turn of the loop, and of an answer: each is read here, and appended there in one turn too.
+MAX_LOOKED_AT = 250
+MAX_ANSWERED = 100
+MAX_POSITIONS = 500
 
 _log = logging.getLogger(__name__)
 
@@ -122,8 +127,11 @@ class ReplicaFetches:
         for link in watching:
             link.unread[key] = None
             if link.parked is not None:
-                self._to_wake[link] = None
-        if self._to_wake and not self._is_flush_scheduled:
+                self._wake(link)
+
+    def _wake(self, link: FollowerLink) -> None:
+        self._to_wake[link] = None
+        if not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self._scheduler.call_soon(self._flush)
 
@@ -149,6 +157,7 @@ class ReplicaFetches:
         for _, topic_id, partitions in request.forgotten:
             for partition in partitions:
                 self._forget(link, (topic_id, partition))
+                link.told_positions.pop((topic_id, partition), None)
         if known is not None and request.replica_epoch < known.broker_epoch:
             # KIP-903: a later life was heard of, so every question of this one is judged again.
             link.unread.update(dict.fromkeys(link.asked))
@@ -185,8 +194,17 @@ class ReplicaFetches:
         wait_seconds = min(MAX_WAIT_MS, request.max_wait_ms) / 1000
         timer = self._scheduler.call_later(wait_seconds, lambda: self._end(link, parked))
         parked = link.parked = ParkedFetch(respond, timer)
-        if any(self._news(key, link) is not None for key in link.moved):
+        if self._has_moved(link):
             self._arm_watermark_timer(link, parked)
+        if link.unread:
+            self._wake(link)  # there were more than one turn may look at
+
+    def _has_moved(self, link: FollowerLink) -> bool:
+        for key in tuple(link.moved):
+            if self._news(key, link) is not None:
+                return True
+            del link.moved[key]
+        return False
 
     def _unpark(self, link: FollowerLink) -> None:
         parked, link.parked = link.parked, None
@@ -212,9 +230,12 @@ class ReplicaFetches:
         try:
             for link in to_wake:
                 if link.parked is not None:
+                    before = len(link.unread)
                     found = self._answers(link)
                     if found:
                         self._finish(link, found)
+                    elif 0 < len(link.unread) < before:
+                        self._wake(link)
         finally:
             self._shared = None
 
@@ -234,8 +255,8 @@ class ReplicaFetches:
         if not link.unread or request is None:
             return found
         budget = _budget(request)
-        for key in tuple(link.unread):
-            if budget <= 0:
+        for key in tuple(islice(link.unread, MAX_LOOKED_AT)):
+            if budget <= 0 or len(found) >= MAX_ANSWERED:
                 break
             del link.unread[key]
             asked = link.asked.get(key)
@@ -264,6 +285,7 @@ class ReplicaFetches:
             return answer
         is_session = request.session_epoch >= FIRST_SESSION_EPOCH
         replica.on_replica_fetch(accepted, leader_end, now_ms, link.contact if is_session else None)
+        self._partitions.ticks.note(replica)
         if answer is None:
             if accepted.fetch_offset != leader_end:  # there was no room
                 link.unread[key] = None
@@ -367,7 +389,8 @@ class ReplicaFetches:
 
     def _add_positions(self, link: FollowerLink, found: Found) -> None:
         """Watermarks of all others travel along: no second answer for them alone."""
-        for key in link.moved:
+        for key in tuple(islice(link.moved, MAX_POSITIONS)):
+            del link.moved[key]
             asked = link.asked.get(key)
             if key in found or asked is None:
                 continue
@@ -376,7 +399,6 @@ class ReplicaFetches:
                 found[key] = PartitionAnswer(
                     key[1], ErrorCode.NONE, replica.high_watermark, replica.log.log_start_offset
                 )
-        link.moved.clear()
 
     @staticmethod
     def _is_asked_in_its_epoch(asked: FetchPartition, replica: HostedReplica) -> bool:

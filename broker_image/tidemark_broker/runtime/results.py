@@ -10,13 +10,25 @@ UNKNOWN_OFFSET = Offset(-1)
 NO_APPEND_TIME = -1
 
 
+class RecordError(NamedTuple):
+    """Why one record of a produce was refused (KIP-467). `position`: its place among all records,
+    Kafka's batch index."""
+
+    position: int
+    message: str
+
+
 class ProduceResult(NamedTuple):
+    """`record_errors`: the records for which all of them are refused, by index. Empty when the
+    error is of the whole batch."""
+
     error: ErrorCode
     base_offset: Offset = UNKNOWN_OFFSET
     log_start_offset: Offset = UNKNOWN_OFFSET
     message: str = ""
     append_time_ms: int = NO_APPEND_TIME  # where the topic stamps records itself
     is_for_want_of_space: bool = False  # KAFKA_STORAGE_ERROR of a disk that is sound; not written
+    record_errors: tuple[RecordError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

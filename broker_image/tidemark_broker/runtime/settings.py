@@ -50,6 +50,7 @@ class BrokerSettings:
     recovery_points: PassSettings = field(default_factory=PassSettings)
     groups: GroupSettings = field(default_factory=GroupSettings)
     creates_topics: bool = False  # that Kafka clients ask for; Kafka's auto.create.topics.enable
+    default_partitions: int = 1  # told as num.partitions; the operator makes the topics
 
 
 def parse_settings(arguments: list[str]) -> BrokerSettings:
@@ -103,11 +104,13 @@ def parse_settings(arguments: list[str]) -> BrokerSettings:
         stop_limit_seconds=found.stop_limit_seconds,
         groups=_group_settings(found, parser),
         creates_topics=found.auto_create_topics_enable == "true",
+        default_partitions=found.num_partitions,
     )
 
 
 def _group_settings(found: argparse.Namespace, parser: argparse.ArgumentParser) -> GroupSettings:
     limits = {
+        "num_partitions": (1, 10_000),
         "offsets_topic_partitions": (1, 1_000),
         "offsets_retention_minutes": (1, 10 * 366 * 24 * 60),
         "offsets_retention_check_seconds": (1, 24 * 3_600),
@@ -186,6 +189,11 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
         help="whether topics that Kafka clients ask for are made: true or false",
     )
     for name, default, meaning in (
+        (
+            "num-partitions",
+            1,
+            "partitions that the operator gives a topic where none are asked for",
+        ),
         ("offsets-topic-partitions", 50, "partitions of __consumer_offsets when it is made"),
         ("offsets-retention-minutes", 10_080, "how long a group without members keeps offsets"),
         ("offsets-retention-check-seconds", 600, "how often it is looked for expired offsets"),

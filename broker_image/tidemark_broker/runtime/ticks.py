@@ -29,6 +29,8 @@ async def run_ticks(partitions: Partitions, probe: DiskProbe) -> None:
         if late_ms > STALL_MS:
             _log.warning("this broker stalled", extra={"stall_ms": late_ms})
             probe.on_stall(late_ms)
-            partitions.on_stall(late_ms)
+            for _ in partitions.on_stall(late_ms):
+                await asyncio.sleep(0)
             await asyncio.sleep(FETCHES_FIRST_SECONDS)
-        partitions.on_tick()
+        for _ in partitions.ticking():
+            await asyncio.sleep(0)

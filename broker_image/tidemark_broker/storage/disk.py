@@ -13,12 +13,14 @@ import shutil
 import threading
 import weakref
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 Buffer = bytes | bytearray | memoryview
 
 MAX_BUFFERS_PER_WRITE = 1024  # IOV_MAX on Linux
+SYNCS_AT_A_TIME = 8
 MAX_SMALL_FILE_BYTES = 64 * 1024 * 1024  # checkpoints and the like: a bound, not a size
 
 # statfs(2) f_type of filesystems that are not one kernel's own (S13); virtiofs answers as FUSE.
@@ -73,6 +75,9 @@ class Disk(Protocol):
 
     def sync_file(self, path: Path) -> None: ...
     def sync_directory(self, path: Path) -> None: ...
+    def sync_all(self, files: Sequence[Path], directories: Sequence[Path]) -> None:
+        """Files, then directories; many take less time together than one after the other."""
+
     def list_names(self, path: Path) -> list[str]: ...
     def exists(self, path: Path) -> bool: ...
     def is_directory(self, path: Path) -> bool: ...
@@ -192,6 +197,17 @@ class OsDisk:
 
     def sync_directory(self, path: Path) -> None:
         self._sync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def sync_all(self, files: Sequence[Path], directories: Sequence[Path]) -> None:
+        for sync, paths in ((self.sync_file, files), (self.sync_directory, directories)):
+            if len(paths) <= 2:
+                for path in paths:
+                    sync(path)
+                continue
+            # A journal takes those that ask at the same time into one commit.
+            with ThreadPoolExecutor(SYNCS_AT_A_TIME, "sync") as workers:
+                for _ in workers.map(sync, paths):
+                    pass
 
     def _sync(self, path: Path, flags: int) -> None:
         descriptor = os.open(path, flags | os.O_CLOEXEC)

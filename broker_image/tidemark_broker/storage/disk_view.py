@@ -1,5 +1,6 @@
 """A disk as some of its users see it: all calls go through, but for those that a view overrides."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tidemark_broker.storage.disk import Disk, DiskFile, DiskSpace, HeldLock
@@ -23,6 +24,9 @@ class DiskView:
 
     def sync_directory(self, path: Path) -> None:
         self._disk.sync_directory(path)
+
+    def sync_all(self, files: Sequence[Path], directories: Sequence[Path]) -> None:
+        self._disk.sync_all(files, directories)
 
     def list_names(self, path: Path) -> list[str]:
         return self._disk.list_names(path)

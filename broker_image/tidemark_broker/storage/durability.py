@@ -19,8 +19,11 @@ NONE_YET = -1
 
 
 class Durability:
-    def __init__(self, disk: Disk, directory: Path, recovery_point: Offset) -> None:
-        """Nothing is known of what a former life left unsynced, so all of it is owed."""
+    def __init__(
+        self, disk: Disk, directory: Path, recovery_point: Offset, is_synced: bool = False
+    ) -> None:
+        """Nothing is known of what a former life left unsynced, so all of it is owed, but for a log
+        that was just made (`is_synced`)."""
         self.recovery_point = recovery_point
         self._disk = disk
         self._directory = directory
@@ -31,9 +34,9 @@ class Durability:
         # None of a former life's truncations is known to be synced, nor which file it cut. And what
         # lay past the recovery point may be gone without a trace: only a sync of the very file
         # hears that its write-back failed (S8). So the first sync of a life syncs all of them.
-        self._synced_truncations = NONE_YET
-        self._owes_directory = True
-        self._owes_epochs = True
+        self._synced_truncations = 0 if is_synced else NONE_YET
+        self._owes_directory = not is_synced
+        self._owes_epochs = not is_synced
 
     def owes_truncation(self) -> bool:
         """True until the first sync too: a former life may have cut."""

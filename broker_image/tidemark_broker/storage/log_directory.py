@@ -6,10 +6,9 @@ unclean stop costs a replica its place in the ISR is the controller's decision; 
 Methods that sync may run in a worker thread; one lock keeps the checkpoint files whole.
 """
 
-import base64
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -44,7 +43,13 @@ from tidemark_broker.storage.rewriting import write_again
 from tidemark_broker.storage.space_reserve import SpaceReserve
 from tidemark_broker.storage.start_proofs import UNKNOWN_MOUNT, Mount, StartProofs
 from tidemark_broker.storage.synced_parts import synced_part_of
-from tidemark_broker.storage.unborn_logs import UNBORN_SUFFIX, make_log_directory
+from tidemark_broker.storage.unborn_logs import (
+    JUST_MADE,
+    UNBORN_SUFFIX,
+    WantedLog,
+    make_log_directories,
+)
+from tidemark_broker.storage.volume_identity import VolumeIdentity, identify, write_identity
 
 LogKey = tuple[TopicId, int]
 T = TypeVar("T")
@@ -81,6 +86,8 @@ class LogDirectory:
         self._new_uuid = new_uuid
         self.proofs = StartProofs(path, disk)
         self._files_lock = threading.RLock()
+        self._let_go: dict[LogKey, Path] = {}  # still to be renamed
+        self._making = threading.RLock()  # logs come and go one batch after the other
         self._offsets = tuple(
             OffsetCheckpoint(disk, path / name, self._files_lock) for name in checkpoints.OFFSETS
         )
@@ -128,49 +135,17 @@ class LogDirectory:
     # Whose it is
 
     def _identify(self) -> None:
-        names = [name for name in self._disk.list_names(self.path) if name != "lost+found"]
-        path = self.path / checkpoints.META_PROPERTIES
-        if path.name not in names:
-            if any(LOG_NAME.match(name) for name in names):
-                raise ForeignVolume(self.path, f"{path.name} of broker {self.broker_id}", "none")
-            self.was_empty = True
-            encoded = base64.urlsafe_b64encode(self._new_uuid().bytes)
-            self.directory_id = encoded.rstrip(b"=").decode()
-            self._write_identity()
-            return
-        try:
-            properties = checkpoints.decode_properties(self._disk.read(path))
-        except checkpoints.MalformedFile as error:
-            raise ForeignVolume(self.path, f"a readable {path.name}", str(error)) from error
-        if properties.get("version") != "1" or properties.get("node.id") != str(self.broker_id):
-            raise ForeignVolume(
-                self.path,
-                f"version 1, node.id {self.broker_id}",
-                f"version {properties.get('version')}, node.id {properties.get('node.id')}",
-            )
-        self.directory_id = properties.get("directory.id", "")
-        self.cluster_id = properties.get("cluster.id", "")
-        if not self.directory_id:
-            raise ForeignVolume(self.path, "a directory.id", "none")
-        numbers = self._read(
+        known = identify(self._disk, self.path, self.broker_id, self._new_uuid)
+        self.directory_id, self.cluster_id, self.was_empty = known
+        epochs = self._read(
             checkpoints.HIGHEST_EPOCHS, checkpoints.decode_highest_epochs, (NO_EPOCH, NO_EPOCH)
         )
-        self.highest_broker_epoch = BrokerEpoch(numbers[0])
-        self.highest_controller_epoch = ControllerEpoch(numbers[1])
+        self.highest_broker_epoch = BrokerEpoch(epochs[0])
+        self.highest_controller_epoch = ControllerEpoch(epochs[1])
 
-    def _write_identity(self, cluster_id: str = "") -> None:
-        properties = {
-            "version": "1",
-            "node.id": str(self.broker_id),
-            "directory.id": self.directory_id,
-        }
-        if cluster_id:
-            properties["cluster.id"] = cluster_id
-        self._disk.write_atomically(
-            self.path / checkpoints.META_PROPERTIES,
-            checkpoints.encode_properties(properties),
-            durable=True,
-        )
+    def _write_identity(self, cluster_id: str) -> None:
+        known = VolumeIdentity(self.directory_id, cluster_id)
+        write_identity(self._disk, self.path, self.broker_id, known)
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """On the first registration; durable. ForeignVolume if it belongs to another cluster."""
@@ -313,43 +288,58 @@ class LogDirectory:
         partition: int,
         settings: LogSettings | None = None,
     ) -> PartitionLog:
-        """The log, durable as an empty one; the existing one if it is there already. Another
-        topic's log of the same name is set aside first. Three syncs: for many partitions call it
-        in a worker. Raises DiskFull, StorageFailed."""
-        with self._files_lock:
-            existing = self.logs.get((topic_id, partition))
-            if existing is not None:
-                return existing
-            return self._guarded(
-                f"create {topic}-{partition}",
-                lambda: self._create_log(topic, topic_id, partition, settings or self._settings),
-            )
+        """The log, as `create_logs` makes it; the existing one if it is there already."""
+        if (topic_id, partition) not in self.logs:
+            self.create_logs(((topic, topic_id, partition),), settings)
+        return self.logs[topic_id, partition]
 
-    def _create_log(
-        self, topic: str, topic_id: TopicId, partition: int, settings: LogSettings
-    ) -> PartitionLog:
-        path = self.path / f"{topic}-{partition}"
-        self._drop_checkpoints(topic, partition)  # S23: before the directory exists
-        if self._disk.is_directory(path):
-            for key, log in list(self.logs.items()):
-                if log.directory == path:
+    def create_logs(
+        self, wanted: Iterable[tuple[str, TopicId, int]], settings: LogSettings | None = None
+    ) -> None:
+        """(topic, topic id, partition): durable as empty ones, those that are not there already,
+        with few syncs for all of them. Other topics' logs of the same names are set aside first.
+        Call it in a worker. Raises DiskFull, StorageFailed."""
+        with self._making:
+            missing = [each for each in wanted if each[1:] not in self.logs]
+            if missing:
+                action = f"create {missing[0][0]}-{missing[0][2]} ({len(missing)} logs)"
+                used = settings or self._settings
+                self._guarded(action, lambda: self._create_logs(missing, used))
+
+    def _create_logs(
+        self, missing: Sequence[tuple[str, TopicId, int]], settings: LogSettings
+    ) -> None:
+        paths = [self.path / f"{topic}-{partition}" for topic, _, partition in missing]
+        taken = [path for path in paths if self._disk.is_directory(path)]
+        with self._files_lock:  # no checkpoint tells of the former logs again
+            for key, log in list(self.logs.items()) if taken else ():
+                if log.directory in taken:
                     log.note_removed()
                     del self.logs[key]
                     self.high_watermarks.pop(key, None)
+            # S23: before the directories exist
+            self._drop_checkpoints([(topic, partition) for topic, _, partition in missing])
+        for path in taken:
             self._set_aside(path)
-        make_log_directory(self.reserve.data, path, topic_id, self._new_uuid().hex)
-        log = PartitionLog(
+        make_log_directories(
             self.reserve.data,
-            path,
-            topic=topic,
-            topic_id=topic_id,
-            partition=partition,
-            settings=settings,
-            former=FormerLife(Offset(0)),
+            [
+                WantedLog(path, topic_id, self._new_uuid().hex)
+                for path, (_, topic_id, _) in zip(paths, missing, strict=True)
+            ],
         )
-        self._add(log)
-        self.high_watermarks[topic_id, partition] = Offset(0)
-        return log
+        for path, (topic, topic_id, partition) in zip(paths, missing, strict=True):
+            log = PartitionLog(
+                self.reserve.data,
+                path,
+                topic=topic,
+                topic_id=topic_id,
+                partition=partition,
+                settings=settings,
+                former=JUST_MADE,
+            )
+            self._add(log)
+            self.high_watermarks[topic_id, partition] = Offset(0)
 
     def _add(self, log: PartitionLog) -> None:
         at = (log.topic, log.partition)
@@ -362,31 +352,41 @@ class LogDirectory:
         for offsets in self._offsets:
             offsets.lower({at: offset})
 
-    def _drop_checkpoints(self, topic: str, partition: int) -> None:
+    def _drop_checkpoints(self, dropped: Sequence[checkpoints.TopicPartition]) -> None:
         for offsets in self._offsets:
-            offsets.drop((topic, partition))
+            offsets.drop(dropped)
 
-    def remove_log(self, topic_id: TopicId, partition: int) -> None:
-        """Renamed at once; `delete_removed` frees the space after a grace time (S12)."""
-        with self._files_lock:
-            log = self.logs.pop((topic_id, partition), None)
-            self.high_watermarks.pop((topic_id, partition), None)
-            if log is None:
-                return
+    def let_go(self, key: LogKey) -> None:
+        """On the loop: nothing is written of it any more. `remove_logs` does the rest."""
+        self.high_watermarks.pop(key, None)
+        log = self.logs.pop(key, None)
+        if log is not None:
             log.note_removed()
-            path = self.path / deleted_name(log.directory.name, self._new_uuid().hex)
+            self._let_go[key] = log.directory
 
-            def rename() -> None:
-                self._disk.rename(log.directory, path)
-                self._disk.sync_directory(self.path)
+    def remove_logs(self, keys: Collection[LogKey]) -> None:
+        """Renamed, with one sync for all; `delete_removed` frees the space after a grace time
+        (S12). Raises DiskFull, StorageFailed. Call it in a worker."""
+        with self._making:
+            for key in keys:
+                self.let_go(key)
+            removed = [self._let_go.pop(key) for key in keys if key in self._let_go]
+            if removed:
+                self._guarded(f"remove {removed[0].name}", lambda: self._rename_removed(removed))
 
-            self._guarded(f"remove {log.directory.name}", rename)
+    def _rename_removed(self, directories: Sequence[Path]) -> None:
+        for path in directories:
+            unique = self._new_uuid().hex
+            self._disk.rename(path, self.path / deleted_name(path.name, unique))
+        self._disk.sync_directory(self.path)
 
     def delete_removed(self, *, now_s: float, grace_s: float) -> int:
         """Deletes what was removed or truncated away; wall clock. In a worker. Entries deleted."""
+        logs = tuple(self.logs.values())
+        retired = [(log.directory, log.segments) for log in logs if log.segments.has_retired]
         return self._guarded(
             "delete removed logs",
-            lambda: delete_removed(self._disk, self.path, before_s=now_s - grace_s),
+            lambda: delete_removed(self._disk, self.path, retired, before_s=now_s - grace_s),
         )
 
     # Checkpoints

@@ -13,7 +13,7 @@ not: other cuts go below them too, and a pass that syncs follows at once.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tidemark_protocol.ids import Offset
@@ -33,6 +33,7 @@ class OffsetCheckpoint:
         self._lock = lock
         self._lowers_durably = path.name != checkpoints.RECOVERY_POINTS
         self._stored: dict[TopicPartition, Offset] = {}
+        self._is_durable = False  # the file, as it is stored
         self.cuts = 0  # of any log, since the file was read
 
     def read(self) -> Mapping[TopicPartition, Offset]:
@@ -49,15 +50,17 @@ class OffsetCheckpoint:
         return self._stored
 
     def write(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Durable before it returns. In a worker."""
+        """Durable before it returns. In a worker. What the file says already stays."""
         with self._lock:
-            self._write(offsets, durable=True)
+            if not self._is_durable or offsets != self._stored:
+                self._write(offsets, durable=True)
 
-    def drop(self, at: TopicPartition) -> None:
+    def drop(self, dropped: Collection[TopicPartition]) -> None:
         """Durable before it returns."""
         with self._lock:
-            if at in self._stored:
-                rest = {key: offset for key, offset in self._stored.items() if key != at}
+            if any(at in self._stored for at in dropped):
+                gone = set(dropped)
+                rest = {at: offset for at, offset in self._stored.items() if at not in gone}
                 self._write(rest, durable=True)
 
     def lower(self, ends: Mapping[TopicPartition, Offset]) -> None:
@@ -79,9 +82,10 @@ class OffsetCheckpoint:
         self._disk.remove(self._path)
         if self._lowers_durably:
             self._disk.sync_directory(self._path.parent)
-        self._stored = {}
+        self._stored, self._is_durable = {}, False
 
     def _write(self, offsets: Mapping[TopicPartition, Offset], *, durable: bool) -> None:
         data = checkpoints.encode_offsets(offsets)
+        self._is_durable = False
         self._disk.write_atomically(self._path, data, durable=durable)
-        self._stored = dict(offsets)
+        self._stored, self._is_durable = dict(offsets), durable

@@ -101,7 +101,7 @@ class PartitionLog:
         first_offset = self._segments[0].base_offset
         self.log_start_offset = min(max(former.log_start_offset, first_offset), end)
         synced_to = end if point is None else min(point, end)
-        self._durability = Durability(self._disk, self.directory, synced_to)
+        self._durability = Durability(self._disk, self.directory, synced_to, former.is_synced)
         self._checkpoint.is_written = False  # recovery may have completed or cut it
         self._checkpoint.write_if_possible()
         self._producers = LogProducers(self._disk, self._checkpoint)
@@ -111,7 +111,7 @@ class PartitionLog:
     # What is known
 
     @property
-    def segments(self) -> Sequence[Segment]:
+    def segments(self) -> SegmentList:
         """In order, the active one last. To look at."""
         return self._segments
 

@@ -74,6 +74,7 @@ class FormerLife(NamedTuple):
     synced_part: SyncedPart | None = None
     # Told whether it is only a torn tail, before anything is cut. Raises OSError.
     before_cut: Callable[[bool], None] = _nobody_asks
+    is_synced: bool = False  # all of it, and its directory: it was just made
 
 
 CLEANLY_STOPPED = FormerLife()
@@ -102,7 +103,7 @@ def load_segments(
     costs nothing, only what comes behind it does. `epochs` is completed (if not `epochs_known`) and
     cut to the log's end in place. Raises OSError.
     """
-    recovery_point, log_start_offset, part, before_cut = former
+    recovery_point, log_start_offset, part, before_cut, _ = former
     base_offsets = _sort_out_files(disk, directory)
     if not base_offsets:
         first = Segment.create(

@@ -23,6 +23,7 @@ class SegmentList(Sequence[Segment]):
         self._directory = directory
         self._segments = list(segments)
         self._base_offsets = [segment.base_offset for segment in segments]
+        self.has_retired = False  # files of segments that went wait to be deleted
 
     @overload
     def __getitem__(self, index: int) -> Segment: ...
@@ -77,25 +78,30 @@ class SegmentList(Sequence[Segment]):
     def drop_behind(self, offset: Offset) -> None:
         """All that begin after `offset`, the last one first. Raises OSError."""
         keep = bisect_right(self._base_offsets, offset)
+        self.has_retired = self.has_retired or keep < len(self._segments)
         for later in reversed(self._segments[keep:]):
             later.retire()
         del self._segments[keep:], self._base_offsets[keep:]
 
     def drop_first(self, count: int) -> None:
         """The oldest `count`, the oldest first. Raises OSError."""
+        self.has_retired = self.has_retired or count > 0
         for segment in self._segments[:count]:
             segment.retire()
         del self._segments[:count], self._base_offsets[:count]
 
     def restart_at(self, base_offset: Offset, *, index_interval_bytes: int) -> None:
         """Nothing but a new, empty one. Raises OSError, then the list is as it was: never empty."""
+        self.has_retired = True
         for segment in reversed(self._segments):
             segment.retire()
         self.begin(base_offset, index_interval_bytes=index_interval_bytes)
         del self._segments[:-1], self._base_offsets[:-1]
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """In memory; `old` are neighbours and `new` has exactly their offsets."""
+        """In memory; `old`, which the caller retires, are neighbours and `new` has exactly their
+        offsets."""
+        self.has_retired = True
         first = self._segments.index(old[0])
         end = first + len(old)
         assert self._segments[first:end] == list(old)

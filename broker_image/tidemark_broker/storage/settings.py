@@ -6,6 +6,7 @@ A topic's config reaches a running log as a new value; what is on the disk alrea
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tidemark_protocol import topic_configs
 
@@ -14,6 +15,7 @@ from tidemark_broker.storage.record_batch import HEADER_BYTES
 MAX_SEGMENT_BYTES = 2**31 - 1  # positions in an index are int32
 NO_LIMIT = -1
 NO_LIMIT_MS = topic_configs.NO_LIMIT_MS  # of a time that has no -1
+KEPT_SETTINGS = 256  # of as many different configs
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,13 @@ class LogSettings:
 
 def settings_of_topic(config: Mapping[str, str]) -> LogSettings:
     """From a topic's config, names and values as Kafka spells them; defaults where it is silent."""
+    return _settings_of(tuple(config.items()))
+
+
+@lru_cache(KEPT_SETTINGS)
+def _settings_of(items: tuple[tuple[str, str], ...]) -> LogSettings:
+    """One value for all partitions of a topic, and of most topics."""
+    config = dict(items)
 
     def integer(known: topic_configs.IntegerConfig) -> int:
         return topic_configs.integer_of(known, config)
@@ -78,7 +87,7 @@ def settings_of_topic(config: Mapping[str, str]) -> LogSettings:
         segment_bytes=integer(topic_configs.SEGMENT_BYTES),
         segment_ms=segment_ms,
         index_interval_bytes=integer(topic_configs.INDEX_INTERVAL_BYTES),
-        max_batch_bytes=integer(topic_configs.MAX_MESSAGE_BYTES),
+        max_batch_bytes=max(HEADER_BYTES, integer(topic_configs.MAX_MESSAGE_BYTES)),
         deletes="delete" in policies,
         compacts="compact" in policies,
         retention_ms=integer(topic_configs.RETENTION_MS),

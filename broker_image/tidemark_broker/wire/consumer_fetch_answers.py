@@ -1,4 +1,4 @@
-"""The answer to a consumer's Fetch, v4 to v17, in parts: records are not copied."""
+"""The answer to a consumer's Fetch, v4 to v18, in parts: records are not copied."""
 
 from tidemark_broker.wire.fetch import (
     FetchResponse,

@@ -1,7 +1,7 @@
 """DescribeCluster v0 to v2 (KIP-700, KIP-919, KIP-1073)."""
 
+from tidemark_broker.wire.authorized_operations import NOT_ASKED
 from tidemark_broker.wire.frames import DESCRIBE_CLUSTER
-from tidemark_broker.wire.metadata import OPERATIONS_NOT_ASKED
 from tidemark_broker.wire.tables import (
     BOOLEAN,
     BYTE,
@@ -46,6 +46,6 @@ DESCRIBE_CLUSTER_API = Api(
                 )
             ),
         ),
-        Field("cluster_authorized_operations", INT, default=OPERATIONS_NOT_ASKED),
+        Field("cluster_authorized_operations", INT, default=NOT_ASKED),
     ),
 )

@@ -1,5 +1,6 @@
 """DescribeGroups v0 to v6: v6 says GROUP_ID_NOT_FOUND where older ones say state `Dead`."""
 
+from tidemark_broker.wire.authorized_operations import NOT_ASKED
 from tidemark_broker.wire.frames import DESCRIBE_GROUPS
 from tidemark_broker.wire.tables import (
     BOOLEAN,
@@ -12,8 +13,6 @@ from tidemark_broker.wire.tables import (
     Field,
     Struct,
 )
-
-NOT_ASKED_OPERATIONS = -(2**31)
 
 DESCRIBE_GROUPS_API = Api(
     api_key=DESCRIBE_GROUPS,
@@ -51,7 +50,7 @@ DESCRIBE_GROUPS_API = Api(
                         ),
                         default=(),
                     ),
-                    Field("authorized_operations", INT, since=3, default=NOT_ASKED_OPERATIONS),
+                    Field("authorized_operations", INT, since=3, default=NOT_ASKED),
                 )
             ),
         ),

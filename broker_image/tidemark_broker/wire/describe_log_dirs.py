@@ -1,4 +1,4 @@
-"""DescribeLogDirs v1 to v4: v4 has the sizes of the volume (KIP-827)."""
+"""DescribeLogDirs v1 to v5: v4 has the sizes of the volume (KIP-827), v5 whether it is cordoned."""
 
 from tidemark_broker.wire.frames import DESCRIBE_LOG_DIRS
 from tidemark_broker.wire.tables import (
@@ -18,7 +18,7 @@ DESCRIBE_LOG_DIRS_API = Api(
     api_key=DESCRIBE_LOG_DIRS,
     name="DescribeLogDirs",
     min_version=1,
-    max_version=4,
+    max_version=5,
     first_flexible_version=2,
     request=Struct(
         Field(
@@ -47,6 +47,7 @@ DESCRIBE_LOG_DIRS_API = Api(
                     ),
                     Field("total_bytes", LONG, since=4, default=-1),
                     Field("usable_bytes", LONG, since=4, default=-1),
+                    Field("is_cordoned", BOOLEAN, since=5, default=False),
                 )
             ),
         ),

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions v0 (KIP-966): partitions with eligible leaders, a page at a time."""
 
+from tidemark_broker.wire.authorized_operations import NOT_ASKED
 from tidemark_broker.wire.frames import DESCRIBE_TOPIC_PARTITIONS
-from tidemark_broker.wire.metadata import OPERATIONS_NOT_ASKED
 from tidemark_broker.wire.tables import (
     BOOLEAN,
     INT,
@@ -54,7 +54,7 @@ DESCRIBE_TOPIC_PARTITIONS_API = Api(
                             )
                         ),
                     ),
-                    Field("authorized_operations", INT, default=OPERATIONS_NOT_ASKED),
+                    Field("authorized_operations", INT, default=NOT_ASKED),
                 )
             ),
         ),

@@ -1,7 +1,8 @@
-"""Fetch v15 to v17, both directions: our replication link and clients.
+"""Fetch v15 to v18, both directions: our replication link and clients.
 
-Versions 15, 16 and 17 differ only in tagged fields (16: node endpoints in the answer, sent to
-clients and skipped; 17: the replica's directory id in the request, skipped). Replicas name
+These versions differ only in tagged fields (16: node endpoints in the answer, sent to clients and
+skipped; 17 and 18: a replica's directory id and high watermark in the request, skipped; our
+replicas send v17, which brokers before an upgrade know). Replicas name
 themselves with their broker epoch in the tagged ReplicaState (KIP-903), topics by id only
 (KIP-516). Gaps: no aborted transactions, no snapshot id.
 
@@ -35,7 +36,7 @@ from tidemark_broker.wire.primitives import (
 from tidemark_broker.wire.steps import Steps, all_steps
 
 MIN_FETCH_VERSION = 15
-MAX_FETCH_VERSION = 17
+MAX_FETCH_VERSION = 18
 FIRST_FETCH_VERSION_WITH_LEADERS = 16
 
 _CONSUMER = -1
@@ -215,7 +216,7 @@ def _partition_steps(reader: Reader) -> Steps[tuple[FetchPartition, ...]]:
     partitions = []
     for _ in range(reader.count(smallest_bytes=_PARTITION.size + 1)):
         partitions.append(FetchPartition(*reader.fields(_PARTITION)))
-        reader.tagged_fields()  # 17: the replica's directory id
+        reader.tagged_fields()  # 17: the replica's directory id, 18: its high watermark
         yield 1
     reader.tagged_fields()
     return tuple(partitions)

@@ -1,7 +1,7 @@
-"""ListOffsets v1 to v10: offsets by timestamp, and the timestamps that mean a place in the log.
+"""ListOffsets v1 to v11: offsets by timestamp, and the timestamps that mean a place in the log.
 
-v7 brought the maximum timestamp (KIP-734), v8 and v9 the places of tiered storage (KIP-405,
-KIP-1005), v10 a time limit (KIP-1075).
+v7 brought the maximum timestamp (KIP-734), v8, v9 and v11 the places of tiered storage (KIP-405,
+KIP-1005, KIP-1023), v10 a time limit (KIP-1075).
 """
 
 from tidemark_broker.wire.frames import LIST_OFFSETS
@@ -12,12 +12,13 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
 
 LIST_OFFSETS_API = Api(
     api_key=LIST_OFFSETS,
     name="ListOffsets",
     min_version=1,
-    max_version=10,
+    max_version=11,
     first_flexible_version=6,
     request=Struct(
         Field("replica_id", INT),

@@ -1,9 +1,10 @@
 """Metadata v0 to v13: brokers, topics, and who leads what.
 
 From v10 on topics have ids and may be asked for by them (KIP-516); v13 answers with an error of
-the whole request (KIP-1102). Authorised operations are never told: the value for "not asked".
+the whole request (KIP-1102).
 """
 
+from tidemark_broker.wire.authorized_operations import NOT_ASKED
 from tidemark_broker.wire.frames import METADATA
 from tidemark_broker.wire.tables import (
     BOOLEAN,
@@ -17,8 +18,6 @@ from tidemark_broker.wire.tables import (
     Field,
     Struct,
 )
-
-OPERATIONS_NOT_ASKED = -(2**31)
 
 METADATA_API = Api(
     api_key=METADATA,
@@ -78,13 +77,11 @@ METADATA_API = Api(
                             )
                         ),
                     ),
-                    Field("authorized_operations", INT, since=8, default=OPERATIONS_NOT_ASKED),
+                    Field("authorized_operations", INT, since=8, default=NOT_ASKED),
                 )
             ),
         ),
-        Field(
-            "cluster_authorized_operations", INT, since=8, until=10, default=OPERATIONS_NOT_ASKED
-        ),
+        Field("cluster_authorized_operations", INT, since=8, until=10, default=NOT_ASKED),
         Field("error", SHORT, since=13, default=0),
     ),
 )

@@ -1,6 +1,5 @@
-"""OffsetCommit v2 to v9. Up to v4 a client may name its own retention (KIP-211 took it away).
-
-Not offered: v10, which names topics by id."""
+"""OffsetCommit v2 to v10. Up to v4 a client may name its own retention (KIP-211 took it away);
+v10 names topics by id (KIP-848)."""
 
 from tidemark_broker.wire.frames import OFFSET_COMMIT
 from tidemark_broker.wire.tables import INT, LONG, SHORT, STRING, Api, Field, Struct, topic_array
@@ -9,7 +8,7 @@ OFFSET_COMMIT_API = Api(
     api_key=OFFSET_COMMIT,
     name="OffsetCommit",
     min_version=2,
-    max_version=9,
+    max_version=10,
     first_flexible_version=8,
     request=Struct(
         Field("group_id", STRING),
@@ -24,11 +23,15 @@ OFFSET_COMMIT_API = Api(
                 Field("offset", LONG),
                 Field("leader_epoch", INT, since=6, default=-1),
                 Field("metadata", STRING, nullable_since=2),
+                first_with_id=10,
             ),
         ),
     ),
     response=Struct(
         Field("throttle_time_ms", INT, since=3, default=0),
-        Field("topics", topic_array(Field("partition", INT), Field("error", SHORT))),
+        Field(
+            "topics",
+            topic_array(Field("partition", INT), Field("error", SHORT), first_with_id=10),
+        ),
     ),
 )

@@ -1,6 +1,5 @@
-"""OffsetFetch v1 to v9: null topics ask for all (v2); from v8 on several groups (KIP-709).
-
-Not offered: v10, which names topics by id. `require_stable` matters to transactions only."""
+"""OffsetFetch v1 to v10: null topics ask for all (v2); from v8 on several groups (KIP-709), in v10
+with topics by id (KIP-848). `require_stable` matters to transactions only."""
 
 from tidemark_broker.wire.frames import OFFSET_FETCH
 from tidemark_broker.wire.tables import (
@@ -14,22 +13,24 @@ from tidemark_broker.wire.tables import (
     Field,
     Struct,
     topic_array,
+    topic_fields,
 )
 
-_ASKED = ArrayOf(Struct(Field("topic", STRING), Field("partitions", ArrayOf(INT))))
+_ASKED = ArrayOf(Struct(*topic_fields(10), Field("partitions", ArrayOf(INT))))
 _FOUND = topic_array(
     Field("partition", INT),
     Field("offset", LONG, default=-1),
     Field("leader_epoch", INT, since=5, default=-1),
     Field("metadata", STRING, nullable_since=1, default=""),
     Field("error", SHORT, default=0),
+    first_with_id=10,
 )
 
 OFFSET_FETCH_API = Api(
     api_key=OFFSET_FETCH,
     name="OffsetFetch",
     min_version=1,
-    max_version=9,
+    max_version=10,
     first_flexible_version=6,
     request=Struct(
         Field("group_id", STRING, until=7, default=""),

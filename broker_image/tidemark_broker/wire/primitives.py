@@ -13,6 +13,7 @@ from tidemark_protocol.ids import TopicId
 
 INT8 = struct.Struct(">b")
 INT16 = struct.Struct(">h")
+UINT16 = struct.Struct(">H")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
 FLOAT64 = struct.Struct(">d")

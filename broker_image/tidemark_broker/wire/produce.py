@@ -1,15 +1,16 @@
-"""Produce v3 to v12, by hand: the hot path of every write, where records stay views of the frame.
+"""Produce v3 to v13, by hand: the hot path of every write, where records stay views of the frame.
 
-Versions differ little: v5 log start, v8 errors of records (none are sent, only the message of the
-batch), v9 flexible, v10 the current leader in a tagged field (KIP-951), v11 and v12 only
-in what transactions mean. v13 (topic ids) is not served.
+Versions differ little: v5 log start, v8 errors of single records (KIP-467), v9 flexible, v10 the
+current leader in a tagged field (KIP-951), v11 and v12 only in what transactions mean, v13 topics
+by id instead of name (KIP-516).
 """
 
 import struct
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import TopicId
 
 from tidemark_broker.wire.current_leaders import (
     NO_TAGS,
@@ -26,11 +27,14 @@ from tidemark_broker.wire.primitives import (
     array_length,
     compact_string,
     nullable_string,
+    topic_id_to_bytes,
 )
+from tidemark_broker.wire.tables import ZERO_TOPIC_ID
 
 MIN_PRODUCE_VERSION = 3
-MAX_PRODUCE_VERSION = 12
+MAX_PRODUCE_VERSION = 13
 FIRST_PRODUCE_VERSION_WITH_LEADERS = 10
+FIRST_PRODUCE_VERSION_WITH_IDS = 13
 _FIRST_FLEXIBLE_VERSION = 9
 
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
@@ -38,9 +42,12 @@ _ANSWER = struct.Struct(">ihqq")  # partition, error, base offset, append time
 
 
 class ProducePartition(NamedTuple):
+    """`topic_id`: from v13 on, where `topic` is empty if nothing has that id."""
+
     topic: str
     partition: int
     records: memoryview
+    topic_id: TopicId = ZERO_TOPIC_ID
 
 
 class ProduceRequest(NamedTuple):
@@ -52,7 +59,8 @@ class ProduceRequest(NamedTuple):
 
 class ProduceAnswer(NamedTuple):
     """`append_time_ms` -1 unless the topic stamps records with the time of their append.
-    `current_leader` is told from v10 on."""
+    `record_errors`: index and message of each refused record, told from v8 on as `message` is;
+    `current_leader` from v10 on."""
 
     topic: str
     partition: int
@@ -62,11 +70,19 @@ class ProduceAnswer(NamedTuple):
     log_start_offset: int = -1
     message: str = ""
     current_leader: CurrentLeader | None = None
+    record_errors: Sequence[tuple[int, str]] = ()
+    topic_id: TopicId = ZERO_TOPIC_ID
 
 
-def decode_produce_request(reader: Reader, version: int) -> ProduceRequest:
-    """From after the client id of the header. Records are views of the frame. Raises
-    MalformedFrame."""
+def _no_name(_: TopicId) -> str:
+    return ""
+
+
+def decode_produce_request(
+    reader: Reader, version: int, *, name_of: Callable[[TopicId], str] = _no_name
+) -> ProduceRequest:
+    """From after the client id of the header. Records are views of the frame. `name_of` a topic's
+    id: empty where none is known. Raises MalformedFrame."""
     if not MIN_PRODUCE_VERSION <= version <= MAX_PRODUCE_VERSION:
         raise MalformedFrame(
             f"Produce: expected version {MIN_PRODUCE_VERSION} to {MAX_PRODUCE_VERSION},"
@@ -80,12 +96,18 @@ def decode_produce_request(reader: Reader, version: int) -> ProduceRequest:
     acks, timeout_ms = reader.fields(_ACKS_AND_TIMEOUT)
     found: list[ProducePartition] = []
     for _ in range(reader.count(smallest_bytes=3, is_flexible=is_flexible)):
-        topic = text()
+        topic_id, topic = ZERO_TOPIC_ID, None
+        if version >= FIRST_PRODUCE_VERSION_WITH_IDS:
+            topic_id = reader.topic_id()
+            topic = name_of(topic_id)
+        else:
+            topic = text()
         if topic is None:
             raise MalformedFrame("Produce: expected a topic, found null")
         for _ in range(reader.count(smallest_bytes=5, is_flexible=is_flexible)):
             partition = reader.int32()
-            found.append(ProducePartition(topic, partition, _records(reader, is_flexible)))
+            records = _records(reader, is_flexible)
+            found.append(ProducePartition(topic, partition, records, topic_id))
             if is_flexible:
                 reader.tagged_fields()
         if is_flexible:
@@ -117,7 +139,7 @@ def encode_produce_response(
     is_flexible = version >= _FIRST_FLEXIBLE_VERSION
     by_topic: list[list[ProduceAnswer]] = []
     for answer in answers:
-        if by_topic and by_topic[-1][0].topic == answer.topic:
+        if by_topic and _is_same_topic(by_topic[-1][0], answer):
             by_topic[-1].append(answer)
         else:
             by_topic.append([answer])
@@ -127,7 +149,10 @@ def encode_produce_response(
     text = compact_string if is_flexible else nullable_string
     out += array_length(len(by_topic), is_flexible=is_flexible)
     for entries in by_topic:
-        out += text(entries[0].topic)
+        if version >= FIRST_PRODUCE_VERSION_WITH_IDS:
+            out += topic_id_to_bytes(entries[0].topic_id)
+        else:
+            out += text(entries[0].topic)
         out += array_length(len(entries), is_flexible=is_flexible)
         for answer in entries:
             out += _encode_answer(answer, version)
@@ -141,14 +166,31 @@ def encode_produce_response(
     return framed([out])
 
 
+def _is_same_topic(one: ProduceAnswer, other: ProduceAnswer) -> bool:
+    return one.topic == other.topic and one.topic_id == other.topic_id
+
+
 def _encode_answer(answer: ProduceAnswer, version: int) -> bytes:
     is_flexible = version >= _FIRST_FLEXIBLE_VERSION
     out = _ANSWER.pack(answer.partition, answer.error, answer.base_offset, answer.append_time_ms)
     if version >= 5:
         out += answer.log_start_offset.to_bytes(8, "big", signed=True)
     if version >= 8:
+        out += _encode_record_errors(answer.record_errors, is_flexible)
         text = compact_string if is_flexible else nullable_string
-        out += array_length(0, is_flexible=is_flexible) + text(answer.message or None)
+        out += text(answer.message or None)
     if version >= FIRST_PRODUCE_VERSION_WITH_LEADERS and answer.current_leader is not None:
         return out + b"\x01" + current_leader_field(0, answer.current_leader)
     return out + NO_TAGS if is_flexible else out
+
+
+def _encode_record_errors(record_errors: Sequence[tuple[int, str]], is_flexible: bool) -> bytes:
+    if not record_errors:
+        return array_length(0, is_flexible=is_flexible)
+    text = compact_string if is_flexible else nullable_string
+    out = bytearray(array_length(len(record_errors), is_flexible=is_flexible))
+    for index, message in record_errors:
+        out += INT32.pack(index) + text(message)
+        if is_flexible:
+            out += NO_TAGS
+    return bytes(out)

@@ -24,6 +24,7 @@ from tidemark_broker.wire.primitives import (
     INT64,
     MAX_ELEMENTS,
     MAX_ELEMENTS_OF_PEERS,
+    UINT16,
     MalformedFrame,
     Reader,
     compact_string,
@@ -157,6 +158,7 @@ class _Bytes:
 
 BYTE = _Number(INT8)
 SHORT = _Number(INT16)
+UNSIGNED_SHORT = _Number(UINT16)
 INT = _Number(INT32)
 LONG = _Number(INT64)
 DOUBLE = _Number(FLOAT64)
@@ -420,10 +422,20 @@ class Api:
         return correlation_id, found
 
 
-def topic_array(*partition_fields: Field) -> ArrayOf:
-    """The shape of most requests: topics by name, each with `partitions` of these fields."""
+def topic_array(*partition_fields: Field, first_with_id: int | None = None) -> ArrayOf:
+    """The shape of most requests: topics by name, each with `partitions` of these fields. From
+    version `first_with_id` on topics have ids and no names."""
     partitions = Field("partitions", ArrayOf(Struct(*partition_fields)))
-    return ArrayOf(Struct(Field("topic", STRING), partitions))
+    return ArrayOf(Struct(*topic_fields(first_with_id), partitions))
+
+
+def topic_fields(first_with_id: int | None) -> tuple[Field, ...]:
+    if first_with_id is None:
+        return (Field("topic", STRING),)
+    return (
+        Field("topic", STRING, until=first_with_id - 1, default=""),
+        Field("topic_id", TOPIC_ID, since=first_with_id, default=ZERO_TOPIC_ID),
+    )
 
 
 def each_partition(

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import aiohttp
 import msgspec
-import yaml
 from rich.console import Console
+from tidemark_protocol.manifests import UnreadableManifest, read_objects
 
+from tidemark_cli.arguments import LOCAL_CONTROLLER_URL
 from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_cli.kubernetes_objects import Applied, KubernetesObjects, Manifest
 from tidemark_cli.output import Output
-from tidemark_cli.targets import LOCAL_CONTROLLER_URL, find_target
+from tidemark_cli.targets import find_target
 
 HELP = "create or change topics and broker pools from manifests"
 APPLY_PATH = "/v1/apply"
@@ -64,10 +65,10 @@ def _draw(applied: Applied, console: Console) -> None:
 
 
 def read_manifests(text: str) -> list[Manifest]:
-    """The YAML documents that are objects. Raises CommandFailed with the place."""
+    """Return the objects of YAML documents. Raises CommandFailed with the place."""
     try:
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
-    except yaml.YAMLError as error:
+        documents = read_objects(text)
+    except UnreadableManifest as error:
         raise CommandFailed(
             expected="YAML",
             found=str(error),
@@ -75,7 +76,8 @@ def read_manifests(text: str) -> list[Manifest]:
             exit_code=EXIT_USAGE,
         ) from error
     for number, document in enumerate(documents, start=1):
-        name = document.get("metadata", {}).get("name") if isinstance(document, dict) else None
+        metadata = document.get("metadata") if isinstance(document, dict) else None
+        name = metadata.get("name") if isinstance(metadata, dict) else None
         if not name or "kind" not in document or "apiVersion" not in document:
             raise CommandFailed(
                 expected="objects with apiVersion, kind and metadata.name",
@@ -95,7 +97,7 @@ def read_manifests(text: str) -> list[Manifest]:
 
 async def apply_at_controller(url: str, manifests: list[Manifest]) -> list[Applied]:
     """POST of the YAML documents; a refusal's text is the controller's own."""
-    body = yaml.safe_dump_all(manifests).encode()
+    body = b"\n---\n".join(map(msgspec.json.encode, manifests))  # JSON is YAML
     try:
         async with (
             aiohttp.ClientSession(timeout=APPLY_TIMEOUT, trust_env=False) as session,

@@ -6,6 +6,7 @@ line cannot be understood. What it computes lives in `tidemark_audit`, an extra 
 
 import argparse
 import importlib
+import importlib.util
 import os
 import time
 from pathlib import Path
@@ -35,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "places",
         nargs="*",
         metavar="SOURCE",
-        help="Prometheus's address, or files and directories of samples: API JSON lines,"
-        " OpenMetrics text, tall Parquet, TSDB blocks",
+        help="Prometheus's address, or files and directories of samples: JSON of its"
+        " API, OpenMetrics text, promtool's dumps, tall Parquet, TSDB blocks",
     )
     parser.add_argument(
         "--token-file", type=Path, metavar="FILE", help="bearer token for Prometheus"
@@ -113,14 +114,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def prepare_process(arguments: argparse.Namespace) -> None:
     """Spark's own driver code asks for pandas; without Spark it would only be read in."""
     if arguments.engine == "local":
-        _require_extra()
+        _require_extra(arguments.engine)
         from tidemark_audit.engines.arrow_alone import leave_out_pandas
 
         leave_out_pandas()
 
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
-    _require_extra()
+    _require_extra(arguments.engine)
     if arguments.self_test is not None:
         return _self_test(arguments, output)
     try:
@@ -164,16 +165,16 @@ def _self_test(arguments: argparse.Namespace, output: Output) -> int:
     return EXIT_OK if found.is_good else EXIT_FAILED
 
 
-def _require_extra() -> None:
-    try:
-        importlib.import_module("tidemark_audit")
-    except ImportError as error:
+def _require_extra(engine: str) -> None:
+    """A laptop that only produces and consumes has no Spark."""
+    wanted = ("tidemark_audit", "numpy", "pyarrow", *(("pyspark",) if engine == "spark" else ()))
+    missing = [name for name in wanted if importlib.util.find_spec(name) is None]
+    if missing:
         raise CommandFailed(
-            expected="the packages of the audit",
-            found=str(error),
-            to_do="install them: pip install 'tidemark[audit]'",
+            f"The audit needs packages that are not installed: {', '.join(missing)}",
+            to_do="make setup-audit, or pip install 'tidemark[audit]'",
             exit_code=EXIT_NO_SOURCE,
-        ) from error
+        )
 
 
 def _audited(
@@ -182,6 +183,7 @@ def _audited(
     from tidemark_audit.audit import Asked, audit_what_if
     from tidemark_audit.engines.engine import NothingRead
     from tidemark_audit.kernel.merge import OverlappingSlices
+    from tidemark_audit.nothing_read import reason
     from tidemark_audit.sources.detect import sources_at
     from tidemark_audit.sources.source import SourceError
 
@@ -205,11 +207,19 @@ def _audited(
             to_do=error.to_do,
             exit_code=EXIT_NO_SOURCE,
         ) from error
-    except (NothingRead, OverlappingSlices) as error:
+    except NothingRead as error:
+        why = reason(sources, window, unsettled_ms)
         raise CommandFailed(
-            expected="samples of brokers and operator, each once, within the window",
+            expected="samples of brokers and operator within the window",
+            found=why.found,
+            to_do=why.to_do,
+            exit_code=EXIT_NO_SOURCE,
+        ) from error
+    except OverlappingSlices as error:
+        raise CommandFailed(
+            expected="samples of brokers and operator, each once",
             found=str(error),
-            to_do="check the window, and that the source holds the families of docs/metrics.md",
+            to_do="name every export once",
             exit_code=EXIT_NO_SOURCE,
         ) from error
 

@@ -1,6 +1,15 @@
-"""`tidemark bench http TOPIC`: records a second and latencies of acks=all over HTTP."""
+"""`tidemark bench http [TOPIC]`: records a second and latencies of acks=all over HTTP.
+
+Without TOPIC it makes a topic of its own, and deletes it with its data in the end. A topic that
+has records is filled only where --fill says so.
+"""
 
 import argparse
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
 
 import uvloop
 
@@ -8,15 +17,24 @@ from tidemark_cli.client import TidemarkClient
 from tidemark_cli.commands.produce import partition_count
 from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_cli.http_bench import BenchResult, BenchSettings, run_bench
+from tidemark_cli.kubernetes_objects import GROUP, VERSION
+from tidemark_cli.objects import create_object, delete_object, list_objects
 from tidemark_cli.output import Output, table
-from tidemark_cli.targets import find_brokers
+from tidemark_cli.targets import DEFAULT_POOL, find_brokers
+from tidemark_cli.topic_readiness import until_ready
 
 HELP = "measure produce over HTTP"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("http",))
-    parser.add_argument("topic")
+    parser.add_argument("topic", nargs="?", help="default: one of its own, deleted afterwards")
+    parser.add_argument(
+        "--fill", action="store_true", help="write to TOPIC although it has records already"
+    )
+    parser.add_argument(
+        "--partitions", type=int, default=3, help="of the topic of its own, default 3"
+    )
     parser.add_argument("--connections", type=int, default=64, help="default 64")
     parser.add_argument("--size", type=int, default=1024, help="bytes of a record, default 1024")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each run, default 5")
@@ -68,6 +86,45 @@ async def _measure(arguments: argparse.Namespace) -> list[BenchResult]:
             to_do="leave them out for the defaults",
             exit_code=EXIT_USAGE,
         )
+    if arguments.topic is not None:
+        return await _runs(arguments, batches)
+    async with _own_topic(arguments, Output(is_json=True)) as topic:
+        arguments.topic = topic
+        return await _runs(arguments, batches)
+
+
+@contextlib.asynccontextmanager
+async def _own_topic(arguments: argparse.Namespace, output: Output) -> AsyncIterator[str]:
+    name = f"tidemark-bench-{secrets.token_hex(4)}"
+    pool = arguments.pool or DEFAULT_POOL
+    spec: dict[str, Any] = {
+        "brokerPool": pool,
+        "partitions": arguments.partitions,
+        "deletionPolicy": "Delete",
+    }
+    spec["replicationFactor"] = min(3, await _brokers_of(arguments, pool))
+    manifest = {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "Topic",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    await create_object(arguments, manifest)
+    try:
+        await until_ready(arguments, output, name, name)
+        yield name
+    finally:
+        await delete_object(arguments, "Topic", name)
+
+
+async def _brokers_of(arguments: argparse.Namespace, pool: str) -> int:
+    for item in await list_objects(arguments, "BrokerPool"):
+        if item["metadata"]["name"] == pool:
+            return int(item["spec"].get("replicas", 1))
+    return 1
+
+
+async def _runs(arguments: argparse.Namespace, batches: list[int]) -> list[BenchResult]:
     urls = await _leader_urls(arguments)
     return [
         await run_bench(
@@ -88,6 +145,8 @@ async def _measure(arguments: argparse.Namespace) -> list[BenchResult]:
 async def _leader_urls(arguments: argparse.Namespace) -> list[str]:
     async with TidemarkClient(await find_brokers(arguments)) as client:
         count = await partition_count(client, arguments)
+        if not arguments.topic.startswith("tidemark-bench-") and not arguments.fill:
+            await _check_unused(client, arguments.topic, count)
         metadata = client.lookup.metadata
         urls = [metadata.leader_url(arguments.topic, partition) for partition in range(count)]
     found = [url for url in urls if url is not None]
@@ -98,3 +157,14 @@ async def _leader_urls(arguments: argparse.Namespace) -> list[str]:
             to_do="wait until `tidemark status` shows leaders",
         )
     return found
+
+
+async def _check_unused(client: TidemarkClient, topic: str, count: int) -> None:
+    ranges = await asyncio.gather(*(client.offsets(topic, number) for number in range(count)))
+    records = sum(each.high_watermark - each.log_start_offset for each in ranges)
+    if records:
+        raise CommandFailed(
+            f"Topic {topic!r} has {records:,} records, and a bench would fill it with its own.",
+            to_do="leave TOPIC out for one that is deleted afterwards, or add --fill",
+            exit_code=EXIT_USAGE,
+        )

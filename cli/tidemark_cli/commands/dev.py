@@ -13,6 +13,10 @@ from tidemark_cli.output import Output
 
 HELP = "run a cluster of processes on this machine"
 MAX_PORT = 65_535
+MAX_BROKERS = 100  # the ports of the next pool begin after them
+PORT_HELP = (
+    "{0} port of broker 0; broker N has port+N, further pools begin 100 higher (default {1})"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,9 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-dir", type=Path, default=Path("tidemark-data"), help="default: ./tidemark-data"
     )
-    parser.add_argument("--http-port", type=int, default=18080, help="of broker 0; others follow")
-    parser.add_argument("--kafka-port", type=int, default=19092, help="of broker 0; others follow")
-    parser.add_argument("--controller-port", type=int, default=17070)
+    parser.add_argument(
+        "--http-port", type=int, default=18080, help=PORT_HELP.format("HTTP", 18080)
+    )
+    parser.add_argument(
+        "--kafka-port", type=int, default=19092, help=PORT_HELP.format("Kafka", 19092)
+    )
+    parser.add_argument("--controller-port", type=int, default=17070, help="default 17070")
     parser.add_argument(
         "-f",
         "--file",
@@ -40,16 +48,17 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     for manifest in arguments.manifests:
         if not manifest.is_file():
             raise CommandFailed(
+                f"There is no file {manifest}.",
                 expected="a manifest file",
                 found=f"{manifest} is not there",
                 to_do="check the path given with -f",
                 exit_code=EXIT_USAGE,
             )
-    if arguments.brokers < 1:
+    if not 1 <= arguments.brokers <= MAX_BROKERS:
         raise CommandFailed(
-            expected="--brokers of at least 1",
+            expected=f"--brokers from 1 to {MAX_BROKERS}",
             found=str(arguments.brokers),
-            to_do="ask for one broker or more",
+            to_do="ask for a number of them",
             exit_code=EXIT_USAGE,
         )
     _check_ports(arguments)

@@ -1,36 +1,145 @@
 """`tidemark drain BROKER`: every replica of a broker moves to others, while all is served.
 
 It writes spec.drain of the BrokerPool. To remove the broker for good lower spec.replicas instead
-(brokers with the highest ids go); both wait until the broker holds nothing.
+(brokers with the highest ids go); both wait until the broker holds nothing. A drain that cannot
+end is refused: too few other brokers, a placement that names the broker, retained data.
 """
 
 import argparse
+import asyncio
+from collections.abc import Iterator
 
+from tidemark_cli.cluster_status import ClusterStatus
 from tidemark_cli.commands.status import cluster_status
-from tidemark_cli.failures import EXIT_OK
-from tidemark_cli.objects import patch_object, read_object
+from tidemark_cli.commands.topic_objects import pool_name, topic_name
+from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_cli.kubernetes_objects import Manifest
+from tidemark_cli.objects import list_objects, patch_object, read_object
 from tidemark_cli.output import Output
+from tidemark_cli.targets import pool_of
 
 HELP = "move all replicas of a broker to others"
+IDLE_SECONDS = 600.0  # of --wait, without one replica that moved
+POLL_SECONDS = 0.5
+MAX_SHOWN = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("broker", type=int, help="the broker's id")
-    parser.add_argument("--pool", default="default", help="its BrokerPool (default: default)")
     parser.add_argument("--undo", action="store_true", help="let replicas be placed there again")
+    parser.add_argument("--wait", action="store_true", help="until the broker holds no replica")
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
-    pool = await read_object(arguments, "BrokerPool", arguments.pool)
-    if not arguments.undo:
-        (await cluster_status(arguments)).check_brokers(arguments.pool, [arguments.broker])
-    drained = set(pool["spec"].get("drain", []))
-    drained = drained - {arguments.broker} if arguments.undo else drained | {arguments.broker}
-    patch = {"spec": {"drain": sorted(drained)}}
-    await patch_object(arguments, "BrokerPool", arguments.pool, patch)
-    what = "may hold replicas again" if arguments.undo else "is to be emptied; see: tidemark status"
+    status = await cluster_status(arguments, with_high_watermarks=False)
+    name = _pool(arguments, status)
+    pool = await read_object(arguments, "BrokerPool", name)
+    drained = {int(each) for each in pool["spec"].get("drain", [])}
+    mine = status.of_pool(name)
+    if arguments.undo:
+        drained -= {arguments.broker}
+    else:
+        status.check_brokers(name, [arguments.broker])
+        drained |= {arguments.broker}
+        topics = [t for t in await list_objects(arguments, "Topic") if pool_name(t) == name]
+        _check_can_end(arguments.broker, pool, drained, topics, mine)
+    await patch_object(arguments, "BrokerPool", name, {"spec": {"drain": sorted(drained)}})
+    held = held_by(mine, arguments.broker)
+    if arguments.wait and not arguments.undo:
+        await _until_empty(arguments, output, name)
+        said = "holds no replica"
+    elif arguments.undo:
+        said = "may hold replicas again"
+    else:
+        said = f"is to be emptied, {progress(held)}; see: tidemark drain {arguments.broker} --wait"
     output.result(
-        {"pool": arguments.pool, "drain": sorted(drained)},
-        lambda console: console.print(f"broker {arguments.broker} of {arguments.pool} {what}"),
+        {"pool": name, "drain": sorted(drained), "held": held},
+        lambda console: console.print(f"broker {arguments.broker} of {name} {said}"),
     )
     return EXIT_OK
+
+
+def _pool(arguments: argparse.Namespace, status: ClusterStatus) -> str:
+    """Broker ids are a pool's own: with several pools one has to be named."""
+    if arguments.pool is None and len(status.pools) > 1:
+        raise CommandFailed(
+            f"There are several pools: {', '.join(status.pools)}",
+            to_do="choose the broker's with --pool",
+            exit_code=EXIT_USAGE,
+        )
+    return pool_of(status, arguments.pool, None)
+
+
+def held_by(status: ClusterStatus, broker_id: int) -> list[str]:
+    """`topic-partition` of each replica there, retained ones too."""
+    return [
+        f"{view.topic}-{each.partition}"
+        for view in (*status.topics, *status.retained)
+        for each in view.partitions
+        if broker_id in each.replicas
+    ]
+
+
+def progress(held: list[str]) -> str:
+    more = f" and {len(held) - MAX_SHOWN:,} more" if len(held) > MAX_SHOWN else ""
+    shown = f": {', '.join(held[:MAX_SHOWN])}{more}" if held else ""
+    return f"{len(held):,} replica{'' if len(held) == 1 else 's'} there{shown}"
+
+
+def _check_can_end(
+    broker_id: int, pool: Manifest, drained: set[int], topics: list[Manifest], status: ClusterStatus
+) -> None:
+    left = set(range(int(pool["spec"].get("replicas", 1)))) - drained
+    reasons = [*_obstacles(broker_id, len(left), topics, status)]
+    if reasons:
+        more = f"; and {len(reasons) - MAX_SHOWN} more" if len(reasons) > MAX_SHOWN else ""
+        raise CommandFailed(
+            f"Broker {broker_id} can never be emptied: {'; '.join(reasons[:MAX_SHOWN])}{more}",
+            to_do="change that first; nothing was written",
+        )
+
+
+def _obstacles(
+    broker_id: int, left: int, topics: list[Manifest], status: ClusterStatus
+) -> Iterator[str]:
+    for topic in topics:
+        name, spec = topic_name(topic), topic["spec"]
+        wanted = int(spec.get("replicationFactor", 1))
+        if wanted > left:
+            yield f"topic {name} has replication factor {wanted}, and {left} brokers would be left"
+        pinned = [
+            str(each["partition"])
+            for each in spec.get("placement", [])
+            if broker_id in each["replicas"]
+        ]
+        if pinned:
+            yield f"spec.placement of Topic {name} names it for partitions {', '.join(pinned)}"
+    for view in status.retained:
+        kept = [str(each.partition) for each in view.partitions if broker_id in each.replicas]
+        if kept:
+            yield (
+                f"retained data of topic {view.topic}, partitions {', '.join(kept)}, is there, and"
+                " moves only while there is a Topic of that name"
+            )
+
+
+async def _until_empty(arguments: argparse.Namespace, output: Output, pool: str) -> None:
+    """Raises CommandFailed when nothing moves."""
+    loop = asyncio.get_running_loop()
+    told, ends_s = "", loop.time() + IDLE_SECONDS
+    try:
+        while loop.time() < ends_s:
+            status = (await cluster_status(arguments, with_high_watermarks=False)).of_pool(pool)
+            held = held_by(status, arguments.broker)
+            if not held:
+                return
+            if (words := progress(held)) != told:
+                told, ends_s = words, loop.time() + IDLE_SECONDS
+                output.progress(f"broker {arguments.broker}: {words}")
+            await asyncio.sleep(POLL_SECONDS)
+    finally:
+        output.end_progress()
+    raise CommandFailed(
+        f"Nothing moved off broker {arguments.broker} for {IDLE_SECONDS:g} s: {told}",
+        to_do="`tidemark status` shows what the Topics wait for; the drain goes on",
+    )

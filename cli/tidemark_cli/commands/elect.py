@@ -8,9 +8,10 @@ only; the Topic's condition tells afterwards what was lost.
 import argparse
 
 from tidemark_cli.commands.status import cluster_status
-from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_cli.commands.topic_objects import find_topic, topic_name
+from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
 from tidemark_cli.metadata import NO_LEADER, PartitionView
-from tidemark_cli.objects import patch_object, read_object
+from tidemark_cli.objects import patch_object
 from tidemark_cli.output import Output
 
 HELP = "choose the leader of a partition that has none, giving up what only others have"
@@ -18,36 +19,44 @@ ELECT_ANNOTATION = "tidemark.dev/elect"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", help="metadata.name of the Topic")
+    parser.add_argument("topic", help="its name, or metadata.name of the Topic")
     parser.add_argument("partition", type=int)
     parser.add_argument("broker", type=int, help="one of the partition's replicas, alive")
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
-    item = await read_object(arguments, "Topic", arguments.topic)
-    name = str(item["spec"].get("topicName") or arguments.topic)
-    topic = (await cluster_status(arguments)).topic(name)
+    item = await find_topic(arguments, arguments.topic)
+    name, object_name = topic_name(item), str(item["metadata"]["name"])
+    status = await cluster_status(arguments, with_high_watermarks=False)
+    topic = status.topic_of_object(object_name)
     views = topic.partitions if topic is not None else ()
     view = next((view for view in views if view.partition == arguments.partition), None)
-    if view is None or view.leader != NO_LEADER or arguments.broker not in view.replicas:
+    if view is None:
+        raise not_found("Partition", f"{name}-{arguments.partition}", _names(name, views))
+    if view.leader != NO_LEADER or arguments.broker not in view.replicas:
         raise CommandFailed(
+            f"{name}-{view.partition} needs no such election: {_found(view)}",
             expected=f"{name}-{arguments.partition} without a leader, broker {arguments.broker}"
             " among its replicas",
-            found="no such partition" if view is None else _found(view),
+            found=_found(view),
             to_do="look at `tidemark status`; where a safe replica is left it leads by itself",
             exit_code=EXIT_USAGE,
         )
     choice = f"{view.partition}={arguments.broker}@{view.leader_epoch}"
     patch = {"metadata": {"annotations": {ELECT_ANNOTATION: choice}}}
-    await patch_object(arguments, "Topic", arguments.topic, patch)
+    await patch_object(arguments, "Topic", object_name, patch)
     output.result(
         {"elect": choice},
         lambda console: console.print(
-            f"broker {arguments.broker} shall lead {name}-{view.partition}; what it lacks is in the"
-            " Topic's condition afterwards"
+            f"broker {arguments.broker} is to lead {name}-{view.partition}; afterwards the Topic's"
+            " condition says which records are lost"
         ),
     )
     return EXIT_OK
+
+
+def _names(name: str, views: tuple[PartitionView, ...]) -> list[str]:
+    return [f"{name}-{view.partition}" for view in views]
 
 
 def _found(view: PartitionView) -> str:

@@ -9,16 +9,17 @@ from typing import Any
 
 from tidemark_cli.cluster_status import ClusterStatus
 from tidemark_cli.commands.status import cluster_status
+from tidemark_cli.commands.topic_objects import find_topic, pool_name, topic_name
 from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_cli.kubernetes_objects import Manifest
-from tidemark_cli.objects import patch_object, read_object
+from tidemark_cli.objects import patch_object
 from tidemark_cli.output import Output
 
 HELP = "move a partition to other brokers, or turn such a move back"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", help="metadata.name of the Topic")
+    parser.add_argument("topic", help="its name, or metadata.name of the Topic")
     parser.add_argument("partition", type=int)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument(
@@ -28,14 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
-    topic = await read_object(arguments, "Topic", arguments.topic)
-    name = str(topic["spec"].get("topicName") or arguments.topic)
-    status = await cluster_status(arguments)
+    topic = await find_topic(arguments, arguments.topic)
+    name = topic_name(topic)
+    object_name = str(topic["metadata"]["name"])
+    status = await cluster_status(arguments, with_high_watermarks=False)
     if arguments.cancel:
         replicas = _original(status, topic, name, arguments.partition)
     else:
         replicas = _broker_ids(arguments.to)
-        status.check_brokers(str(topic["spec"].get("brokerPool") or "default"), replicas)
+        status.check_brokers(pool_name(topic), replicas)
     entry = {"partition": arguments.partition, "replicas": replicas}
     others = [
         placed
@@ -43,7 +45,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
         if placed["partition"] != arguments.partition
     ]
     placement: list[dict[str, Any]] = sorted([*others, entry], key=lambda each: each["partition"])
-    await patch_object(arguments, "Topic", arguments.topic, {"spec": {"placement": placement}})
+    await patch_object(arguments, "Topic", object_name, {"spec": {"placement": placement}})
     shown = ",".join(map(str, replicas))
     output.result(
         entry,
@@ -56,7 +58,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 
 def _original(status: ClusterStatus, topic: Manifest, name: str, partition: int) -> list[int]:
     """Where it was before the move under way, or is while a move asked for has not begun."""
-    told = status.topic(name)
+    told = status.topic_of_object(str(topic["metadata"]["name"]))
     views = told.partitions if told is not None else ()
     view = next((view for view in views if view.partition == partition), None)
     placed = [
@@ -66,6 +68,7 @@ def _original(status: ClusterStatus, topic: Manifest, name: str, partition: int)
     ]
     if view is None or not (view.is_moving or placed not in ([], [list(view.replicas)])):
         raise CommandFailed(
+            f"{name}-{partition} does not move.",
             expected=f"{name}-{partition} to be moving",
             found="it does not move",
             to_do="move it with --to, or look at `tidemark status`",

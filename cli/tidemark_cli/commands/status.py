@@ -1,5 +1,9 @@
 """`tidemark status`: every partition's leader, epoch, ISR and replicas; every broker's state; and
-the conditions of Topics and BrokerPools that somebody should look at.
+the conditions of Topics and BrokerPools that need attention.
+
+`--check` ends with 0 where all is well and 1 where not; `--watch` draws it again and again.
+Internal topics (`__consumer_offsets`) are one line, and only where they need attention, unless
+--internal or their name asks for them.
 """
 
 import argparse
@@ -7,10 +11,11 @@ import asyncio
 from dataclasses import replace
 
 from rich.console import Console
+from tidemark_protocol.condition_reasons import LASTING_REASONS
 
 from tidemark_cli.client import TidemarkClient
-from tidemark_cli.cluster_status import BrokerRow, ClusterStatus
-from tidemark_cli.failures import EXIT_OK, CommandFailed
+from tidemark_cli.cluster_status import BrokerRow, ClusterStatus, read_broker_rows
+from tidemark_cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandFailed, not_found
 from tidemark_cli.kubernetes_objects import KubernetesObjects
 from tidemark_cli.leader_lookup import NobodyAnswers
 from tidemark_cli.metadata import NO_LEADER, PartitionView, TopicView, UnreadableAnswer
@@ -18,42 +23,87 @@ from tidemark_cli.objects import list_objects
 from tidemark_cli.open_conditions import OpenCondition, open_conditions
 from tidemark_cli.outcomes import BrokerRefused
 from tidemark_cli.output import Output, table
-from tidemark_cli.targets import Target, find_target
+from tidemark_cli.targets import Target, find_api, find_target, uptime_ms
 
-OFFSETS_TOPIC = "__consumer_offsets"
-HELP = "show partitions (leader, epoch, ISR, high watermark), brokers, and what needs a look"
+HELP = "show partitions (leader, epoch, ISR, high watermark), brokers, and what needs attention"
+WATCH_SECONDS = 2.0
+START_GRACE_MS = 60_000  # as long as nobody is advised to give records up
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic", nargs="?", help="only this topic")
+    parser.add_argument("--internal", action="store_true", help="show internal topics too")
+    parser.add_argument(
+        "--check", action="store_true", help="end with 1 unless all is led, in sync and up"
+    )
+    parser.add_argument(
+        "--watch",
+        type=float,
+        nargs="?",
+        const=WATCH_SECONDS,
+        metavar="SECONDS",
+        help=f"show it again every SECONDS (default {WATCH_SECONDS:g}), until Ctrl-C",
+    )
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
+    if arguments.watch is None:
+        return await _show(arguments, output)
+    if arguments.watch <= 0 or arguments.check:
+        raise CommandFailed(
+            expected="--watch above 0, and without --check",
+            found=f"--watch {arguments.watch:g}{' --check' if arguments.check else ''}",
+            to_do="for scripts use --check in a loop",
+            exit_code=EXIT_USAGE,
+        )
+    while True:
+        if not output.is_json and output.console.is_terminal:
+            output.console.clear()
+        await _show(arguments, output)
+        await asyncio.sleep(arguments.watch)
+
+
+async def _show(arguments: argparse.Namespace, output: Output) -> int:
     status = await cluster_status(arguments)
+    if arguments.pool is not None:
+        if arguments.pool not in status.pools:
+            raise not_found("BrokerPool", arguments.pool, status.pools)
+        status = status.of_pool(arguments.pool)
     if arguments.topic:
-        topic = status.topic(arguments.topic)
-        if topic is None:
-            raise CommandFailed(
-                expected=f"a topic named {arguments.topic!r}",
-                found=", ".join(topic.topic for topic in status.topics) or "no topics",
-                to_do="check the name with `tidemark topics`",
-            )
-        status = ClusterStatus(status.brokers, (topic,))
+        topics = tuple(view for view in status.topics if view.topic == arguments.topic)
+        if not topics:
+            raise not_found("Topic", arguments.topic, [view.topic for view in status.topics])
+        brokers = tuple(r for r in status.brokers if r.pool in {v.pool for v in topics})
+        status = ClusterStatus(brokers, topics)
     status = replace(status, conditions=await _open_conditions(arguments, arguments.topic))
-    shown = status if arguments.topic else _without_quiet_internals(status)
-    output.result(status, lambda console: _draw(console, shown))
-    return EXIT_OK
+    is_young = status.is_starting and await _is_young(arguments)
+    output.result(status, lambda console: draw(console, status, arguments, is_young=is_young))
+    return EXIT_FAILED if arguments.check and problems(status) else EXIT_OK
 
 
-def _without_quiet_internals(status: ClusterStatus) -> ClusterStatus:
-    """The many partitions of the offsets topic, for people, only where one needs a look."""
-    topics = []
-    for topic in status.topics:
-        views = topic.partitions
-        if topic.topic == OFFSETS_TOPIC:
-            views = tuple(view for view in views if not view.is_fully_in_sync)
-        topics.append(TopicView(topic.topic, views))
-    return replace(status, topics=tuple(topics))
+async def _is_young(arguments: argparse.Namespace) -> bool:
+    """Whether this `tidemark dev` began a moment ago: what is not up yet is starting."""
+    uptime = await uptime_ms(await find_api(arguments))
+    return uptime is not None and uptime < START_GRACE_MS
+
+
+def problems(status: ClusterStatus) -> list[str]:
+    """What keeps `--check` from 0; empty where all is well."""
+    found = [str(condition) for condition in status.conditions if condition.type != "Moving"]
+    found += [
+        f"broker {row.broker_id} is {row.state}"
+        for row in status.brokers
+        if row.state not in ("Active", "Gone", "-")
+    ]
+    if not status.brokers:
+        found.append("no brokers")
+    found += [
+        f"{view.topic}-{each.partition} is not led, or not fully in sync"
+        for view in status.topics
+        for each in view.partitions
+        if not each.is_fully_in_sync
+    ]
+    return found
 
 
 async def _open_conditions(
@@ -63,68 +113,74 @@ async def _open_conditions(
         item
         for item in await list_objects(arguments, "Topic")
         if only_topic in (None, item["metadata"]["name"], item["spec"].get("topicName"))
+        and arguments.pool in (None, item["spec"].get("brokerPool", "default"))
     ]
-    pools = await list_objects(arguments, "BrokerPool")
+    pools = [
+        item
+        for item in await list_objects(arguments, "BrokerPool")
+        if arguments.pool in (None, item["metadata"]["name"])
+    ]
     return (*open_conditions("Topic", topics), *open_conditions("BrokerPool", pools))
 
 
-async def cluster_status(arguments: argparse.Namespace) -> ClusterStatus:
+async def cluster_status(
+    arguments: argparse.Namespace, *, with_high_watermarks: bool = True
+) -> ClusterStatus:
     """From the controller, the brokers or the Kubernetes API, whatever was found."""
     target = await find_target(arguments)
     if target.is_kubernetes:
         objects = await KubernetesObjects.connect(target.kube_context, arguments.namespace)
         async with objects:
             return await objects.cluster_status()
-    if target.broker_urls:
+    if not target.controller_url:
         return await _status_of_brokers(target)
     if not target.status.has_controller:
         raise CommandFailed(
+            "No active controller yet.",
             expected="a controller that leads",
             found=f"{target.controller_url} does not: it holds no Lease yet, or lost it",
             to_do="try again in a few seconds; else read its log (a full disk? in local mode it is"
             " logs/operator.log in the data directory)",
         )
-    return target.status
+    if not with_high_watermarks:
+        return target.status
+    return await _with_watermarks_of_pools(target.status)
+
+
+async def _with_watermarks_of_pools(status: ClusterStatus) -> ClusterStatus:
+    """Leaders know the high watermarks; each pool's brokers know that pool's topics only."""
+    topics: list[TopicView] = []
+    for pool in status.pools:
+        mine = status.of_pool(pool)
+        if not mine.active_urls:
+            topics += mine.topics
+            continue
+        async with TidemarkClient(mine.active_urls) as client:
+            for view in mine.topics:
+                topics.append(view if view.is_internal else await _with_marks(client, view))
+    return replace(status, topics=tuple(topics))
 
 
 async def _status_of_brokers(target: Target) -> ClusterStatus:
-    """Brokers know the high watermarks; the controller, where there is one, the brokers' states."""
+    """No controller was named: what brokers know of each other, and of their topics."""
     try:
         async with TidemarkClient(target.broker_urls) as client:
-            urls = await client.brokers()
-            topics = tuple(
-                [
-                    await _with_high_watermarks(client, await client.topic(name))
-                    for name in sorted(await client.topics())
-                ]
-            )
+            rows = read_broker_rows(await client.lookup.ask("/brokers"))
+            topics = [
+                await _with_marks(client, await client.topic(name))
+                for name in sorted(await client.topics())
+            ]
     except NobodyAnswers as error:
-        if target.status.brokers:
-            return target.status
         raise CommandFailed(
+            "No broker answers.",
             expected="a broker that answers",
             found=str(error),
             to_do="check the address, and that the brokers run",
         ) from error
-    topics = tuple(_with_moves(topic, target.status.topic(topic.topic)) for topic in topics)
-    brokers = target.status.brokers or tuple(
-        BrokerRow(broker_id, "-", http_url=url) for broker_id, url in sorted(urls.items())
-    )
-    return ClusterStatus(brokers, topics)
+    return ClusterStatus(rows, tuple(topics))
 
 
-def _with_moves(topic: TopicView, told: TopicView | None) -> TopicView:
-    """Only the controller tells who is being added and removed."""
-    known = {view.partition: view for view in told.partitions} if told is not None else {}
-
-    def with_moves(view: PartitionView) -> PartitionView:
-        moving = known.get(view.partition, view)
-        return replace(view, adding=moving.adding, removing=moving.removing)
-
-    return TopicView(topic.topic, tuple(with_moves(view) for view in topic.partitions))
-
-
-async def _with_high_watermarks(client: TidemarkClient, topic: TopicView) -> TopicView:
+async def _with_marks(client: TidemarkClient, topic: TopicView) -> TopicView:
     """Each leader is asked; a partition whose leader does not answer keeps -1."""
 
     async def ask(view: PartitionView) -> PartitionView:
@@ -132,18 +188,28 @@ async def _with_high_watermarks(client: TidemarkClient, topic: TopicView) -> Top
             return view
         try:
             offsets = await client.offsets(topic.topic, view.partition)
-        except (BrokerRefused, UnreadableAnswer):
+        except (BrokerRefused, UnreadableAnswer, NobodyAnswers):
             return view
         return replace(view, high_watermark=offsets.high_watermark)
 
     partitions = await asyncio.gather(*(ask(view) for view in topic.partitions))
-    return TopicView(topic.topic, tuple(partitions))
+    return replace(topic, partitions=tuple(partitions))
 
 
-def _draw(console: Console, status: ClusterStatus) -> None:
+def draw(
+    console: Console, status: ClusterStatus, arguments: argparse.Namespace, *, is_young: bool
+) -> None:
+    """`is_young`: conditions that brokers mend by coming up are left out."""
+    if status.is_starting:
+        console.print(f"{'starting: ' * is_young}{status.starting_sentence}", style="bold")
+        console.print()
+    shows_all = arguments.internal or arguments.topic
+    shown = [view for view in status.topics if shows_all or not view.is_internal]
+    has_pools = len(status.pools) > 1
     partitions = [
         (
             topic.topic,
+            *((topic.pool,) if has_pools else ()),
             view.partition,
             "none" if view.leader == NO_LEADER else view.leader,
             view.leader_epoch,
@@ -151,22 +217,46 @@ def _draw(console: Console, status: ClusterStatus) -> None:
             _replicas(view),
             "-" if view.high_watermark < 0 else view.high_watermark,
         )
-        for topic in status.topics
+        for topic in shown
         for view in topic.partitions
     ]
-    columns = ("topic", "partition", "leader", "epoch", "isr", "replicas", "high watermark")
+    pool_column = ("pool",) if has_pools else ()
+    columns = (
+        *("topic", *pool_column, "partition", "leader", "epoch", "isr", "replicas"),
+        "high watermark",
+    )
     console.print(table(columns, partitions) if partitions else "no partitions")
+    for view in status.topics:
+        if view not in shown and not view.is_fully_in_sync:
+            console.print(_line_of_internal(view), markup=False)
     console.print()
     brokers = [
-        (row.broker_id, row.state, _epoch(row), row.http_url or "-", row.rack or "-")
+        (
+            row.broker_id,
+            *((row.pool,) if has_pools else ()),
+            row.state,
+            _epoch(row),
+            row.http_url or "-",
+            row.rack or "-",
+        )
         for row in status.brokers
     ]
-    console.print(table(("broker", "state", "epoch", "address", "rack"), brokers))
-    if status.conditions:
+    console.print(table(("broker", *pool_column, "state", "epoch", "address", "rack"), brokers))
+    told = [each for each in status.conditions if not is_young or each.reason in LASTING_REASONS]
+    if told:
         console.print()
-        console.print("TO LOOK AT", style="bold")
-    for condition in status.conditions:
+        console.print("NEEDS ATTENTION", style="bold")
+    for condition in told:
         console.print(str(condition), markup=False)
+
+
+def _line_of_internal(topic: TopicView) -> str:
+    leaderless = sum(view.leader == NO_LEADER for view in topic.partitions)
+    behind = sum(not view.is_fully_in_sync for view in topic.partitions)
+    return (
+        f"{topic.topic}: {behind} of {len(topic.partitions)} partitions not fully in sync,"
+        f" {leaderless} without a leader; see: tidemark status {topic.topic}"
+    )
 
 
 def _epoch(row: BrokerRow) -> str:

@@ -7,10 +7,11 @@ is kept; their sentences are told as they come.
 import argparse
 from typing import Any
 
+from tidemark_protocol.topic_configs import canonical_value
 from tidemark_protocol.topic_names import object_names, topic_name_fault
 
 from tidemark_cli.commands.status import cluster_status
-from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
+from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed, not_found
 from tidemark_cli.kubernetes_objects import GROUP, VERSION, Manifest
 from tidemark_cli.metadata import NO_LEADER, PartitionView
 from tidemark_cli.objects import (
@@ -22,6 +23,7 @@ from tidemark_cli.objects import (
     read_object,
 )
 from tidemark_cli.output import Output, table
+from tidemark_cli.topic_readiness import until_ready
 from tidemark_cli.waiting import until
 
 SEEN_SECONDS = 30.0
@@ -30,20 +32,22 @@ SEEN_POLL_SECONDS = 0.2
 
 async def create(arguments: argparse.Namespace, output: Output) -> int:
     options = vars(arguments)
-    topic, pool = arguments.topic, str(options.get("pool") or "default")
+    topic, pool = arguments.topic, str(arguments.pool or "default")
     fault = topic_name_fault(topic)
     if fault:
         raise _usage(expected="a name that topics can have", found=fault)
     for known in await list_objects(arguments, "Topic"):
-        if _topic_name(known) == topic and _pool_of(known) == pool:
+        if topic_name(known) == topic and pool_name(known) == pool:
             raise CommandFailed(
-                expected=f"no topic {topic} yet",
+                f"Topic {topic!r} exists already.",
+                expected=f"no topic {topic} in pool {pool} yet",
                 found=f"Topic {known['metadata']['name']}",
                 to_do=f"change it: tidemark topics alter {topic}, or choose another name",
             )
+    spec: dict[str, Any] = {"brokerPool": pool}
+    await _check_replication(arguments, pool, options.get("replication_factor"))
     namespace = await object_namespace(arguments)
     name = object_names(f"{namespace}/{pool}", topic)[0]
-    spec: dict[str, Any] = {"brokerPool": pool}
     if name != topic:
         spec["topicName"] = topic
     if "deletion_policy" in options:
@@ -55,15 +59,38 @@ async def create(arguments: argparse.Namespace, output: Output) -> int:
         "spec": spec | _spec_of(options),
     }
     made = await create_object(arguments, manifest)
+    if "no_wait" not in options:
+        await until_ready(arguments, output, topic, name)
     shown = topic if name == topic else f"{topic} (Topic {name})"
     output.result(made, lambda console: console.print(f"topic {shown} created"))
     return EXIT_OK
 
 
+async def _check_replication(arguments: argparse.Namespace, pool: str, wanted: int | None) -> None:
+    """Refuse what no broker could hold, as Kafka does (INVALID_REPLICATION_FACTOR)."""
+    pools = await list_objects(arguments, "BrokerPool")
+    known = next((each for each in pools if each["metadata"]["name"] == pool), None)
+    if known is None and pool != "default":
+        raise not_found("BrokerPool", pool, [each["metadata"]["name"] for each in pools])
+    if known is None or wanted is None:
+        return  # a pool `default` is made as large as its first topic needs
+    drained = known["spec"].get("drain", [])
+    usable = len(set(range(known["spec"].get("replicas", 1))) - set(drained))
+    if wanted > usable:
+        raise CommandFailed(
+            f"Replication factor: {wanted} larger than available brokers: {usable}.",
+            expected=f"--replication-factor of at most {usable}, the brokers of BrokerPool {pool}"
+            " that take replicas",
+            found=str(wanted),
+            to_do="ask for fewer, or raise spec.replicas of the BrokerPool",
+        )
+
+
 async def describe(arguments: argparse.Namespace, output: Output) -> int:
     item = await _find(arguments)
-    topic = _topic_name(item)
-    told = (await cluster_status(arguments)).topic(topic)
+    topic = topic_name(item)
+    status = await cluster_status(arguments, with_high_watermarks=False)
+    told = status.topic_of_object(str(item["metadata"]["name"]))
     views = told.partitions if told is not None else ()
     conditions = item.get("status", {}).get("conditions", [])
     columns = ("partition", "leader", "replicas", "in-sync", "leader-epoch")
@@ -71,7 +98,7 @@ async def describe(arguments: argparse.Namespace, output: Output) -> int:
     def human(console: Any) -> None:
         spec = item["spec"]
         console.print(f"topic       {topic}  (Topic {item['metadata']['name']})")
-        console.print(f"pool        {_pool_of(item)}")
+        console.print(f"pool        {pool_name(item)}")
         for name in ("partitions", "replicationFactor", "commitRule", "flush", "deletionPolicy"):
             if name in spec:
                 console.print(f"{name}: {spec[name]}")
@@ -79,17 +106,13 @@ async def describe(arguments: argparse.Namespace, output: Output) -> int:
             console.print(f"  {name}={value}", markup=False)
         if views:
             console.print(table(columns, [_partition_row(view) for view in views]))
+        else:
+            console.print("no partitions of its own")
         for each in conditions:
             words = f"{each['type']}={each['status']} {each['reason']}: {each['message']}"
             console.print(words, markup=False)
 
-    output.result(
-        {
-            "object": item,
-            "partitions": [dict(zip(columns, _partition_row(v), strict=True)) for v in views],
-        },
-        human,
-    )
+    output.result({"object": item, "partitions": [_partition_json(view) for view in views]}, human)
     return EXIT_OK
 
 
@@ -106,13 +129,13 @@ async def alter(arguments: argparse.Namespace, output: Output) -> int:
     item = await _find(arguments)
     name = item["metadata"]["name"]
     changed = await patch_object(arguments, "Topic", name, {"spec": spec})
-    output.result(changed, lambda console: console.print(f"topic {_topic_name(item)} changed"))
+    output.result(changed, lambda console: console.print(f"topic {topic_name(item)} changed"))
     return EXIT_OK
 
 
 async def delete(arguments: argparse.Namespace, output: Output) -> int:
     item = await _find(arguments)
-    name, topic = item["metadata"]["name"], _topic_name(item)
+    name, topic = item["metadata"]["name"], topic_name(item)
     policy = item["spec"].get("deletionPolicy", "Retain")
     if "with_data" in vars(arguments) and policy != "Delete":
         policy = "Delete"
@@ -146,19 +169,29 @@ async def _until_seen(arguments: argparse.Namespace, name: str, generation: int)
 
 
 async def _find(arguments: argparse.Namespace) -> Manifest:
-    items = await list_objects(arguments, "Topic")
-    wanted = arguments.topic
-    found = [item for item in items if _topic_name(item) == wanted]
+    return await find_topic(arguments, arguments.topic)
+
+
+async def find_topic(arguments: argparse.Namespace, wanted: str) -> Manifest:
+    """By what clients call it, else by metadata.name; of --pool, where that is given. Of two that
+    claim a name, the one that is named so, else the older, which has it. Raises CommandFailed."""
+    every = await list_objects(arguments, "Topic")
+    if not every:
+        return await read_object(arguments, "Topic", wanted)  # says why there are none
+    items = [each for each in every if arguments.pool in (None, pool_name(each))]
+    found = [item for item in items if topic_name(item) == wanted]
     found = found or [item for item in items if item["metadata"]["name"] == wanted]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(item["metadata"]["name"] for item in found) or "none"
-    raise CommandFailed(
-        expected=f"one topic {wanted}",
-        found=names,
-        to_do="look at `tidemark topics`, or name the object (metadata.name)",
-        exit_code=EXIT_USAGE,
-    )
+    if not found:
+        raise not_found("Topic", wanted, [topic_name(item) for item in items])
+    pools = sorted({pool_name(item) for item in found})
+    if len(pools) > 1:
+        raise CommandFailed(
+            f"Topic {wanted!r} is in several pools: {', '.join(pools)}",
+            to_do="choose one with --pool",
+            exit_code=EXIT_USAGE,
+        )
+    named = [item for item in found if item["metadata"]["name"] == wanted]
+    return min(named or found, key=lambda item: item["metadata"].get("creationTimestamp", ""))
 
 
 def _spec_of(options: dict[str, Any]) -> dict[str, Any]:
@@ -172,7 +205,8 @@ def _spec_of(options: dict[str, Any]) -> dict[str, Any]:
         name, separator, value = text.partition("=")
         if not separator or not name:
             raise _usage(expected="--config NAME=VALUE, such as retention.ms=60000", found=text)
-        spec.setdefault("config", {})[name.strip()] = value.strip()
+        name = name.strip()
+        spec.setdefault("config", {})[name] = canonical_value(name, value.strip())
     return spec
 
 
@@ -182,11 +216,11 @@ def _usage(*, expected: str, found: str) -> CommandFailed:
     )
 
 
-def _topic_name(item: Manifest) -> str:
+def topic_name(item: Manifest) -> str:
     return str(item["spec"].get("topicName") or item["metadata"]["name"])
 
 
-def _pool_of(item: Manifest) -> str:
+def pool_name(item: Manifest) -> str:
     return str(item["spec"].get("brokerPool") or "default")
 
 
@@ -199,3 +233,17 @@ def _partition_row(view: PartitionView) -> tuple[int, str, str, str, int]:
         ",".join(map(str, view.in_sync_replicas)),
         view.leader_epoch,
     )
+
+
+def _partition_json(view: PartitionView) -> dict[str, Any]:
+    """The last two keys are those of before, until the next release."""
+    partition, leader, replicas, in_sync, epoch = _partition_row(view)
+    return {
+        "partition": partition,
+        "leader": leader,
+        "replicas": replicas,
+        "inSync": in_sync,
+        "leaderEpoch": epoch,
+        "in-sync": in_sync,
+        "leader-epoch": epoch,
+    }

@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     ledger, events = await asyncio.to_thread(_read_ledger, arguments.load)
     try:
-        async with TidemarkClient(await find_brokers(arguments)) as client:
+        urls = await find_brokers(arguments, topic=ledger.topic)
+        async with TidemarkClient(urls) as client:
             report = await verify(client, ledger, events, within_seconds=arguments.within_seconds)
     except (NobodyAnswers, UnknownTopic, BrokerRefused, TimeoutError) as error:
         raise CommandFailed(

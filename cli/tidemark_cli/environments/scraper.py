@@ -72,11 +72,15 @@ class Scraper:
     async def start(self, port: int, targets: Sequence[str]) -> None:
         """Returns when Prometheus scrapes, or with `missing` saying why it does not."""
         if any(importlib.util.find_spec(name) is None for name in ("numpy", "pyarrow")):
-            self.missing = "no packages of the audit (pip install 'tidemark[audit]')"
+            self.missing = "no packages of the audit: make setup-audit, or 'tidemark[audit]'"
             return
         binary = await self._binary()
         if binary is None:
-            self.missing = "no Prometheus here, and none could be fetched"
+            self.missing = (
+                f"no Prometheus on PATH, and {BINARIES} could not fetch one"
+                if shutil.which(str(BINARIES)) is not None
+                else "no Prometheus on PATH; in a checkout of Tidemark the demo fetches one"
+            )
             return
         configuration = self._directory / "prometheus.yml"
         configuration.write_text(CONFIGURATION.format(targets=json.dumps(list(targets))))

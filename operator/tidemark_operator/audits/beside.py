@@ -1,4 +1,4 @@
-"""Audits beside the rest: one queue and one worker serve all kinds."""
+"""Audits beside the rest: one queue serves all kinds."""
 
 import logging
 

@@ -40,8 +40,9 @@ async def alter_partition(
         )
         for judged_slice in await asyncio.gather(*judgements):
             answers.extend(judged_slice)
-        if any(answer.state is not None and is_moving(answer.state) for answer in answers):
-            await pool.settle()  # it may have been the last one that a move waited for
+        moving = {a.topic_id: None for a in answers if a.state is not None and is_moving(a.state)}
+        if moving:
+            await pool.settle(topics=moving)  # it may have been the last one that a move waited for
     return AlterPartitionResponse(
         ErrorCode.NONE,
         controller_epoch=pool.state.controller_epoch,
@@ -52,11 +53,12 @@ async def alter_partition(
 def _sorted_by_slice(
     pool: PoolController, proposals: tuple[InSyncProposal, ...]
 ) -> tuple[list[InSyncAnswer], dict[str, list[InSyncProposal]]]:
+    asked = [(proposal.topic_id, proposal.partition) for proposal in proposals]
     places = {
-        (value.topic.topic_id, state.partition): value.name
-        for value, state in pool.state.served_partitions()
+        replica: value.name
+        for replica, (value, _) in pool.state.places_of(asked).items()
+        if not value.is_retained
     }
-    topics = {topic_id for topic_id, _ in places}
     unknown: list[InSyncAnswer] = []
     by_slice: dict[str, list[InSyncProposal]] = {}
     for proposal in proposals:
@@ -64,7 +66,8 @@ def _sorted_by_slice(
         if name is not None:
             by_slice.setdefault(name, []).append(proposal)
             continue
-        is_known_topic = proposal.topic_id in topics
+        slices = pool.state.topic_slices(proposal.topic_id)
+        is_known_topic = any(not value.is_retained and value.partitions for value in slices)
         error = (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_known_topic else ErrorCode.UNKNOWN_TOPIC_ID
         )

@@ -7,10 +7,12 @@ where. /v1/status shows the same JSON in local mode and on Kubernetes.
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
+import msgspec
 from aiohttp import web
+from prometheus_client.registry import Collector
 from tidemark_protocol.controller_messages import (
     ALLOCATE_PRODUCER_IDS_PATH,
     ALTER_PARTITION_PATH,
@@ -33,6 +35,7 @@ from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.controller.views import BrokerView, TopicView
 
 STATUS_PATH = "/v1/status"
+PARTITIONS_AT_A_TIME = 500  # in a status
 
 Request = TypeVar("Request")
 
@@ -48,6 +51,7 @@ def create_app(
     *,
     pid_of: PidOf | None = None,
     more_calls: Mapping[str, BrokerCall] = NO_CALLS,
+    more_metrics: tuple[Collector, ...] = (),
 ) -> web.Application:
     app = web.Application(client_max_size=MAX_MESSAGE_BYTES)
     calls = {**broker_calls(service), **more_calls}
@@ -63,10 +67,11 @@ def create_app(
         return _json({"leads": service.is_leading, "controllerEpoch": service.controller_epoch})
 
     async def status(_: web.Request) -> web.Response:
-        return _json(status_of(service, pid_of))
+        return _json(await status_of(service, pid_of))
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=await exposition(service), headers={"Content-Type": CONTENT_TYPE})
+        body = await exposition(service, *more_metrics)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     for path in calls:
         app.router.add_post(path, called)
@@ -102,11 +107,12 @@ async def serve(
     *,
     pid_of: PidOf | None = None,
     more_calls: Mapping[str, BrokerCall] = NO_CALLS,
+    more_metrics: tuple[Collector, ...] = (),
     add_routes: Callable[[web.Application], None] = lambda _: None,
 ) -> web.AppRunner:
     """Serves on a socket that is bound already; `cleanup()` of the answer ends it. `more_calls` of
     brokers: those that the controller does not answer itself."""
-    app = create_app(service, pid_of=pid_of, more_calls=more_calls)
+    app = create_app(service, pid_of=pid_of, more_calls=more_calls, more_metrics=more_metrics)
     add_routes(app)
     runner = web.AppRunner(
         app,
@@ -120,23 +126,34 @@ async def serve(
     return runner
 
 
-def status_of(service: ControllerService, pid_of: PidOf | None = None) -> dict[str, object]:
-    return {
+async def status_of(service: ControllerService, pid_of: PidOf | None = None) -> dict[str, object]:
+    """Lets others run in between."""
+    status: dict[str, object] = {
         "leads": service.is_leading,
         "controllerEpoch": service.controller_epoch,
         "leaderAddress": service.leader_address,
-        "pools": [
-            {
-                "pool": pool,
-                "brokers": [
-                    _broker_json(view) | ({"pid": pid_of(pool, view.broker_id)} if pid_of else {})
-                    for view in service.brokers(pool)
-                ],
-                "topics": [_topic_json(view) for view in service.topics(pool)],
-            }
-            for pool in (service.pools() if service.is_leading else ())
-        ],
     }
+    pools: list[object] = []
+    for pool in service.pools():
+        if not service.is_leading:
+            break
+        brokers = [
+            _broker_json(view) | ({"pid": pid_of(pool, view.broker_id)} if pid_of else {})
+            for view in service.brokers(pool)
+        ]
+        topics = [topic async for topic in _topics(service.topics(pool))]
+        pools.append({"pool": pool, "brokers": brokers, "topics": topics})
+    return status | {"pools": pools}
+
+
+async def _topics(views: Iterable[TopicView]) -> AsyncIterator[msgspec.Raw]:
+    partitions = 0
+    for view in views:
+        yield msgspec.Raw(encode(_topic_json(view)))
+        partitions += 1 + len(view.partitions)
+        if partitions >= PARTITIONS_AT_A_TIME:
+            partitions = 0
+            await asyncio.sleep(0)
 
 
 async def _read(request: web.Request) -> bytes:

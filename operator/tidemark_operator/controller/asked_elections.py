@@ -76,7 +76,7 @@ async def elect_anybody(
             else:
                 outcomes[number] = ErrorCode.NONE
                 pool.state.choices[topic_id, number] = Choice(number, ANYBODY, state.leader_epoch)
-        await pool.settle()
+        await pool.settle(topics=(topic_id,))
     pool.tell_brokers()
     return outcomes
 

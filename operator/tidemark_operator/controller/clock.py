@@ -3,6 +3,13 @@
 import asyncio
 import time
 from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Monotonic."""
+        ...
 
 
 class MonotonicClock:

@@ -4,8 +4,10 @@ First the tombstone is durable; from then on the topic is gone for brokers and c
 slices go, at once or at a later tick, by a successor too; last the tombstone itself (S12).
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable
+from itertools import islice
 
 from tidemark_protocol.ids import TopicId
 
@@ -17,10 +19,13 @@ from tidemark_operator.stores.object_store import StoreError
 
 logger = logging.getLogger(__name__)
 
+SWEPT_AT_ONCE = 128
+
 
 async def delete_for_good(pool: PoolController, topic_id: TopicId, topic: str) -> None:
-    """The caller holds the pool's lock. Raises PutOff, then nothing has changed. `topic`: its name,
-    by which brokers are told of one whose slices are gone, too; "": not known."""
+    """The caller holds the topic and a turn of the pool. Raises PutOff, then nothing has changed.
+    `topic`: its name, by which brokers are told of one whose slices are gone, too; "": not known.
+    """
     slices = pool.state.topic_slices(topic_id)
     if not slices and (not topic or pool.image.was_deleted(topic_id)):
         return
@@ -35,7 +40,7 @@ async def delete_for_good(pool: PoolController, topic_id: TopicId, topic: str) -
         pool.state.slices.pop(value.name, None)
         pool.state.leftovers[value.name] = value
     pool.state.forget_topic(topic_id)
-    await _delete_leftovers(pool)
+    await _delete_leftovers(pool, slices)
 
 
 def note_deleted(pool: PoolController, tombstone: Tombstone) -> None:
@@ -59,37 +64,52 @@ def load_leftovers(pool: PoolController, slices: Iterable[PartitionSlice]) -> No
 
 
 def is_due(pool: PoolController) -> bool:
-    return bool(pool.state.leftovers) or bool(pool.state.finished_tombstones())
+    if pool.is_sweeping:
+        return False
+    return bool(pool.state.leftovers) or any(pool.state.finished_tombstones())
 
 
 async def sweep(pool: PoolController) -> None:
-    """What deletions have left: slices that are still there, tombstones that all have applied."""
-    async with pool.lock:
-        await _delete_leftovers(pool)
-        waiting = {value.topic.topic_id for value in pool.state.leftovers.values()}
-        for tombstone in pool.state.finished_tombstones():
-            if tombstone.topic_id in waiting:
-                continue
-            try:
-                await pool.slice_store.unbury(tombstone)
-            except StoreError as error:
-                logger.warning(
-                    "tombstone not removed yet",
-                    extra={"topic": tombstone.topic, "error": str(error)},
-                )
-                continue
-            del pool.state.tombstones[tombstone.topic_id]
-            pool.image.finish_deletion(tombstone.topic_id)
-
-
-async def _delete_leftovers(pool: PoolController) -> None:
-    for value in tuple(pool.state.leftovers.values()):
-        try:
-            await pool.slice_store.delete(value)
-        except StoreError as error:
-            logger.warning(
-                "slice of a deleted topic not removed yet",
-                extra={"slice": value.name, "error": str(error)},
+    """What deletions have left: slices that are still there, tombstones that all have applied. Some
+    of them, beside whoever makes topics."""
+    pool.is_sweeping = True
+    try:
+        async with pool.lock.shared():
+            await _delete_leftovers(pool, islice(pool.state.leftovers.values(), SWEPT_AT_ONCE))
+            waiting = {value.topic.topic_id for value in pool.state.leftovers.values()}
+            finished = (
+                each for each in pool.state.finished_tombstones() if each.topic_id not in waiting
             )
-            continue
-        del pool.state.leftovers[value.name]
+            some = tuple(islice(finished, SWEPT_AT_ONCE))
+            await asyncio.gather(*(_unbury(pool, tombstone) for tombstone in some))
+    finally:
+        pool.is_sweeping = False
+
+
+async def _unbury(pool: PoolController, tombstone: Tombstone) -> None:
+    try:
+        await pool.slice_store.unbury(tombstone)
+    except StoreError as error:
+        logger.warning(
+            "tombstone not removed yet",
+            extra={"topic": tombstone.topic, "error": str(error)},
+        )
+        return
+    pool.state.tombstones.pop(tombstone.topic_id, None)
+    pool.image.finish_deletion(tombstone.topic_id)
+
+
+async def _delete_leftovers(pool: PoolController, slices: Iterable[PartitionSlice]) -> None:
+    await asyncio.gather(*(_delete(pool, value) for value in tuple(slices)))
+
+
+async def _delete(pool: PoolController, value: PartitionSlice) -> None:
+    try:
+        await pool.slice_store.delete(value)
+    except StoreError as error:
+        logger.warning(
+            "slice of a deleted topic not removed yet",
+            extra={"slice": value.name, "error": str(error)},
+        )
+        return
+    pool.state.leftovers.pop(value.name, None)

@@ -15,14 +15,17 @@ class ElectionKind(Enum):
 
 class ElectionCounts:
     def __init__(self) -> None:
-        self._counts: dict[Replica, dict[ElectionKind, int]] = {}
+        self._counts: dict[TopicId, dict[int, dict[ElectionKind, int]]] = {}
 
     def of(self, replica: Replica) -> dict[ElectionKind, int]:
-        return self._counts.get(replica) or dict.fromkeys(ElectionKind, 0)
+        topic_id, partition = replica
+        counted = self._counts.get(topic_id, {}).get(partition)
+        return counted or dict.fromkeys(ElectionKind, 0)
 
     def note(self, replica: Replica, kind: ElectionKind) -> None:
-        self._counts.setdefault(replica, dict.fromkeys(ElectionKind, 0))[kind] += 1
+        topic_id, partition = replica
+        of_topic = self._counts.setdefault(topic_id, {})
+        of_topic.setdefault(partition, dict.fromkeys(ElectionKind, 0))[kind] += 1
 
     def forget(self, topic_id: TopicId) -> None:
-        for replica in [replica for replica in self._counts if replica[0] == topic_id]:
-            del self._counts[replica]
+        self._counts.pop(topic_id, None)

@@ -54,8 +54,15 @@ NO_EVIDENCE = Evidence()
 class LeaderCounts:
     """Partitions led per broker, kept up to date while one event's elections are made."""
 
-    def __init__(self, partitions: Iterable[PartitionState] = ()) -> None:
-        self._counts = Counter(state.leader for state in partitions if state.has_leader)
+    def __init__(
+        self,
+        partitions: Iterable[PartitionState] = (),
+        *,
+        counts: Counter[BrokerId] | None = None,
+    ) -> None:
+        """`counts`: as they are, where they are known already."""
+        led = Counter(state.leader for state in partitions if state.has_leader)
+        self._counts = led if counts is None else counts
 
     def __getitem__(self, broker_id: BrokerId) -> int:
         return self._counts[broker_id]
@@ -96,7 +103,7 @@ def settled(
             after = raised(after)
         after = without_progress_of_leavers(partition, after)
     leader_counts.note(partition, after)
-    return replace(election, partition=after)
+    return election if after is election.partition else replace(election, partition=after)
 
 
 def _settled(

@@ -41,18 +41,20 @@ class Floor:
 
 class HeldEpochs:
     def __init__(self) -> None:
-        self._floors: dict[Replica, Floor] = {}
+        self._floors: dict[TopicId, dict[int, Floor]] = {}
 
     def note(
         self, replica: Replica, leader_epoch: int, partition_epoch: int, *, version: int
     ) -> None:
-        known = self._floors.get(replica)
+        topic_id, partition = replica
+        floors = self._floors.setdefault(topic_id, {})
+        known = floors.get(partition)
         if known is not None:
             leader_epoch = max(leader_epoch, known.leader_epoch)
             partition_epoch = max(partition_epoch, known.partition_epoch)
             if (leader_epoch, partition_epoch) == (known.leader_epoch, known.partition_epoch):
                 return
-        self._floors[replica] = Floor(
+        floors[partition] = Floor(
             LeaderEpoch(leader_epoch), PartitionEpoch(partition_epoch), version
         )
 
@@ -71,16 +73,16 @@ class HeldEpochs:
 
     def floor_above(self, replica: Replica, state: PartitionState) -> Floor | None:
         """None: the state is as new as everything that was reported."""
-        floor = self._floors.get(replica)
+        floor = self.floor_of(replica)
         return floor if floor is not None and floor.is_above(state) else None
 
     def floor_of(self, replica: Replica) -> Floor | None:
         """None: nobody has said anything of it, and nothing of it was durable here."""
-        return self._floors.get(replica)
+        topic_id, partition = replica
+        return self._floors.get(topic_id, {}).get(partition)
 
     def forget(self, topic_id: TopicId) -> None:
-        for replica in [replica for replica in self._floors if replica[0] == topic_id]:
-            del self._floors[replica]
+        self._floors.pop(topic_id, None)
 
 
 def rebuilt(state: PartitionState, floor: Floor, holders: Iterable[BrokerId]) -> PartitionState:

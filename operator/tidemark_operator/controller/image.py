@@ -19,9 +19,20 @@ class _Topic:
     state: TopicState
     is_retained: bool
     version: int
+    changed: int  # the newest version of the topic or of a partition
     partitions: dict[int, PartitionState] = field(default_factory=dict)
-    versions: dict[int, int] = field(default_factory=dict)
+    versions: dict[int, int] = field(default_factory=dict)  # in the order in which they changed
     hidden: set[int] = field(default_factory=set)
+
+    def numbers_since(self, version: int) -> list[int]:
+        """Partitions that changed after it and may be told."""
+        found = []
+        for number, changed in reversed(self.versions.items()):
+            if changed <= version:
+                break
+            if number not in self.hidden:
+                found.append(number)
+        return sorted(found)
 
 
 class MetadataImage:
@@ -31,8 +42,11 @@ class MetadataImage:
         self._deleted_kept = deleted_kept
         self._brokers: tuple[BrokerState, ...] = ()
         self._settings = PoolSettings()
+        # Both in the order in which they changed: a push costs what changed, however many others
+        # there are.
         self._topics: dict[TopicId, _Topic] = {}
         self._deleted: dict[TopicId, tuple[TopicState, int]] = {}
+        self._ids_by_name: dict[str, dict[TopicId, None]] = {}
         self._finished: dict[TopicId, None] = {}
 
     def set_brokers(self, brokers: tuple[BrokerState, ...]) -> None:
@@ -53,9 +67,12 @@ class MetadataImage:
         version = self.version + 1
         if topic is None:
             self._hide_former(state.topic)
-            topic = self._topics[state.topic_id] = _Topic(state, is_retained, version)
+            topic = self._topics[state.topic_id] = _Topic(state, is_retained, version, version)
+            self._note_name(state)
             self.version = version
         if topic.state != state or topic.is_retained != is_retained:
+            self._forget_name(topic.state)
+            self._note_name(state)
             topic.state, topic.is_retained, topic.version = state, is_retained, version
             self.version = version
         for partition in partitions:
@@ -63,15 +80,19 @@ class MetadataImage:
             if topic.partitions.get(number) != partition or number in topic.hidden:
                 topic.hidden.discard(number)
                 topic.partitions[number] = partition
+                topic.versions.pop(number, None)
                 topic.versions[number] = version
                 self.version = version
+        if self.version == version:
+            topic.changed = version
+            self._topics[state.topic_id] = self._topics.pop(state.topic_id)
 
     def _hide_former(self, name: str) -> None:
         """Of a topic whose slices are gone by hand brokers keep what they have (S12), until its
         name is another's: who was told of both would make room for logs of the former."""
-        for topic in self._topics.values():
-            if topic.state.topic == name:
-                topic.hidden.update(topic.partitions)
+        for topic_id in self._ids_by_name.get(name, ()):
+            topic = self._topics[topic_id]
+            topic.hidden.update(topic.partitions)
 
     def hide(self, topic_id: TopicId, partitions: tuple[int, ...]) -> None:
         """Their last write has an unknown outcome: nobody is told anything of them (S3)."""
@@ -95,9 +116,21 @@ class MetadataImage:
 
     def delete(self, state: TopicState) -> None:
         """An explicit entry in pushes, until `finish_deletion`."""
-        self._topics.pop(state.topic_id, None)
+        topic = self._topics.pop(state.topic_id, None)
+        if topic is not None:
+            self._forget_name(topic.state)
         self.version += 1
+        self._deleted.pop(state.topic_id, None)
         self._deleted[state.topic_id] = (state, self.version)
+
+    def _note_name(self, state: TopicState) -> None:
+        self._ids_by_name.setdefault(state.topic, {})[state.topic_id] = None
+
+    def _forget_name(self, state: TopicState) -> None:
+        ids = self._ids_by_name[state.topic]
+        del ids[state.topic_id]
+        if not ids:
+            del self._ids_by_name[state.topic]
 
     def finish_deletion(self, topic_id: TopicId) -> None:
         """Every broker that may hold a replica has applied it."""
@@ -120,19 +153,7 @@ class MetadataImage:
         if not is_full and applied_version == self.version:
             return None
         since = 0 if is_full else applied_version
-        topics = [
-            TopicPush(state, (), is_deleted=True)
-            for state, version in self._deleted.values()
-            if version > since
-        ]
-        for topic in self._topics.values():
-            partitions = tuple(
-                topic.partitions[number]
-                for number in sorted(topic.partitions)
-                if topic.versions[number] > since and number not in topic.hidden
-            )
-            if partitions or topic.version > since:
-                topics.append(TopicPush(topic.state, partitions, is_retained=topic.is_retained))
+        topics = [*self._deletions_since(since), *self._changes_since(since)]
         return MetadataPush(
             self.controller_epoch,
             self.version,
@@ -143,3 +164,21 @@ class MetadataImage:
             self._settings.quotas,
             self._settings.addresses,
         )
+
+    def _deletions_since(self, version: int) -> list[TopicPush]:
+        found = []
+        for state, deleted in reversed(self._deleted.values()):
+            if deleted <= version:
+                break
+            found.append(TopicPush(state, (), is_deleted=True))
+        return found[::-1]
+
+    def _changes_since(self, version: int) -> list[TopicPush]:
+        found = []
+        for topic in reversed(self._topics.values()):
+            if topic.changed <= version:
+                break
+            partitions = tuple(topic.partitions[n] for n in topic.numbers_since(version))
+            if partitions or topic.version > version:
+                found.append(TopicPush(topic.state, partitions, is_retained=topic.is_retained))
+        return found[::-1]

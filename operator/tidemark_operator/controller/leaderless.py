@@ -12,9 +12,15 @@ NOTHING_SAID = (-2, 0)  # in the place of (last epoch, log end offset): below an
 
 
 def leaderless_sentence(
-    topic: TopicState, partition: PartitionState, standings: Standings, evidence: Evidence
+    topic: TopicState,
+    partition: PartitionState,
+    standings: Standings,
+    evidence: Evidence,
+    *,
+    is_lasting: bool = True,
 ) -> str:
-    """Of a served partition that nobody leads. It names the exact annotation that would decide."""
+    """Of a served partition that nobody leads. It names the exact command that would decide, once
+    that lasts: brokers that start come back by themselves, and nothing has to be given up."""
     replica = (topic.topic_id, partition.partition)
     active = [b for b in partition.replicas if standings.is_active(b, replica)]
     text = f"partition {partition.partition} has no leader: "
@@ -34,11 +40,14 @@ def leaderless_sentence(
             text += f", and brokers {_names(longest)}, which have the longest log, are not active"
     if not active:
         return f"{text}; start one of brokers {_names(helpful)}"
+    if not is_lasting:
+        return f"{text}; wait for them, they may be starting"
     best = max(active, key=lambda b: (evidence.reports.log_end(b, replica) or NOTHING_SAID, -b))
     choice = choice_text(Choice(partition.partition, best, partition.leader_epoch))
     return (
-        f"{text}; bring them back, or give up what only they have: annotate the Topic with"
-        f" {ELECT_ANNOTATION}={choice}"
+        f"{text}; bring them back. Only if they are lost for good give up what only they have:"
+        f" tidemark elect {topic.topic} {partition.partition} {best}, or on Kubernetes annotate the"
+        f" Topic with {ELECT_ANNOTATION}={choice}"
     )
 
 

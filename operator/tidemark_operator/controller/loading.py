@@ -3,6 +3,7 @@
 An object that cannot be read says nothing: it is logged, and the others go on (S12).
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
@@ -13,36 +14,54 @@ from tidemark_operator.controller.pool_controller import PoolController
 from tidemark_operator.controller.slices import (
     MalformedObject,
     PartitionSlice,
+    SliceReader,
+    by_age,
     is_where_brokers_are,
     producer_id_round_of,
     read_broker,
-    read_slices,
 )
 from tidemark_operator.controller.tombstones import is_tombstone, read_tombstone
 from tidemark_operator.stores.object_store import Object
 
 logger = logging.getLogger(__name__)
 
+# Some ten milliseconds of the loop each.
+PARTITIONS_AT_A_TIME = 256
+TOMBSTONES_AT_A_TIME = 500
+
 PoolOf = Callable[[str], PoolController]
 
 
-def load(pool_of: PoolOf, brokers: Iterable[Object], slices: Iterable[Object]) -> None:
+async def load(pool_of: PoolOf, brokers: Iterable[Object], slices: Iterable[Object]) -> None:
+    """A few slices at a time: the Lease is renewed meanwhile."""
     for item in brokers:
         _load_broker(pool_of, item)
-    slices = tuple(slices)
+    tombstones: list[Object] = []
+    others: list[Object] = []
+    for item in slices:
+        (tombstones if is_tombstone(item) else others).append(item)
     # Tombstones first: what they cover is not served (S12).
-    for item in filter(is_tombstone, slices):
+    for number, item in enumerate(tombstones, 1):
         try:
             _load_tombstone(pool_of, item)
         except MalformedObject as error:
             logger.error("tombstone unreadable", extra={"error": str(error)})
-    values, flaws = read_slices(item for item in slices if not is_tombstone(item))
-    for flaw in flaws:
+        if number % TOMBSTONES_AT_A_TIME == 0:
+            await asyncio.sleep(0)
+    reader = SliceReader()
+    owners: dict[tuple[str, str], TopicId] = {}  # by pool and name
+    partitions = 0
+    for item in by_age(others):
+        value = reader.read(item)
+        if value is not None:
+            _load_slice(pool_of, value, owners)
+            partitions += len(value.partitions)
+        if partitions >= PARTITIONS_AT_A_TIME:
+            partitions = 0
+            await asyncio.sleep(0)
+    for flaw in reader.flaws:
         # Shown as a missing slice of its topic (S12); the other topics go on.
         logger.error("slice unreadable", extra={"error": flaw})
-    owners: dict[tuple[str, str], TopicId] = {}  # by pool and name
-    for value in values:  # by age
-        _load_slice(pool_of, value, owners)
 
 
 def _load_broker(pool_of: PoolOf, item: Object) -> None:

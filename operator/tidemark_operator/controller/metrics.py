@@ -37,14 +37,17 @@ class ControllerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         service = self._service
-        yield GaugeMetricFamily(
-            "tidemark_controller_leads", "1 on the leading controller", float(service.is_leading)
+        leads = GaugeMetricFamily(
+            "tidemark_controller_leads", "1 on the leading controller", labels=["installation"]
         )
-        yield GaugeMetricFamily(
+        leads.add_metric([service.installation], float(service.is_leading))
+        epoch = GaugeMetricFamily(
             "tidemark_controller_epoch",
             "Controller epoch, -1 while standing by",
-            float(service.controller_epoch),
+            labels=["installation"],
         )
+        epoch.add_metric([service.installation], float(service.controller_epoch))
+        yield from (leads, epoch)
         if service.is_leading:
             yield from self._pools()
 
@@ -92,21 +95,19 @@ class ControllerCollector(Collector):
             states = [view.state for view in self._service.brokers(pool)]
             for state in BrokerLifeState:
                 brokers.add_metric([pool, state.value], states.count(state.value))
+            views = self._service.topics(pool)
             served = [
-                partition
-                for view in self._service.topics(pool)
-                if not view.is_retained
-                for partition in view.partitions
+                partition for view in views if not view.is_retained for partition in view.partitions
             ]
             partitions.add_metric([pool], len(served))
             leaderless.add_metric([pool], sum(not p.has_leader for p in served))
             under_replicated.add_metric(
                 [pool], sum(len(p.in_sync_replicas) < len(p.replicas) for p in served)
             )
-            causes = [e.cause for view in self._service.topics(pool) for e in view.recoveries]
+            causes = [each.cause for view in views for each in view.recoveries]
             for cause in Cause:
                 recovered.add_metric([pool, cause.value], causes.count(cause))
-            for view in self._service.topics(pool):
+            for view in views:
                 if view.recoveries:
                     count = sum(each.lost_records for each in view.recoveries)
                     lost.add_metric([pool, view.topic.topic], count)

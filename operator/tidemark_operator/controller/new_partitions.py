@@ -57,35 +57,50 @@ def unheard(state: PoolState, topic_id: TopicId, numbers: Iterable[int]) -> Unhe
     return Unheard(since, brokers) if brokers else None
 
 
-def begun(
-    state: PoolState, topic: TopicState, number: int, replicas: tuple[BrokerId, ...]
-) -> Begun:
-    """Raises NoLiveReplica."""
-    replica = (topic.topic_id, number)
-    floor = state.held.floor_of(replica)
-    holders = holders_of(replica, state.reports_from(NO_EPOCH))
-    if floor is not None or holders:
-        empty = _state(topic, number, replicas, ())
-        after = rebuilt(empty, floor or NOTHING_KNOWN, holders)
-        return Begun(after, Recovery(number, Cause.RESTORED, after.leader_epoch))
-    return Begun(_as_new(state, topic, number, replicas))
+class Beginning:
+    """Of some new partitions of one topic, as brokers stand at one instant."""
 
+    def __init__(self, state: PoolState, topic: TopicState) -> None:
+        self._state = state
+        self._topic = topic
+        self._standings = state.standings()
+        self._reports = state.reports_from(NO_EPOCH)
 
-def _as_new(
-    state: PoolState, topic: TopicState, number: int, replicas: tuple[BrokerId, ...]
-) -> PartitionState:
-    """Kafka's start: ISR = the active replicas, the first of them leads, epochs 0."""
-    standings = state.standings()
-    in_sync = tuple(
-        Member(broker_id, state.brokers[broker_id].broker_epoch)
-        for broker_id in replicas
-        if standings.is_active(broker_id, (topic.topic_id, number))
-    )
-    if not in_sync:
-        raise NoLiveReplica(
-            f"topic {topic.topic} partition {number}: none of brokers {list(replicas)} is active"
+    def of(self, number: int, replicas: tuple[BrokerId, ...]) -> Begun:
+        """Raises NoLiveReplica."""
+        replica = (self._topic.topic_id, number)
+        floor = self._state.held.floor_of(replica)
+        holders = holders_of(replica, self._reports)
+        if floor is not None or holders:
+            empty = _state(self._topic, number, replicas, ())
+            after = rebuilt(empty, floor or NOTHING_KNOWN, holders)
+            return Begun(after, Recovery(number, Cause.RESTORED, after.leader_epoch))
+        return Begun(self._as_new(number, replicas))
+
+    def check(self, number: int, replicas: tuple[BrokerId, ...]) -> None:
+        """Raises NoLiveReplica, as `of` would."""
+        replica = (self._topic.topic_id, number)
+        if any(self._standings.is_active(broker_id, replica) for broker_id in replicas):
+            return
+        if self._state.held.floor_of(replica) is None and not holders_of(replica, self._reports):
+            raise self._none_lives(number, replicas)
+
+    def _as_new(self, number: int, replicas: tuple[BrokerId, ...]) -> PartitionState:
+        """Kafka's start: ISR = the active replicas, the first of them leads, epochs 0."""
+        in_sync = tuple(
+            Member(broker_id, self._state.brokers[broker_id].broker_epoch)
+            for broker_id in replicas
+            if self._standings.is_active(broker_id, (self._topic.topic_id, number))
         )
-    return _state(topic, number, replicas, in_sync)
+        if not in_sync:
+            raise self._none_lives(number, replicas)
+        return _state(self._topic, number, replicas, in_sync)
+
+    def _none_lives(self, number: int, replicas: tuple[BrokerId, ...]) -> NoLiveReplica:
+        return NoLiveReplica(
+            f"topic {self._topic.topic} partition {number}: none of brokers {list(replicas)} is"
+            " active"
+        )
 
 
 def _state(

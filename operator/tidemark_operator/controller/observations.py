@@ -4,10 +4,10 @@ Nothing is decided by any of it; it is lost when another controller takes over, 
 restart, which the next one recognises by the proof of a clean stop. Pure.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidemark_protocol.ids import BrokerEpoch, BrokerId
+from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
@@ -17,6 +17,8 @@ from tidemark_operator.controller.slices import PartitionSlice
 # A broker that is away for longer than this is not being restarted: it is missing.
 PLANNED_RESTART_LIMIT_MS = 600_000
 SKEW_WINDOW_MS = 60_000
+LEADERLESS_GRACE_MS = 60_000  # brokers that start need no human
+MAX_LEADERLESS = 10_000
 
 
 class PlannedRestarts:
@@ -38,24 +40,34 @@ class PlannedRestarts:
     def settle(
         self,
         brokers: dict[BrokerId, BrokerRecord],
-        partitions: Callable[[], Iterable[PartitionState]],
+        is_in_sync_everywhere: Callable[[BrokerId], bool],
         now_ms: int,
     ) -> None:
-        """Ends those that are over. `partitions`: all served ones."""
+        """Ends those that are over."""
         for broker_id, since_ms in tuple(self._since_ms.items()):
             record = brokers.get(broker_id)
             is_late = now_ms - since_ms > PLANNED_RESTART_LIMIT_MS
             is_back = record is not None and record.state is BrokerLifeState.ACTIVE
-            if is_late or (is_back and _is_in_sync_everywhere(broker_id, partitions())):
+            if is_late or (is_back and is_in_sync_everywhere(broker_id)):
                 del self._since_ms[broker_id]
 
 
-def _is_in_sync_everywhere(broker_id: BrokerId, partitions: Iterable[PartitionState]) -> bool:
-    return all(
-        broker_id in state.in_sync_ids
-        for state in partitions
-        if broker_id in state.replicas and broker_id not in state.adding_replicas
-    )
+class LeaderlessSince:
+    """Since when partitions have no leader, as far as that was read."""
+
+    def __init__(self) -> None:
+        self._now_ms = 0
+        self._since_ms: dict[tuple[TopicId, int, LeaderEpoch], int] = {}
+
+    def is_lasting(self, topic_id: TopicId, state: PartitionState) -> bool:
+        """Whether `state`, which has no leader, has had none for the grace period."""
+        if len(self._since_ms) > MAX_LEADERLESS:
+            self._since_ms.clear()  # of partitions that have leaders again, most of them
+        key = (topic_id, state.partition, state.leader_epoch)
+        return self._now_ms - self._since_ms.setdefault(key, self._now_ms) >= LEADERLESS_GRACE_MS
+
+    def tick(self, now_ms: int) -> None:
+        self._now_ms = now_ms
 
 
 class ClockSkews:
@@ -85,6 +97,7 @@ class ClockSkews:
 class Observations:
     planned_restarts: PlannedRestarts = field(default_factory=PlannedRestarts)
     clock_skews: ClockSkews = field(default_factory=ClockSkews)
+    leaderless: LeaderlessSince = field(default_factory=LeaderlessSince)
     elections: ElectionCounts = field(default_factory=ElectionCounts)
     # The life of a broker that its next one's registration ended, before anybody fenced it.
     ended_lives: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)

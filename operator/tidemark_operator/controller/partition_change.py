@@ -45,6 +45,9 @@ def changed(
     replica = (topic.topic_id, partition.partition)
     in_sync = tuple(standings.renewed(member, replica, topic.flush) for member in in_sync_replicas)
     eligible = eligible_leaders(topic, partition, standings, in_sync_replicas=in_sync)
+    entries = (partition.in_sync_replicas, partition.eligible_leaders)
+    if leadership is None and (in_sync, eligible) == entries:
+        return partition
     next_state = replace(partition, in_sync_replicas=in_sync, eligible_leaders=eligible)
     if leadership is not None:
         next_state = replace(
@@ -53,8 +56,6 @@ def changed(
             leader_broker_epoch=leadership.broker_epoch,
             leader_epoch=LeaderEpoch(partition.leader_epoch + 1),  # I14: also to the same or none
         )
-    if next_state == partition:
-        return partition
     assert not next_state.has_leader or next_state.leader in next_state.in_sync_ids, (  # I12
         f"partition {replica}: leader {next_state.leader} not in {next_state.in_sync_replicas}"
     )

@@ -7,7 +7,7 @@ lets a refused probe fence: a process that holds its poll open lives, whoever re
 import asyncio
 from dataclasses import dataclass
 
-from tidemark_protocol.controller_messages import HeartbeatResponse
+from tidemark_protocol.controller_messages import HeartbeatRequest, HeartbeatResponse
 from tidemark_protocol.ids import BrokerEpoch, BrokerId
 
 # Between an answer and the next poll: longer than any round trip we should see, and far below a
@@ -17,14 +17,25 @@ ANSWERED_GRACE_MS = 200
 
 @dataclass(slots=True)
 class OpenPoll:
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    applied_version: int
-    wants_to_stop: bool
+    request: HeartbeatRequest
     deadline_ms: int
     answer: asyncio.Future[HeartbeatResponse]
-    are_cuts_recorded: bool = False
-    are_failures_settled: bool = False
+
+    @property
+    def broker_id(self) -> BrokerId:
+        return self.request.broker_id
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        return self.request.broker_epoch
+
+    @property
+    def applied_version(self) -> int:
+        return self.request.applied_image_version
+
+    @property
+    def wants_to_stop(self) -> bool:
+        return self.request.wants_to_stop
 
 
 class Polls:

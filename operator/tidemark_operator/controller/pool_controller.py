@@ -8,7 +8,7 @@ must not tear one (service.py shields them).
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from tidemark_protocol.controller_messages import (
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import NO_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, TopicId
 
+from tidemark_operator.controller.announcements import Announcements
 from tidemark_operator.controller.broker_notes import BrokerNotes
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.image import MetadataImage
@@ -36,9 +37,12 @@ from tidemark_operator.controller.registration import (
 )
 from tidemark_operator.controller.sessions import Sessions
 from tidemark_operator.controller.settings import ControllerSettings
+from tidemark_operator.controller.slice_changes import SliceChanges
 from tidemark_operator.controller.slice_store import Decide, NamespaceGone, PutOff, SliceStore
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_operator.controller.standing import Standing
+from tidemark_operator.controller.topic_views import TopicViews
+from tidemark_operator.controller.turns import KeyedLocks, Turns
 from tidemark_operator.controller.views import Change, PoolSettings, TopicView
 from tidemark_operator.stores.object_store import ObjectStore
 
@@ -60,16 +64,18 @@ class PoolController:
     ) -> None:
         """`on_image`: something new may be told to this pool's brokers."""
         self.state = PoolState(pool, controller_epoch)
+        self._views = TopicViews(self.state)
         self.sessions = Sessions(settings)
         self.image = MetadataImage(controller_epoch, deleted_kept=settings.deleted_topics_kept)
-        self.lock = asyncio.Lock()
+        self.lock = Turns()
+        self.topic_locks = KeyedLocks()  # taken before a turn
         # A decision was put off, or a take-over happened: the next tick looks at everything.
         self.is_dirty = True
+        self.is_sweeping = False  # what deletions have left
         self._unsaved_brokers: set[BrokerId] = set()
         self._settings = settings
         self._now_ms = now_ms
-        self._on_image = on_image
-        self._on_change = on_change
+        self._announcements = Announcements(on_image, on_change)
         self._new_uuid = new_uuid
         self.slice_store = SliceStore(
             store,
@@ -79,6 +85,7 @@ class PoolController:
             on_unknown=self._slice_is_unknown,
             on_vanished=self.forget_slice,
         )
+        self._changes = SliceChanges(self.state, self.slice_store, on_put_off=self._note_dirty)
 
     # Decisions.
 
@@ -160,7 +167,7 @@ class PoolController:
                 notes.drained_at_version = self.image.version
                 notes.drained_at_ms = self._now_ms()
             logger.info("broker draining", extra=self._fields(broker_id))
-        self._on_image()
+        self._announcements.image()
 
     async def fence(self, lives: Iterable[tuple[BrokerId, BrokerEpoch]], reason: str) -> None:
         """As one event, so that nobody elects a broker that is being fenced too."""
@@ -210,12 +217,12 @@ class PoolController:
         """What an election by a last resort cost, as a follower that takes up its history says:
         stored with it. False: not now. Nothing to store when a later recovery replaced it."""
         async with self.lock:
-            ids = {cut.topic_id for cut in cuts}
-            return await self._write(
+            ids = dict.fromkeys(cut.topic_id for cut in cuts)
+            return await self.write(
                 {
-                    name: lambda stored: stored.with_cuts(cuts)
-                    for name, value in self.state.slices.items()
-                    if value.topic.topic_id in ids
+                    value.name: lambda stored: stored.with_cuts(cuts)
+                    for topic_id in ids
+                    for value in self.state.topic_slices(topic_id)
                 }
             )
 
@@ -229,22 +236,11 @@ class PoolController:
     async def balance(self) -> None:
         """Leadership back to preferred replicas where that evens it out (L5)."""
         async with self.lock:
-            standings = self.state.standings()
-            counts = self.state.leader_counts()
-            wanted = {
-                name: self.state.balanced_slice(value, standings, counts)
-                for name, value in self.state.slices.items()
-            }
-            await self._write(
-                {
-                    name: self._decide_again(value, balanced)
-                    for name, value, balanced in self._differing(wanted)
-                }
-            )
+            await self._changes.balance()
 
     async def confirm_slices(self, topic_id: TopicId) -> None:
         """Those of that topic that are gone from the store are forgotten. Writes nothing."""
-        async with self.lock:
+        async with self.topic_locks.of(topic_id), self.lock.shared():
             for value in self.state.topic_slices(topic_id):
                 await self.slice_store.confirm(value)
 
@@ -257,14 +253,20 @@ class PoolController:
             self.state.note_known(value.topic.topic_id, state, version=self.image.version)
         self.state.slices.pop(value.name, None)
         logger.error("slice is missing", extra={"slice": value.name, "topic": value.topic.topic})
-        self._on_change(Change("topic", self.state.pool, value.object_name))
+        self._announcements.change(Change("topic", self.state.pool, value.object_name))
 
     def topic_view(self, topic_id: TopicId) -> TopicView | None:
-        return self.state.topic_view(topic_id, self.slice_store.unsettled)
+        return self._views.of(topic_id, self.slice_store.unsettled)
 
-    def topic_ids(self) -> tuple[TopicId, ...]:
-        names = {value.topic.topic_id: value.name for value in self.state.slices.values()}
-        return tuple(sorted(names, key=lambda topic_id: names[topic_id]))
+    def topic_views(self) -> tuple[TopicView, ...]:
+        return self._views_of(self.state.slices.topic_ids())
+
+    def topic_views_named(self, topic: str) -> tuple[TopicView, ...]:
+        return self._views_of(self.state.slices.topic_ids_named(topic))
+
+    def _views_of(self, topic_ids: Iterable[TopicId]) -> tuple[TopicView, ...]:
+        views = map(self.topic_view, topic_ids)
+        return tuple(view for view in views if view is not None)
 
     def note_held(self, held: tuple[HeldEpoch, ...]) -> None:
         self.note_behind(self.state.note_held(held, version=self.image.version))
@@ -346,7 +348,9 @@ class PoolController:
         self.image.set_brokers(self.state.broker_states())
         await self.settle()  # the report may be the last one that an election waited for (S14)
         if self.state.reports_wanted >= 0:
-            self._on_change(Change("broker", self.state.pool, str(broker_id)))  # or a Topic (S17)
+            self._announcements.change(
+                Change("broker", self.state.pool, str(broker_id))
+            )  # or a Topic (S17)
 
     def _report_version(self, request: RegisterRequest, outcome: Accepted) -> int:
         """The image whose leaderless partitions stood still when this report was made (S14): the
@@ -356,26 +360,16 @@ class PoolController:
         is_ours = request.applied_controller_epoch == self.state.controller_epoch
         return request.applied_image_version if is_ours else -1
 
-    async def settle(self, *overriding: Standing) -> bool:
-        """Every slice as it should be, given how brokers stand. False: put off to a tick."""
-        standings = self.state.standings(*overriding)
-        counts = self.state.leader_counts()
-        wanted = {
-            name: self.state.settled_slice(value, standings, counts)
-            for name, value in self.state.slices.items()
-        }
+    async def settle(
+        self, *overriding: Standing, topics: Collection[TopicId] | None = None
+    ) -> bool:
+        """Every slice, or those of some topics, as it should be. False: put off to a tick."""
+        with self._announcements.changes_at_the_end():
+            return await self._changes.settle(*overriding, topics=topics)
 
-        def again(value: PartitionSlice) -> PartitionSlice:
-            return self.state.settled_slice(value, standings, self.state.leader_counts())
-
-        decisions: dict[str, Decide] = {}
-        unsettled = self.slice_store.unsettled
-        for name, value in self.state.slices.items():
-            if name in unsettled:
-                decisions[name] = again
-            elif wanted[name] is not value:
-                decisions[name] = _first_then(value, wanted[name], again)
-        return await self._write(decisions)
+    async def write(self, decisions: Mapping[str, Decide]) -> bool:
+        """Of slices, by name. False: one at least is put off to a tick."""
+        return await self._changes.write(decisions)
 
     async def _settle_and_save(self, broker_ids: Iterable[BrokerId]) -> bool:
         """Slices and Broker objects at once: the objects only tell people what happened, and a
@@ -385,28 +379,16 @@ class PoolController:
         )
         self.image.set_brokers(self.state.broker_states())
         for broker_id in broker_ids:
-            self._on_change(Change("broker", self.state.pool, str(broker_id)))
-        self._on_image()
+            self._announcements.change(Change("broker", self.state.pool, str(broker_id)))
+        self._announcements.image()
         return bool(is_settled)
-
-    async def _write(self, decisions: Mapping[str, Decide]) -> bool:
-        async def write(name: str) -> bool:
-            try:
-                await self.slice_store.change(self.state.slices[name], decisions[name])
-            except PutOff as error:
-                self.is_dirty = True
-                logger.warning("decision put off", extra={"slice": name, "error": str(error)})
-                return False
-            return True
-
-        return all(await asyncio.gather(*(write(name) for name in decisions)))
 
     async def save_broker(self, record: BrokerRecord) -> None:
         stamped = replace(record, controller_epoch=self.state.controller_epoch)
         await self.slice_store.write_broker(stamped)
         self.state.brokers[record.broker_id] = stamped
         self._unsaved_brokers.discard(record.broker_id)
-        self._on_change(Change("broker", self.state.pool, str(record.broker_id)))
+        self._announcements.change(Change("broker", self.state.pool, str(record.broker_id)))
 
     async def _save_quietly(self, broker_id: BrokerId) -> None:
         try:
@@ -422,21 +404,6 @@ class PoolController:
             self._unsaved_brokers.add(broker_id)
             logger.warning("broker not saved", extra={"broker_id": broker_id, "error": str(error)})
 
-    def _differing(
-        self, wanted: dict[str, PartitionSlice]
-    ) -> list[tuple[str, PartitionSlice, PartitionSlice]]:
-        return [
-            (name, self.state.slices[name], value)
-            for name, value in wanted.items()
-            if value is not self.state.slices[name]
-        ]
-
-    def _decide_again(self, value: PartitionSlice, wanted: PartitionSlice) -> Decide:
-        def unchanged(stored: PartitionSlice) -> PartitionSlice:
-            return stored  # balancing is no matter of safety: the next pass looks again
-
-        return _first_then(value, wanted, unchanged)
-
     def _slice_is_durable(self, value: PartitionSlice) -> None:
         self.state.observations.note_slice(
             self.state.slices.get(value.name), value, self.state.brokers
@@ -445,13 +412,16 @@ class PoolController:
         topic_slices = self.state.topic_slices(value.topic.topic_id)
         count = max(each.topic.partition_count for each in topic_slices)
         self.image.set_partitions(
-            replace(value.topic, partition_count=count),
+            value.topic.counting(count),
             value.partitions,
             is_retained=value.is_retained,
         )
         self.state.note_leaderless(value, version=self.image.version)
-        self._on_change(Change("topic", self.state.pool, value.object_name))
-        self._on_image()
+        self._announcements.change(Change("topic", self.state.pool, value.object_name))
+        self._announcements.image()
+
+    def _note_dirty(self) -> None:
+        self.is_dirty = True
 
     def _slice_is_unknown(self, value: PartitionSlice) -> None:
         # What is stored may be another controller's decision, made for brokers as it knew them:
@@ -470,16 +440,7 @@ class PoolController:
 
     def set_settings(self, settings: PoolSettings) -> None:
         self.image.set_settings(settings)
-        self._on_image()
+        self._announcements.image()
 
     def tell_brokers(self) -> None:
-        self._on_image()
-
-
-def _first_then(
-    known: PartitionSlice,
-    wanted: PartitionSlice,
-    again: Decide,
-) -> Decide:
-    """What was decided together with the other slices, as long as the slice is still that."""
-    return lambda stored: wanted if stored is known else again(stored)
+        self._announcements.image()

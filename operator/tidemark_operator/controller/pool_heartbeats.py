@@ -1,8 +1,9 @@
 """Heartbeats of one pool: long polls, suspicion and probes, session expiry, leave to stop (shell).
 
-What a heartbeat asks for is decided by `PoolController`; here is who is answered when. A poll is
-answered at the heartbeat interval, or at once when this broker's image changed, it may stop, or a
-newer poll of the same broker arrived.
+What a heartbeat asks for is granted next to its poll (heartbeat_wishes.py); here is who is answered
+when. A poll is answered at the heartbeat interval, or at once when this broker's image changed, it
+may stop, or a newer poll of the same broker arrived. It waits for no write and for no lock: until
+it is answered a broker says nothing, and would be silent through no fault of its own.
 """
 
 import asyncio
@@ -23,15 +24,18 @@ from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
 
 from tidemark_operator.controller import deletions
+from tidemark_operator.controller.broker_notes import BrokerNotes
 from tidemark_operator.controller.broker_record import BrokerRecord
 from tidemark_operator.controller.gray_failures import GrayFailures
+from tidemark_operator.controller.heartbeat_wishes import HeartbeatWishes, failed_replicas
+from tidemark_operator.controller.own_stall import OwnStall
 from tidemark_operator.controller.polls import OpenPoll, Polls
 from tidemark_operator.controller.pool_controller import PoolController
 from tidemark_operator.controller.probe import ProbeVerdict
 from tidemark_operator.controller.registration import is_of_before, is_storage_failed
+from tidemark_operator.controller.sessions import Expiry
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import PutOff
-from tidemark_operator.controller.standing import Replica
 from tidemark_operator.controller.views import Change
 from tidemark_operator.stores.object_store import ObjectStore
 
@@ -83,8 +87,15 @@ class PoolHeartbeats:
             now_ms=environment.now_ms,
             stall_limit_ms=environment.settings.write_stall_limit_ms,
         )
+        self._wishes = HeartbeatWishes(
+            self.decisions,
+            self._gray_failures,
+            environment.tasks,
+            on_granted=self.answer_ready,
+        )
         self.polls = Polls()
-        self.is_mostly_silent = False  # S18
+        self.silence = ""  # of more than half of the pool, and whose (S18)
+        self._own_stall = OwnStall(environment.settings.tick_interval_ms)
         self._settings = environment.settings
         self._now_ms = environment.now_ms
         self._wall_clock_ms = environment.wall_clock_ms
@@ -96,6 +107,7 @@ class PoolHeartbeats:
 
     def start(self, now_ms: int, *, is_second_opinion: bool) -> None:
         """After take-over every live broker gets one full session."""
+        self._own_stall.begin(now_ms)
         live = [r.broker_id for r in self.decisions.state.brokers.values() if r.is_live]
         self.decisions.sessions.grant_all(live, now_ms, is_second_opinion=is_second_opinion)
         self.decisions.image.set_brokers(self.decisions.state.broker_states())
@@ -106,32 +118,43 @@ class PoolHeartbeats:
         for poll in self.polls.opened():
             self.polls.answer(poll, self._not_controller(), now_ms)
 
-    def tick(self, now_ms: int, *, stall_ms: int) -> None:
+    def tick(self, now_ms: int) -> None:
         sessions, state = self.decisions.sessions, self.decisions.state
+        stall_ms = self._own_stall.tick(now_ms)
         if stall_ms:
             sessions.extend(stall_ms, now_ms)
             self.polls.extend(stall_ms, now_ms)
+        state.observations.leaderless.tick(now_ms)
         state.observations.planned_restarts.settle(
-            state.brokers, lambda: (found for _, found in state.served_partitions()), now_ms
+            state.brokers, state.slices.is_in_sync_everywhere, now_ms
         )
         expiry = sessions.expire(now_ms, pool_size=len(state.brokers))
-        if expiry.held_back and not self.is_mostly_silent:
-            logger.error(
-                "more than half of the pool is silent: another controller has to judge",
-                extra={"pool": state.pool, "broker_ids": list(expiry.held_back)},
-            )
-        self.is_mostly_silent = bool(expiry.held_back)
+        self._note_silence(expiry)
         if expiry.expired:
             lives = [(i, state.brokers[i].broker_epoch) for i in expiry.expired]
             self._tasks.spawn(self.decisions.fence(lives, "session timeout"), f"fence {state.pool}")
-        if self.decisions.is_dirty and not self.decisions.lock.locked():
+        if self.decisions.is_dirty and not self.decisions.lock.is_wanted_alone():
             self._tasks.spawn(self.decisions.settle_again(), f"settle {state.pool}")
-        if deletions.is_due(self.decisions) and not self.decisions.lock.locked():
+        if deletions.is_due(self.decisions) and not self.decisions.lock.is_wanted_alone():
             self._tasks.spawn(deletions.sweep(self.decisions), f"deletions {state.pool}")
         for poll in self.polls.opened():
             if now_ms >= poll.deadline_ms:
                 self._answer(poll, self._response(poll), now_ms)
         self.answer_ready()
+
+    def _note_silence(self, expiry: Expiry) -> None:
+        former, self.silence = self.silence, self._silence_of(expiry)
+        if self.silence and not former:
+            logger.error(
+                "more than half of the pool is silent: another controller has to judge",
+                extra={"pool": self.decisions.state.pool, "silence_ms": dict(expiry.held_back)},
+            )
+
+    def _silence_of(self, expiry: Expiry) -> str:
+        if not expiry.held_back:
+            return ""
+        each = ", ".join(f"broker {i} for {ms / 1000:.1f} s" for i, ms in expiry.held_back)
+        return f"pool {self.decisions.state.pool}: more than half is silent: {each}"
 
     async def register(self, request: RegisterRequest) -> RegisterResponse:
         """Put off while it looks like one of a process that died before the registered one, which
@@ -143,7 +166,12 @@ class PoolHeartbeats:
         return await self.decisions.register(request, self._wall_clock_ms())
 
     def _polls(self, record: BrokerRecord) -> bool:
-        return record.is_live and not self.polls.is_closed(record.broker_id, self._now_ms())
+        return record.is_live and not self.polls.is_closed(record.broker_id, self._heard_until_ms())
+
+    def _heard_until_ms(self) -> int:
+        """What came after that may wait unread: this loop was busy (S21)."""
+        now_ms = self._now_ms()
+        return now_ms - self._own_stall.late_ms(now_ms)
 
     def has_applied_anothers_push(self, request: HeartbeatRequest) -> bool:
         """It applied a push of our controller epoch, and we sent none to that life."""
@@ -162,7 +190,8 @@ class PoolHeartbeats:
         if self._is_overtaken(request):
             return HeartbeatResponse(ErrorCode.NONE)  # the newer one says what is true and wished
         self.decisions.state.notes_of(broker_id).heartbeat = request.number
-        if self.decisions.state.brokers[broker_id].is_live:
+        is_told_to_stop = self.decisions.state.notes_of(broker_id).was_told_to_stop
+        if self.decisions.state.brokers[broker_id].is_live and not is_told_to_stop:
             self.decisions.sessions.contact(broker_id, self._now_ms())
         self._note_applied(request)
         if request.sent_at_ms:
@@ -170,10 +199,7 @@ class PoolHeartbeats:
             skews = self.decisions.state.observations.clock_skews
             skews.note(broker_id, skew_ms, self._now_ms())
         poll = OpenPoll(
-            broker_id,
-            request.broker_epoch,
-            request.applied_image_version,
-            request.wants_to_stop,
+            request,
             self._now_ms() + self._settings.heartbeat_interval_ms,
             asyncio.get_running_loop().create_future(),
         )
@@ -182,9 +208,8 @@ class PoolHeartbeats:
             answer = replace(self._response(older), push=None)  # the newer poll brings it
             self.polls.answer(older, answer, self._now_ms())
         try:
-            await self._record_cuts(request, poll)
-            await self._grant_wishes(request, poll)
-            self.answer_ready()
+            if not self._wishes.note(request):
+                self.answer_ready()  # else once they are granted, or at the poll's deadline
             return await poll.answer
         except BaseException as error:
             if self.polls.note_broken(poll) and isinstance(error, asyncio.CancelledError):
@@ -205,7 +230,11 @@ class PoolHeartbeats:
         notes = state.notes_of(request.broker_id)
         notes.applied_controller_epoch = request.applied_controller_epoch
         notes.applied_version = request.applied_image_version
-        notes.failed_replicas = _failed(request)
+        notes.failed_replicas = failed_replicas(request)
+        if not notes.settled_failures <= notes.failed_replicas:
+            # What failed no more may come in sync, and fail again before that is looked at.
+            notes.settled_failures &= notes.failed_replicas
+            self.decisions.is_dirty = True
         self.decisions.note_held(request.held_epochs)
         applied, untold = state.applied_version(request.broker_id), notes.untold_replicas
         image = self.decisions.image
@@ -249,6 +278,7 @@ class PoolHeartbeats:
         """It leads nothing and is in no ISR: its session is over, not something to wait for."""
         self.decisions.state.notes_of(poll.broker_id).was_told_to_stop = True
         if self.decisions.state.brokers[poll.broker_id].is_live:
+            self.decisions.sessions.end(poll.broker_id)
             life = (poll.broker_id, poll.broker_epoch)
             self._tasks.spawn(
                 self.decisions.fence([life], "stopped in order"), f"fence {poll.broker_id}"
@@ -284,52 +314,13 @@ class PoolHeartbeats:
         if not is_later or self._stopped_at is not None:
             return None
         try:
-            await self._tasks.decide(self.decisions.confirm(request.broker_id))
-        except PutOff as error:
+            async with asyncio.timeout(self._settings.heartbeat_interval_ms / 1000):
+                await self._tasks.decide(self.decisions.confirm(request.broker_id))
+        except (PutOff, TimeoutError) as error:
             epoch = self.decisions.state.controller_epoch
-            return HeartbeatResponse(ErrorCode.REQUEST_TIMED_OUT, f"{error}: ask again", epoch)
+            text = f"{error or 'its object is being read'}: ask again"
+            return HeartbeatResponse(ErrorCode.REQUEST_TIMED_OUT, text, epoch)
         return None
-
-    async def _record_cuts(self, request: HeartbeatRequest, poll: OpenPoll) -> None:
-        """Put off: the broker reports them again, as the poll's answer does not say otherwise."""
-
-        async def record() -> None:
-            cuts = request.committed_cuts
-            poll.are_cuts_recorded = await self.decisions.record_cuts(cuts)
-
-        if request.committed_cuts:
-            await self._tasks.decide(record())
-
-    async def _grant_wishes(self, request: HeartbeatRequest, poll: OpenPoll) -> None:
-        """State changes that the heartbeat asks for. One that cannot be stored now is tried again
-        by the next heartbeat."""
-        try:
-            await self._decide_wishes(request, poll)
-        except PutOff as error:
-            logger.warning(
-                "heartbeat's wish put off",
-                extra={"broker_id": request.broker_id, "error": str(error)},
-            )
-
-    async def _decide_wishes(self, request: HeartbeatRequest, poll: OpenPoll) -> None:
-        broker_id, broker_epoch = request.broker_id, request.broker_epoch
-        record = self.decisions.state.brokers[broker_id]
-        notes = self.decisions.state.notes_of(broker_id)
-        if request.storage_failed:
-            await self._tasks.decide(self.decisions.storage_failed(broker_id, broker_epoch))
-            return
-        if notes.failed_replicas != notes.settled_failures:
-            await self._tasks.decide(self.decisions.settle_failures(broker_id, broker_epoch))
-        poll.are_failures_settled = _failed(request) <= notes.settled_failures
-        if self._is_overtaken(request):
-            return
-        if request.wants_to_stop:
-            if record.is_live and notes.drained_at_version is None:
-                await self._tasks.decide(self.decisions.drain(broker_id, broker_epoch))
-        elif request.wants_to_serve and not record.is_live:
-            await self._tasks.decide(self.decisions.activate(broker_id, broker_epoch))
-        if self._gray_failures.note(request):
-            await self._tasks.decide(self._gray_failures.relieve())
 
     def _response(self, poll: OpenPoll) -> HeartbeatResponse:
         state = self.decisions.state
@@ -355,8 +346,8 @@ class PoolHeartbeats:
             is_fenced=not record.is_live,
             may_stop=poll.wants_to_stop and self._may_stop(record),
             is_storage_failure_recorded=is_storage_failed(record),
-            are_cuts_recorded=poll.are_cuts_recorded,
-            are_failures_settled=_are_failures_settled(poll),
+            are_cuts_recorded=self._wishes.are_cuts_recorded(poll.request),
+            are_failures_settled=_are_failures_settled(poll, notes),
             push=push,
         )
 
@@ -386,7 +377,7 @@ class PoolHeartbeats:
                 record = self.decisions.state.brokers.get(broker_id)
                 if record is None or record.broker_epoch != broker_epoch or not record.is_live:
                     return
-                is_closed = self.polls.is_closed(broker_id, self._now_ms())
+                is_closed = self.polls.is_closed(broker_id, self._heard_until_ms())
                 logger.info(
                     "broker probed",
                     extra={
@@ -398,6 +389,7 @@ class PoolHeartbeats:
                     },
                 )
                 if verdict is ProbeVerdict.REFUSED and is_closed:  # S19
+                    self.decisions.sessions.end(broker_id)  # it is dead rather than silent
                     await self.decisions.fence(
                         [(broker_id, broker_epoch)], f"{reason}, probe refused"
                     )
@@ -415,10 +407,6 @@ class PoolHeartbeats:
         )
 
 
-def _failed(request: HeartbeatRequest) -> frozenset[Replica]:
-    return frozenset((report.topic_id, report.partition) for report in request.failed_replicas)
-
-
-def _are_failures_settled(poll: OpenPoll) -> bool:
+def _are_failures_settled(poll: OpenPoll, notes: BrokerNotes) -> bool:
     """A later heartbeat may have it answered before that is stored (S9)."""
-    return poll.are_failures_settled
+    return failed_replicas(poll.request) <= notes.settled_failures

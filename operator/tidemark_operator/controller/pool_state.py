@@ -30,18 +30,17 @@ from tidemark_operator.controller.elections import (
     settled,
 )
 from tidemark_operator.controller.held_epochs import HeldEpochs, holders_of, rebuilt
+from tidemark_operator.controller.known_slices import KnownSlices
 from tidemark_operator.controller.last_resorts import Choice, Reports, needs_reports
-from tidemark_operator.controller.leaderless import leaderless_sentence
 from tidemark_operator.controller.observations import Observations
 from tidemark_operator.controller.partition_change import changed
 from tidemark_operator.controller.producer_id_rounds import NO_ROUND
 from tidemark_operator.controller.recoveries import Cause, Recovery
-from tidemark_operator.controller.slices import PARTITIONS_PER_SLICE, PartitionSlice, slice_name
+from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_operator.controller.standing import Replica, Standing, Standings
 from tidemark_operator.controller.tombstones import Tombstone
-from tidemark_operator.controller.views import BrokerView, TopicView
+from tidemark_operator.controller.views import BrokerView
 
-MAX_LEADERLESS_SENTENCES = 20  # a condition has an end
 MAX_REPLACED = 16  # of each broker: no message is on its way for so many lives
 
 
@@ -51,7 +50,7 @@ class PoolState:
     controller_epoch: ControllerEpoch
     brokers: dict[BrokerId, BrokerRecord] = field(default_factory=dict)
     notes: dict[BrokerId, BrokerNotes] = field(default_factory=dict)
-    slices: dict[str, PartitionSlice] = field(default_factory=dict)
+    slices: KnownSlices = field(default_factory=KnownSlices)
     # Served partitions without a leader: in which leader epoch, and the image version that says so.
     leaderless_since: dict[Replica, tuple[int, int]] = field(default_factory=dict)
     held: HeldEpochs = field(default_factory=HeldEpochs)
@@ -97,14 +96,8 @@ class PoolState:
         standings.update((standing.broker_id, standing) for standing in overriding)
         return Standings(standings)
 
-    def served_partitions(self) -> Iterator[tuple[PartitionSlice, PartitionState]]:
-        for value in self.slices.values():
-            if not value.is_retained:
-                for partition in value.partitions:
-                    yield value, partition
-
     def leader_counts(self) -> LeaderCounts:
-        return LeaderCounts(partition for _, partition in self.served_partitions())
+        return LeaderCounts(counts=self.slices.leaders())
 
     def evidence(self, replica: Replica, state: PartitionState) -> Evidence:
         return Evidence(
@@ -266,13 +259,10 @@ class PoolState:
 
     def note_held(self, held: Iterable[HeldEpoch], *, version: int) -> tuple[PartitionSlice, ...]:
         """Slices that are found to be behind by it."""
-        found: dict[str, PartitionSlice] = {}
+        held = tuple(held)
         for each in held:
             self.held.note_held(each, version=version)
-            place = self._place_of((each.topic_id, each.partition))
-            if place is not None and self._note_behind((each.topic_id, each.partition), place[1]):
-                found[place[0].name] = place[0]
-        return tuple(found.values())
+        return self._behind_by([(each.topic_id, each.partition) for each in held])
 
     def note_reported(
         self, reports: Iterable[ReplicaReport], *, version: int
@@ -280,22 +270,29 @@ class PoolState:
         """The same, of logs found at a start."""
         reports = tuple(reports)
         self.held.note_reports(reports, version=version)
+        return self._behind_by([(report.topic_id, report.partition) for report in reports])
+
+    def _behind_by(self, replicas: Iterable[Replica]) -> tuple[PartitionSlice, ...]:
+        """Those of which that is news."""
         found: dict[str, PartitionSlice] = {}
-        ids = {(report.topic_id, report.partition) for report in reports}
-        for value in self.slices.values():
-            for state in value.partitions:
-                replica = (value.topic.topic_id, state.partition)
-                if replica in ids and self._note_behind(replica, state):
-                    found[value.name] = value
+        for value, state in self.places_of(replicas).values():
+            if self._note_behind((value.topic.topic_id, state.partition), state):
+                found[value.name] = value
         return tuple(found.values())
 
-    def _place_of(self, replica: Replica) -> tuple[PartitionSlice, PartitionState] | None:
-        for value in self.slices.values():
-            if value.topic.topic_id == replica[0]:
+    def places_of(
+        self, replicas: Iterable[Replica]
+    ) -> dict[Replica, tuple[PartitionSlice, PartitionState]]:
+        """Of those that a slice names."""
+        wanted = dict.fromkeys(replicas)
+        found: dict[Replica, tuple[PartitionSlice, PartitionState]] = {}
+        for topic_id in dict.fromkeys(topic_id for topic_id, _ in wanted):
+            for value in self.slices.of_topic(topic_id):
                 for state in value.partitions:
-                    if state.partition == replica[1]:
-                        return value, state
-        return None
+                    replica = (topic_id, state.partition)
+                    if replica in wanted:
+                        found[replica] = (value, state)
+        return found
 
     def _note_behind(self, replica: Replica, state: PartitionState) -> bool:
         """Whether that is news."""
@@ -319,18 +316,17 @@ class PoolState:
             if since is None or since[0] != state.leader_epoch:
                 self.leaderless_since[replica] = (state.leader_epoch, version)
 
-    def finished_tombstones(self) -> tuple[Tombstone, ...]:
+    def finished_tombstones(self) -> Iterator[Tombstone]:
         """Every broker that may hold a replica has applied the deletion, or is gone for good."""
         if not self.tombstones:
-            return ()
+            return
         gone = {i for i, r in self.brokers.items() if r.state is BrokerLifeState.GONE}
         lowest = min((self.applied_version(i) for i in self.brokers if i not in gone), default=-1)
-        return tuple(
-            tombstone
-            for tombstone, version in self.tombstones.values()
-            if version <= lowest
-            and all(broker_id in self.brokers for broker_id in tombstone.awaited)
-        )
+        for tombstone, version in self.tombstones.values():  # in the order of their versions
+            if version > lowest:
+                return
+            if all(broker_id in self.brokers for broker_id in tombstone.awaited):
+                yield tombstone
 
     def forget_topic(self, topic_id: TopicId) -> None:
         self.held.forget(topic_id)
@@ -347,36 +343,26 @@ class PoolState:
         wanted = (self.reports_wanted, *self.behind.values())
         if any(reported < version <= applied for version in wanted):
             return True
-        waiting = {
+        waiting = [
             replica
             for replica, (_, version) in self.leaderless_since.items()
             if reported < version <= applied
-        }
+        ]
         if not waiting:
             return False
         standings = self.standings()
         return any(
-            (value.topic.topic_id, partition.partition) in waiting
+            not value.is_retained
             and broker_id in partition.replicas
-            and needs_reports(
-                value.topic,
-                partition,
-                standings,
-                self.choices.get((value.topic.topic_id, partition.partition)),
-            )
-            for value, partition in self.served_partitions()
+            and needs_reports(value.topic, partition, standings, self.choices.get(replica))
+            for replica, (value, partition) in self.places_of(waiting).items()
         )
 
     def highest_broker_epoch(self) -> BrokerEpoch:
         """Of Broker objects and of entries: an object may have been deleted by hand, and an entry
         of an epoch that is given out again would prove what a new life does not hold (S2)."""
         epochs = [record.broker_epoch for record in self.brokers.values()]
-        for value in self.slices.values():
-            for state in value.partitions:
-                entries = state.in_sync_replicas + state.eligible_leaders
-                epochs += [member.broker_epoch for member in entries]
-                epochs.append(state.leader_broker_epoch)
-        return max(epochs, default=BrokerEpoch(0))
+        return max([self.slices.highest_broker_epoch, *epochs])
 
     def next_producer_id_round(self) -> int:
         """Above every one known as used, by whatever broker (S5)."""
@@ -391,15 +377,11 @@ class PoolState:
         return next((r.cluster_id for r in self.brokers.values() if r.cluster_id), "")
 
     def topic_slices(self, topic_id: TopicId) -> list[PartitionSlice]:
-        found = [value for value in self.slices.values() if value.topic.topic_id == topic_id]
-        return sorted(found, key=lambda value: value.index)
+        return self.slices.of_topic(topic_id)
 
-    def assigned(self) -> dict[TopicId, tuple[PartitionState, ...]]:
-        partitions: dict[TopicId, tuple[PartitionState, ...]] = {}
+    def assigned(self) -> Iterator[tuple[TopicId, tuple[PartitionState, ...]]]:
         for value in self.slices.values():
-            topic_id = value.topic.topic_id
-            partitions[topic_id] = partitions.get(topic_id, ()) + value.partitions
-        return partitions
+            yield value.topic.topic_id, value.partitions
 
     def is_reported(self, topic_id: TopicId, partitions: Iterable[int]) -> bool:
         """Some broker found a replica of one of these on its disk."""
@@ -436,49 +418,6 @@ class PoolState:
             )
             for broker_id, record in sorted(self.brokers.items())
         )
-
-    def topic_view(self, topic_id: TopicId, hidden: frozenset[str]) -> TopicView | None:
-        """`hidden`: slices that are unreadable now (S3)."""
-        slices = self.topic_slices(topic_id)
-        if not slices:
-            return None
-        count = max(value.topic.partition_count for value in slices)
-        newest = slices[-1]
-        present = {value.index for value in slices}
-        expected = range(-(-count // PARTITIONS_PER_SLICE))
-        return TopicView(
-            topic=replace(newest.topic, partition_count=count),
-            partitions=tuple(
-                state for value in slices if value.name not in hidden for state in value.partitions
-            ),
-            object_name=newest.object_name,
-            deletion_policy=newest.deletion_policy,
-            is_retained=newest.is_retained,
-            missing_slices=tuple(
-                slice_name(newest.name_prefix, index) for index in expected if index not in present
-            ),
-            notices=self._notices(slices),
-            choices=tuple(
-                choice for replica, choice in sorted(self.choices.items()) if replica[0] == topic_id
-            ),
-            recoveries=tuple(each for value in slices for each in value.recoveries),
-            slice_names=tuple(value.name for value in slices),
-            elections=self.observations.elections,
-        )
-
-    def _notices(self, slices: list[PartitionSlice]) -> tuple[str, ...]:
-        notices = [recovery.sentence for value in slices for recovery in value.recoveries]
-        leaderless = [
-            (value, state)
-            for value in slices
-            for state in value.partitions
-            if not state.has_leader and not value.is_retained
-        ]
-        standings = self.standings() if leaderless else Standings({})
-        for value, state in leaderless[:MAX_LEADERLESS_SENTENCES]:
-            evidence = self.evidence((value.topic.topic_id, state.partition), state)
-            notices.append(leaderless_sentence(value.topic, state, standings, evidence))
-        return tuple(notices)
 
 
 def _is_older(state: PartitionState, than: PartitionState) -> bool:

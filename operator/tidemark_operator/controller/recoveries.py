@@ -83,7 +83,10 @@ class Recovery:
         )
         if self.unheard:
             names = ", ".join(map(str, self.unheard))
-            text += f"; brokers {names} had not reported, what they hold past it is lost too"
+            text += (
+                f"; brokers {names} had not reported by then: what they reported since is in these"
+                " numbers, what they hold unreported is lost too"
+            )
         return text
 
 

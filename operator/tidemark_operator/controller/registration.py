@@ -7,7 +7,7 @@ life proves less, and enough for what was synced before it was acknowledged (S14
 proofs on the volume is `tidemark_broker.storage.start_proofs`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark_protocol.controller_messages import (
@@ -198,12 +198,12 @@ def report_of(request: RegisterRequest) -> dict[Replica, ReplicaReport]:
 
 def lost_replicas(
     report: Mapping[Replica, ReplicaReport],
-    assigned: Mapping[TopicId, tuple[PartitionState, ...]],
+    assigned: Iterable[tuple[TopicId, tuple[PartitionState, ...]]],
     request: RegisterRequest,
 ) -> frozenset[Replica]:
     """Assigned here but not found on disk, failed, or behind their own checkpoint (S9)."""
     lost = set()
-    for topic_id, partitions in assigned.items():
+    for topic_id, partitions in assigned:
         for partition in partitions:
             if request.broker_id not in partition.replicas:
                 continue

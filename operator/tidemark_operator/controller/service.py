@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from tidemark_protocol.controller_messages import (
@@ -30,26 +30,27 @@ from tidemark_protocol.partition_state import TopicState
 
 from tidemark_operator.controller import asked_elections, loading, moves, producer_ids, topics
 from tidemark_operator.controller.alter_partition import alter_partition
+from tidemark_operator.controller.clock import Clock
 from tidemark_operator.controller.last_resorts import Choice
 from tidemark_operator.controller.moves import Targets
 from tidemark_operator.controller.new_partitions import NoLiveReplica
+from tidemark_operator.controller.pool_controller import PoolController
 from tidemark_operator.controller.pool_heartbeats import PoolEnvironment, PoolHeartbeats
 from tidemark_operator.controller.probe import Probe, ProbeVerdict
 from tidemark_operator.controller.settings import ControllerSettings
 from tidemark_operator.controller.slice_store import Deposed, PutOff
-from tidemark_operator.controller.topics import Assignments, SliceMissing, TopicUnknown
+from tidemark_operator.controller.topic_growth import Assignments, SliceMissing
+from tidemark_operator.controller.topics import TopicUnknown
 from tidemark_operator.controller.views import BrokerView, Change, PoolSettings, TopicView
 from tidemark_operator.stores.object_store import BROKER, PARTITION_SLICE, ObjectStore, StoreError
 
 __all__ = [
     "BrokerView",
     "Change",
-    "Clock",
     "ControllerService",
     "ControllerSettings",
     "NoLiveReplica",
     "NotLeading",
-    "Probe",
     "ProbeVerdict",
     "SliceMissing",
     "TopicUnknown",
@@ -62,12 +63,6 @@ MAX_POOLS = 1000
 MAX_TASKS = 10_000
 
 Result = TypeVar("Result")
-
-
-class Clock(Protocol):
-    def now_ms(self) -> int:
-        """Monotonic."""
-        ...
 
 
 class NotLeading(Exception):
@@ -91,6 +86,7 @@ class ControllerService:
         self._store = store
         self._rack_of = rack_of
         self._settings = settings
+        self.installation = settings.installation
         self._clock = clock
         self._environment = PoolEnvironment(
             store,
@@ -108,7 +104,7 @@ class ControllerService:
         self._pools: dict[str, PoolHeartbeats] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}  # by age
         self._ticker: asyncio.Task[None] | None = None
-        self._last_tick_ms: int | None = None
+        self._is_deposed = False  # the Lease is lost, and this loop has not turned since
         self._balance_due_ms = 0
 
     async def take_over(
@@ -125,20 +121,20 @@ class ControllerService:
         self, controller_epoch: ControllerEpoch, *, is_second_opinion: bool = False
     ) -> None:
         """take_over without ticks, for those who call `tick` themselves."""
+        self._is_deposed = False  # before anything is awaited: a Lease may be lost meanwhile
         await self.step_down()
         brokers = await self._store.list(BROKER, None)
         slices = await self._store.list(PARTITION_SLICE, None)
-        loading.load(lambda pool: self._pool(pool, controller_epoch).decisions, brokers, slices)
+        await loading.load(
+            lambda pool: self._pool(pool, controller_epoch).decisions, brokers, slices
+        )
         now_ms = self._clock.now_ms()
         for pool in self._pools.values():
             pool.start(now_ms, is_second_opinion=is_second_opinion)
         self._balance_due_ms = now_ms + self._settings.balance_interval_ms
-        self._last_tick_ms = None
         self._controller_epoch = controller_epoch
-        logger.info(
-            "controller leads",
-            extra={"controller_epoch": controller_epoch, "slices": len(slices)},
-        )
+        counts = {"controller_epoch": controller_epoch, "slices": len(slices)}
+        logger.info("controller leads", extra=counts)
 
     async def step_down(self) -> None:
         """No more decisions; every open poll is answered NOT_CONTROLLER; state is forgotten."""
@@ -150,15 +146,19 @@ class ControllerService:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def depose(self) -> None:
+        """From any thread: no decision begins any more, though this loop be busy (I16)."""
+        self._is_deposed = True
+
     @property
     def is_leading(self) -> bool:
-        return self._controller_epoch is not None
+        return self._controller_epoch is not None and not self._is_deposed
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
         """-1 while standing by."""
         epoch = self._controller_epoch
-        return ControllerEpoch(NO_EPOCH) if epoch is None else epoch
+        return ControllerEpoch(NO_EPOCH if epoch is None else epoch)
 
     @property
     def leader_address(self) -> str:
@@ -272,29 +272,33 @@ class ControllerService:
 
     def reason_to_give_way(self) -> str:
         """Why another controller should judge what this one sees (S18); "": no reason."""
-        silent = [name for name in sorted(self._pools) if self._pools[name].is_mostly_silent]
-        return f"more than half is silent of pool {', '.join(silent)}" if silent else ""
+        pools = self._pools.copy().values()  # asked from another thread, perhaps
+        return "; ".join(pool.silence for pool in pools if pool.silence)
 
     def pools(self) -> tuple[str, ...]:
         return tuple(sorted(self._pools))
 
     def brokers(self, pool: str) -> tuple[BrokerView, ...]:
-        self._check_leading()
-        found = self._pools.get(pool)
-        return found.decisions.state.broker_views() if found is not None else ()
+        known = self._known(pool)
+        return () if known is None else known.state.broker_views()
 
     def topic(self, pool: str, topic_id: TopicId) -> TopicView | None:
-        self._check_leading()
-        found = self._pools.get(pool)
-        return found.decisions.topic_view(topic_id) if found is not None else None
+        known = self._known(pool)
+        return None if known is None else known.topic_view(topic_id)
 
     def topics(self, pool: str) -> tuple[TopicView, ...]:
-        self._check_leading()
-        found = self._pools.get(pool)
-        if found is None:
-            return ()
-        views = (found.decisions.topic_view(topic_id) for topic_id in found.decisions.topic_ids())
-        return tuple(view for view in views if view is not None)
+        known = self._known(pool)
+        return () if known is None else known.topic_views()
+
+    def topics_named(self, pool: str, topic: str) -> tuple[TopicView, ...]:
+        """Served or retained."""
+        known = self._known(pool)
+        return () if known is None else known.topic_views_named(topic)
+
+    def partition_count(self, pool: str) -> int:
+        """Of all topics, retained data included."""
+        known = self._known(pool)
+        return 0 if known is None else known.state.slices.partition_count
 
     def applied_version(self, pool: str) -> int:
         self._check_leading()
@@ -304,7 +308,7 @@ class ControllerService:
         self,
         pool: str,
         topic: TopicState,
-        assignments: tuple[tuple[BrokerId, ...], ...],
+        assignments: Assignments,
         *,
         object_name: str = "",
         deletion_policy: str = "Retain",
@@ -312,15 +316,14 @@ class ControllerService:
     ) -> None:
         """Makes the slices, or adopts retained ones of this topic id. Idempotent.
 
-        `object_name`: metadata.name of the Topic (slices are named after it), default its
-        topicName. `had_slices`: the Topic's status says that slices were made once; then missing
-        ones raise SliceMissing (S12), also without it when a broker holds replicas of the id.
+        `object_name`: metadata.name of the Topic (slices are named after it), default its name.
+        `had_slices`: the Topic's status says that slices were made once; then missing ones raise
+        SliceMissing (S12), also without it when a broker holds replicas of the id.
         Raises NoLiveReplica when a partition would have no live broker to begin with.
         """
-        decisions = self._pool(pool, self._check_leading()).decisions
         await self._decide_for_reconciler(
             topics.create(
-                decisions,
+                self._deciding(pool),
                 topic,
                 assignments,
                 object_name=object_name or topic.topic,
@@ -334,94 +337,79 @@ class ControllerService:
     ) -> None:
         """New config (min ISR by compare-and-set with the eligible leaders, S6), and deletion
         policy unless None. Idempotent. Raises TopicUnknown, SliceMissing."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(
-            topics.update(decisions, topic, deletion_policy=deletion_policy)
-        )
+        updating = topics.update(self._deciding(pool), topic, deletion_policy=deletion_policy)
+        await self._decide_for_reconciler(updating)
 
     async def add_partitions(
         self, pool: str, topic_id: TopicId, assignments: Assignments, *, first: int
     ) -> None:
         """`assignments` of the new partitions only, from number `first` on. Idempotent. Raises
         TopicUnknown, NoLiveReplica, SliceMissing."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(
-            topics.add_partitions(decisions, topic_id, assignments, first=first)
-        )
+        adding = topics.add_partitions(self._deciding(pool), topic_id, assignments, first=first)
+        await self._decide_for_reconciler(adding)
 
     async def reassign(self, pool: str, topic_id: TopicId, targets: Targets) -> None:
         """Begins moves of partitions to other brokers, or turns them back. Idempotent. Raises
         CannotReassign for those that cannot begin, after the others have."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(moves.reassign(decisions, topic_id, targets))
+        await self._decide_for_reconciler(moves.reassign(self._deciding(pool), topic_id, targets))
 
     async def set_settings(self, pool: str, settings: PoolSettings) -> None:
-        self._pool(pool, self._check_leading()).decisions.set_settings(settings)
+        self._deciding(pool).set_settings(settings)
 
     async def retire_broker(self, pool: str, broker_id: BrokerId) -> None:
         """Records it as Gone, if it is fenced and no slice names it; else nothing. Idempotent."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(moves.retire(decisions, broker_id))
+        await self._decide_for_reconciler(moves.retire(self._deciding(pool), broker_id))
 
     async def delete_topic(
         self, pool: str, topic_id: TopicId, *, retain: bool, topic: str = ""
     ) -> None:
         """Brokers stop serving it; slices are deleted, or kept marked retained. Idempotent.
         `topic`: its name; then brokers erase it also if its slices are gone."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        deleting = topics.delete(decisions, topic_id, retain=retain, topic=topic)
+        deleting = topics.delete(self._deciding(pool), topic_id, retain=retain, topic=topic)
         await self._decide_for_reconciler(deleting)
 
     async def choose_leaders(
         self, pool: str, topic_id: TopicId, choices: tuple[Choice, ...]
     ) -> None:
         """Who a human says shall lead partitions that nobody may lead (S14). Idempotent."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(topics.choose_leaders(decisions, topic_id, choices))
+        await self._decide_for_reconciler(
+            topics.choose_leaders(self._deciding(pool), topic_id, choices)
+        )
 
     async def elect_leaders(
         self, pool: str, topic_id: TopicId, partitions: Collection[int], *, unclean: bool
     ) -> dict[int, ErrorCode]:
         """As a client asks for it: see asked_elections."""
-        decisions = self._pool(pool, self._check_leading()).decisions
         elect = asked_elections.elect_anybody if unclean else asked_elections.elect_preferred
-        return await self._decide_for_reconciler(elect(decisions, topic_id, partitions))
+        return await self._decide_for_reconciler(elect(self._deciding(pool), topic_id, partitions))
 
     async def look_for_slices(self, pool: str, topic_id: TopicId) -> None:
         """Slices of that topic id that were missing may have been restored (S12): read them."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(topics.look_for_slices(decisions, topic_id))
+        await self._decide_for_reconciler(topics.look_for_slices(self._deciding(pool), topic_id))
 
     async def confirm_slices(self, pool: str, topic_id: TopicId) -> None:
         """A list lacked one of them: what a live read does not find either is missing (S12)."""
-        decisions = self._pool(pool, self._check_leading()).decisions
-        await self._decide_for_reconciler(decisions.confirm_slices(topic_id))
+        await self._decide_for_reconciler(self._deciding(pool).confirm_slices(topic_id))
 
     def suspect(self, pool: str, broker_id: BrokerId, reason: str) -> None:
         """Pod deleted or terminated: probe now, fence if refused. Never waits."""
         found = self._pools.get(pool)
-        if self._controller_epoch is not None and found is not None:
+        if self.is_leading and found is not None:
             found.suspect(broker_id, reason)
 
     # Time.
 
     async def tick(self) -> None:
-        """Sessions, poll deadlines, what was put off. What a tick comes late by is our stall."""
+        """Sessions, poll deadlines, what was put off."""
         now_ms = self._clock.now_ms()
-        last_ms = self._last_tick_ms
-        self._last_tick_ms = now_ms
-        late_ms = 0 if last_ms is None else now_ms - last_ms - self._settings.tick_interval_ms
         is_balance_due = now_ms >= self._balance_due_ms
         if is_balance_due:
             self._balance_due_ms = now_ms + self._settings.balance_interval_ms
-        # Every tick is a little late; only a missed one is a stall.
-        stall_ms = late_ms if late_ms > self._settings.tick_interval_ms else 0
         for pool in tuple(self._pools.values()):
-            pool.tick(now_ms, stall_ms=stall_ms)
+            pool.tick(now_ms)
             if is_balance_due:
                 self.spawn(pool.decisions.balance(), f"balance {pool.decisions.state.pool}")
-        # Decisions of this tick go on as tasks of their own: a slow store must not hold back the
-        # next tick, which answers polls.
+        # Decisions are tasks: a slow store must not hold back the next tick, which answers polls.
         await asyncio.sleep(0)
 
     async def drained(self) -> None:
@@ -430,19 +418,27 @@ class ControllerService:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run_ticks(self) -> None:
-        while self._controller_epoch is not None:
+        while self.is_leading:
             try:
                 await self.tick()
+            except NotLeading as error:  # deposed in the middle of it, or overloaded
+                logger.warning("tick cut short", extra={"error": str(error)})
             except Exception:  # the driver: without ticks nobody is ever fenced
                 logger.exception("tick failed")
             await asyncio.sleep(self._settings.tick_interval_ms / 1000)
-
-    # Inside.
 
     def _check_leading(self) -> ControllerEpoch:
         if self._controller_epoch is None:
             raise NotLeading("this controller stands by: ask the leading one")
         return self._controller_epoch
+
+    def _known(self, pool: str) -> PoolController | None:
+        self._check_leading()
+        found = self._pools.get(pool)
+        return None if found is None else found.decisions
+
+    def _deciding(self, pool: str) -> PoolController:
+        return self._pool(pool, self._check_leading()).decisions
 
     def _pool(self, pool: str, controller_epoch: ControllerEpoch) -> PoolHeartbeats:
         found = self._pools.get(pool)
@@ -482,9 +478,9 @@ class ControllerService:
             raise NotLeading(str(error)) from error
 
     def spawn(self, coroutine: Coroutine[Any, Any, Result], name: str) -> "asyncio.Task[Result]":
-        if len(self._tasks) >= MAX_TASKS:
+        if self._is_deposed or len(self._tasks) >= MAX_TASKS:
             coroutine.close()
-            raise NotLeading(f"{MAX_TASKS} decisions under way: overloaded")
+            raise NotLeading("the Lease is lost, or too many decisions are under way")
         task = asyncio.create_task(coroutine, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._note_done)

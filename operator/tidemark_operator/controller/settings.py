@@ -28,5 +28,7 @@ class ControllerSettings:
     deleted_topics_kept: int = 10_000
     # A pool of at least this many brokers gets the mass-expiry guard (S18).
     mass_expiry_pool_size: int = 3
+    # Which operators stand for one another, in metrics: the namespace that they run in.
+    installation: str = "local"
     # host:port told to brokers that ask a standby.
     advertised_address: str = ""

@@ -8,7 +8,7 @@ decision is put off, and the slice stays unreadable until a later decision settl
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 from tidemark_protocol.ids import BrokerId, ControllerEpoch, TopicId
@@ -87,8 +87,8 @@ class SliceStore:
         self._broker_objects: dict[BrokerId, Object] = {}
 
     @property
-    def unsettled(self) -> frozenset[str]:
-        return frozenset(self._unsettled)
+    def unsettled(self) -> Set[str]:
+        return self._unsettled
 
     async def change(self, value: PartitionSlice, decide: Decide) -> PartitionSlice | None:
         """Applies `decide` to what is stored; what is stored then. `value`: as last known.
@@ -156,10 +156,15 @@ class SliceStore:
             self._check_not_deposed(value)
         return tuple(found)
 
+    async def read(self, value: PartitionSlice) -> PartitionSlice | None:
+        """As it is now; None: gone, or another topic's. Raises StoreError, Deposed."""
+        stored = await self._read(value)
+        is_its_own = stored is not None and stored.topic.topic_id == value.topic.topic_id
+        return stored if is_its_own else None
+
     async def confirm(self, value: PartitionSlice) -> None:
         """By a live read; `on_vanished` hears of it if it is gone. Raises StoreError, Deposed."""
-        stored = await self._read(value)
-        if stored is None or stored.topic.topic_id != value.topic.topic_id:
+        if await self.read(value) is None:
             self._vanished(value)
 
     async def delete(self, value: PartitionSlice) -> None:
@@ -262,8 +267,8 @@ class SliceStore:
         return self._durable(read_slice(item))
 
     async def _reread(self, value: PartitionSlice) -> PartitionSlice | None:
-        stored = await self._read(value)
-        if stored is None or stored.topic.topic_id != value.topic.topic_id:
+        stored = await self.read(value)
+        if stored is None:
             self._vanished(value)
             return None
         return self._durable(stored)
@@ -362,6 +367,8 @@ class SliceStore:
 
 
 def _stamped(value: PartitionSlice, controller_epoch: ControllerEpoch) -> PartitionSlice:
+    if value.controller_epoch == controller_epoch:
+        return value
     return replace(value, controller_epoch=controller_epoch)
 
 

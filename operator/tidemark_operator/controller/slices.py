@@ -177,23 +177,39 @@ def read_slice(item: Object) -> PartitionSlice:
 
 
 def read_slices(items: Iterable[Object]) -> tuple[list[PartitionSlice], list[str]]:
-    """Those that can be read, and a sentence about each of the others. Of two that hold the same
-    partitions of one topic the older object counts: the other is somebody's copy."""
-    found: dict[tuple[str, TopicId, int], PartitionSlice] = {}
-    flaws: list[str] = []
-    for item in sorted(items, key=_age_and_name):
+    """Those that can be read, and a sentence about each of the others."""
+    reader = SliceReader()
+    read = (reader.read(item) for item in by_age(items))
+    return [value for value in read if value is not None], reader.flaws
+
+
+def by_age(items: Iterable[Object]) -> list[Object]:
+    return sorted(items, key=_age_and_name)
+
+
+class SliceReader:
+    """Reads one after the other, by age. Of two that hold the same partitions of one topic the
+    older object counts: the other is somebody's copy."""
+
+    def __init__(self) -> None:
+        self.flaws: list[str] = []
+        self._names: dict[tuple[str, TopicId, int], str] = {}
+
+    def read(self, item: Object) -> PartitionSlice | None:
+        """None: `flaws` has a sentence about it."""
         try:
             value = read_slice(item)
         except MalformedObject as error:
-            flaws.append(str(error))
-            continue
-        first = found.setdefault((value.pool, value.topic.topic_id, value.index), value)
-        if first is not value:
-            flaws.append(
-                f"PartitionSlice {split_pool(value.pool)[0]}/{value.name}: holds the partitions of"
-                f" {first.name}, which is older: delete this copy"
-            )
-    return list(found.values()), flaws
+            self.flaws.append(str(error))
+            return None
+        first = self._names.setdefault((value.pool, value.topic.topic_id, value.index), value.name)
+        if first == value.name:
+            return value
+        self.flaws.append(
+            f"PartitionSlice {split_pool(value.pool)[0]}/{value.name}: holds the partitions of"
+            f" {first}, which is older: delete this copy"
+        )
+        return None
 
 
 def _age_and_name(item: Object) -> tuple[str, str]:

@@ -71,6 +71,16 @@ class Standings:
             and replica not in standing.failed_replicas
         )
 
+    def may_lead_on(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
+        """As far as that does not depend on the partition (S2)."""
+        standing = self._standings.get(broker_id)
+        return (
+            standing is not None
+            and standing.is_live
+            and not standing.is_stopping
+            and standing.broker_epoch == broker_epoch
+        )
+
     def can_write(self, broker_id: BrokerId) -> bool:
         """As far as it said so itself (S20)."""
         standing = self._standings.get(broker_id)

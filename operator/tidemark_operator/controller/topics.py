@@ -3,9 +3,12 @@
 Each is idempotent and may be cut short anywhere: slices are made one after the other and each says
 how many partitions there were up to it, so what an interruption leaves is a shorter topic, never
 one that looks as if a slice were missing (S12). Callers hold no lock; each takes the pool's.
+
+Making and growing hold the topic, and the pool for one slice at a time, beside other topics: nobody
+waits for a large topic, nor for many of them.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark_protocol.ids import NO_BROKER, BrokerEpoch, BrokerId, TopicId
 from tidemark_protocol.partition_state import TopicState
@@ -13,33 +16,18 @@ from tidemark_protocol.partition_state import TopicState
 from tidemark_operator.controller.deletions import delete_for_good
 from tidemark_operator.controller.last_resorts import Choice, is_chosen
 from tidemark_operator.controller.min_insync import effective_min_insync, with_min_insync
-from tidemark_operator.controller.new_partitions import (
-    Begun,
-    NoLiveReplica,
-    begun,
-    unheard,
-)
 from tidemark_operator.controller.partition_change import NOBODY, changed
 from tidemark_operator.controller.pool_controller import PoolController
-from tidemark_operator.controller.recoveries import Recovery
 from tidemark_operator.controller.slice_store import Decide
-from tidemark_operator.controller.slices import (
-    PARTITIONS_PER_SLICE,
-    PartitionSlice,
-    slice_name,
+from tidemark_operator.controller.slices import PartitionSlice
+from tidemark_operator.controller.topic_growth import (
+    Assignments,
+    Growth,
+    SliceMissing,
+    check_complete,
+    count_of,
+    grow,
 )
-
-Assignments = tuple[tuple[BrokerId, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Names:
-    prefix: str  # of slices
-    topic_object: str
-
-
-class SliceMissing(Exception):
-    """A topic id that once had slices lacks some (S12): restore them, or delete the topic."""
 
 
 class TopicUnknown(Exception):
@@ -55,79 +43,90 @@ async def create(
     deletion_policy: str,
     had_slices: bool,
 ) -> None:
+    async with pool.topic_locks.of(topic.topic_id):
+        growth = Growth(topic, assignments, 0, object_name, deletion_policy)
+        while True:
+            async with pool.lock.shared():
+                slices = pool.state.topic_slices(topic.topic_id)
+                had_slices = had_slices or _ever_had_slices(pool, topic.topic_id, len(assignments))
+                if not _is_kept(slices, had_slices=had_slices):
+                    had_slices = True  # from its first one on
+                    if await grow(pool, growth):
+                        return
+                    continue
+            await _restore(pool, topic, object_name, deletion_policy)
+
+
+def _is_kept(slices: list[PartitionSlice], *, had_slices: bool) -> bool:
+    """Its data is of before."""
+    return any(value.is_retained for value in slices) or (had_slices and not slices)
+
+
+async def _restore(
+    pool: PoolController, topic: TopicState, object_name: str, deletion_policy: str
+) -> None:
+    if not pool.state.topic_slices(topic.topic_id):
+        # A deposed controller may have made them after we had read everything.
+        await _take_in(pool, topic.topic_id)
     async with pool.lock:
         slices = pool.state.topic_slices(topic.topic_id)
-        if not slices and _ever_had_slices(pool, topic.topic_id, len(assignments), had_slices):
-            # A deposed controller may have made them after we had read everything.
-            await _take_in(pool, topic.topic_id)
-            slices = pool.state.topic_slices(topic.topic_id)
-            _check_present(topic, slices)
-        _check_complete(slices)
+        _check_present(topic, slices)
+        check_complete(slices)
         adopted = [value for value in slices if value.is_retained]
         for value in adopted:
             await _adopt(pool, value, topic, object_name, deletion_policy)
         if adopted:
-            await pool.settle()  # they have no leader yet
-        if slices:
-            # What their records were promised holds for the whole topic.
-            stored = slices[0].topic
-            topic = replace(topic, commit_rule=stored.commit_rule, flush=stored.flush)
-        done = sum(len(value.partitions) for value in slices)
-        await _append(
-            pool,
-            topic,
-            assignments[done:],
-            first=done,
-            names=_Names(slices[0].name_prefix if slices else object_name, object_name),
-            deletion_policy=deletion_policy,
-        )
+            await pool.settle(topics=(topic.topic_id,))  # they have no leader yet
 
 
 async def update(pool: PoolController, topic: TopicState, *, deletion_policy: str | None) -> None:
     """Config, and with it effective min ISR (S6). commitRule and flush are immutable."""
-    async with pool.lock:
-        slices = pool.state.topic_slices(topic.topic_id)
+    topic_id = topic.topic_id
+    async with pool.topic_locks.of(topic_id):
+        slices = pool.state.topic_slices(topic_id)
         if not slices:
-            raise TopicUnknown(f"topic {topic.topic} ({topic.topic_id}) has no slices")
+            raise TopicUnknown(f"topic {topic.topic} ({topic_id}) has no slices")
         for value in slices:
-            await _change(pool, value, _updating(pool, topic, deletion_policy))
-        await pool.settle()  # unclean election may just have been allowed
+            async with pool.lock.shared():
+                await _change(pool, value.name, _updating(pool, topic, deletion_policy))
+        async with pool.lock.shared():  # unclean election may just have been allowed
+            await pool.settle(topics=(topic_id,))
 
 
 async def add_partitions(
     pool: PoolController, topic_id: TopicId, assignments: Assignments, *, first: int
 ) -> None:
-    async with pool.lock:
+    async with pool.topic_locks.of(topic_id):
         slices = pool.state.topic_slices(topic_id)
         if not slices:
             raise TopicUnknown(f"topic id {topic_id} has no slices")
-        _check_complete(slices)
         last = slices[-1]
-        done = sum(len(value.partitions) for value in slices)
+        done = count_of(slices)
+        check_complete(slices)
         if done < first:
             raise SliceMissing(
                 f"topic {last.topic.topic}: partitions {done} to {first - 1} existed once and are"
                 " gone: restore the PartitionSlice objects that had them"
             )
-        await _append(
-            pool,
-            last.topic,
-            assignments[done - first :],  # a growth whose answer was lost may be there by now
-            first=done,
-            names=_Names(last.name_prefix, last.object_name),
-            deletion_policy=last.deletion_policy,
-        )
+        growth = Growth(last.topic, assignments, first, last.object_name, last.deletion_policy)
+        is_done = False
+        while not is_done:
+            async with pool.lock.shared():
+                is_done = await grow(pool, growth)
 
 
 async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool, topic: str = "") -> None:
-    async with pool.lock:
-        if not retain:
-            if topic and not pool.state.topic_slices(topic_id):
-                await _take_in(pool, topic_id)  # some may have been put back
-            await delete_for_good(pool, topic_id, topic)
+    async with pool.topic_locks.of(topic_id):
+        slices = pool.state.topic_slices(topic_id)
+        if retain:
+            for value in slices:
+                async with pool.lock.shared():
+                    await _change(pool, value.name, _retaining(pool))
             return
-        for value in pool.state.topic_slices(topic_id):
-            await _change(pool, value, _retaining(pool))
+        if topic and not slices:
+            await _take_in(pool, topic_id)  # some may have been put back
+        async with pool.lock.shared():
+            await delete_for_good(pool, topic_id, topic)
 
 
 async def choose_leaders(
@@ -145,22 +144,31 @@ async def choose_leaders(
             state = states.get(choice.partition)
             if state is not None and is_chosen(choice, state) and choice.leader in state.replicas:
                 pool.state.choices[topic_id, choice.partition] = choice
-        await pool.settle()
+        await pool.settle(topics=(topic_id,))
     pool.tell_brokers()
 
 
 async def look_for_slices(pool: PoolController, topic_id: TopicId) -> None:
     """Slices that were missing and have been restored are taken in (S12); if they are from an old
     backup, what is known of their epochs says so (S17)."""
-    async with pool.lock:
+    async with pool.topic_locks.of(topic_id):
         await _take_in(pool, topic_id)
 
 
 async def _take_in(pool: PoolController, topic_id: TopicId) -> None:
+    """The caller holds the topic. Nobody waits for the list, which only says what to read."""
     if pool.image.was_deleted(topic_id):
         return  # every full push of this term says so first
-    for value in await pool.slice_store.find(pool.state.pool, topic_id):
-        if value.name not in pool.state.slices and topic_id not in pool.state.tombstones:
+    listed = await pool.slice_store.find(pool.state.pool, topic_id)
+    if not any(value.name not in pool.state.slices for value in listed):
+        return
+    async with pool.lock:
+        for each in listed:
+            if each.name in pool.state.slices or topic_id in pool.state.tombstones:
+                continue
+            value = await pool.slice_store.read(each)
+            if value is None:
+                continue
             await _confirm_lives(pool, value)
             pool.state.note_put_back(value)
             pool.load_slice(value)
@@ -181,9 +189,9 @@ async def _confirm_lives(pool: PoolController, value: PartitionSlice) -> None:
             await pool.slice_store.confirm_broker(record)
 
 
-def _ever_had_slices(pool: PoolController, topic_id: TopicId, count: int, had_slices: bool) -> bool:
+def _ever_had_slices(pool: PoolController, topic_id: TopicId, count: int) -> bool:
     was_deleted = pool.image.was_deleted(topic_id)  # brokers are told so for ever
-    return had_slices or was_deleted or pool.state.is_reported(topic_id, range(count))
+    return was_deleted or pool.state.is_reported(topic_id, range(count))
 
 
 def _check_present(topic: TopicState, slices: list[PartitionSlice]) -> None:
@@ -197,80 +205,10 @@ def _check_present(topic: TopicState, slices: list[PartitionSlice]) -> None:
         )
 
 
-def _check_complete(slices: list[PartitionSlice]) -> None:
-    if not slices:
-        return
-    present = {value.index for value in slices}
-    last = max(value.topic.partition_count for value in slices)
-    missing = sorted(set(range(-(-last // PARTITIONS_PER_SLICE))) - present)
-    if missing:
-        names = ", ".join(slice_name(slices[0].name_prefix, index) for index in missing)
-        raise SliceMissing(
-            f"topic {slices[0].topic.topic}: PartitionSlice {names} existed once and is gone:"
-            " restore it"
-        )
-
-
-async def _append(
-    pool: PoolController,
-    topic: TopicState,
-    assignments: Assignments,
-    *,
-    first: int,
-    names: _Names,
-    deletion_policy: str,
-) -> None:
-    """New partitions: the last slice is filled up, then slices are added, then all say the same
-    partition count. Raises NoLiveReplica before anything is written."""
-    if first and assignments:  # a topic that begins has nothing on any disk
-        _check_all_reported(pool, topic, range(first, first + len(assignments)))
-    made = [
-        begun(pool.state, topic, first + index, replicas)
-        for index, replicas in enumerate(assignments)
-    ]
-    while made:
-        index = first // PARTITIONS_PER_SLICE
-        room = PARTITIONS_PER_SLICE - first % PARTITIONS_PER_SLICE
-        part, made = tuple(made[:room]), made[room:]
-        first += len(part)
-        upto = replace(topic, partition_count=first)
-        existing = pool.state.slices.get(slice_name(names.prefix, index))
-        if existing is not None and existing.topic.topic_id == topic.topic_id:
-            await _change(pool, existing, _appending(upto, part))
-            continue
-        await pool.slice_store.create(
-            PartitionSlice(
-                pool=pool.state.pool,
-                name=slice_name(names.prefix, index),
-                topic_object=names.topic_object,
-                topic=upto,
-                deletion_policy=deletion_policy,
-                is_retained=False,
-                controller_epoch=pool.state.controller_epoch,
-                partitions=tuple(each.partition for each in part),
-                recoveries=_recoveries(part),
-            )
-        )
-    for value in pool.state.topic_slices(topic.topic_id):
-        await _change(pool, value, _counting(first))
-
-
-def _check_all_reported(pool: PoolController, topic: TopicState, numbers: range) -> None:
-    """Raises NoLiveReplica until every live broker said what logs it holds; they are asked."""
-    missing = unheard(pool.state, topic.topic_id, numbers)
-    if missing is None:
-        return
-    pool.state.reports_wanted = max(pool.state.reports_wanted, missing.since_version)
-    pool.tell_brokers()
-    raise NoLiveReplica(
-        f"topic {topic.topic}: brokers {', '.join(map(str, missing.brokers))} have not said yet"
-        " what logs they have: new partitions wait until they were asked"
-    )
-
-
-async def _change(pool: PoolController, value: PartitionSlice, decide: Decide) -> None:
-    if await pool.slice_store.change(value, decide) is None:
-        raise SliceMissing(f"PartitionSlice {value.name} is gone: restore it (S12)")
+async def _change(pool: PoolController, name: str, decide: Decide) -> None:
+    value = pool.state.slices.get(name)
+    if value is None or await pool.slice_store.change(value, decide) is None:
+        raise SliceMissing(f"PartitionSlice {name} is gone: restore it (S12)")
 
 
 async def _adopt(
@@ -287,7 +225,7 @@ async def _adopt(
     def adopting(stored: PartitionSlice) -> PartitionSlice:
         return replace(updating(stored), is_retained=False, topic_object=object_name)
 
-    await _change(pool, value, adopting)
+    await _change(pool, value.name, adopting)
 
 
 def _updating(pool: PoolController, topic: TopicState, deletion_policy: str | None) -> Decide:
@@ -306,35 +244,6 @@ def _updating(pool: PoolController, topic: TopicState, deletion_policy: str | No
             with_min_insync(wanted, state, standings, min_insync) for state in stored.partitions
         )
         return replace(stored, topic=wanted, deletion_policy=policy, partitions=partitions)
-
-    return decide
-
-
-def _appending(topic: TopicState, part: tuple[Begun, ...]) -> Decide:
-    def decide(stored: PartitionSlice) -> PartitionSlice:
-        present = set(stored.numbers)
-        added = tuple(each for each in part if each.partition.partition not in present)
-        if not added:
-            return stored
-        return replace(
-            stored,
-            topic=replace(stored.topic, partition_count=topic.partition_count),
-            partitions=stored.partitions + tuple(each.partition for each in added),
-            recoveries=stored.recoveries + _recoveries(added),
-        )
-
-    return decide
-
-
-def _recoveries(part: tuple[Begun, ...]) -> tuple[Recovery, ...]:
-    return tuple(each.recovery for each in part if each.recovery is not None)
-
-
-def _counting(count: int) -> Decide:
-    def decide(stored: PartitionSlice) -> PartitionSlice:
-        if stored.topic.partition_count == count:
-            return stored
-        return replace(stored, topic=replace(stored.topic, partition_count=count))
 
     return decide
 

@@ -2,10 +2,12 @@
 
 `POST /v1/apply` takes YAML documents and answers `{"applied": [{kind, name, action}]}`, or 422 with
 `{"problems": [sentences]}`. `DELETE /v1/topics/{name}` deletes a Topic object. GET and PATCH of
-`/v1/{topics,brokerpools}/{name}` read one object, and change it by a JSON merge patch; GET without
-a name answers `{"items": [objects]}`.
+`/v1/{topics,brokerpools}/{name}` read one object, and change it by a JSON merge patch; without a
+name GET answers `{"items": [objects]}`, and POST makes an object (JSON), or answers 409.
+`GET /v1/local` answers `{"uptimeMs": N}`: what is not up yet may only be starting.
 """
 
+import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -16,28 +18,36 @@ from tidemark_operator.local.manifests import (
     NAMESPACE,
     ManifestRefused,
     apply_manifests,
+    create_object,
     patch_object,
 )
-from tidemark_operator.stores.object_store import TOPIC, ObjectStore, ResourceKind, StoreError
+from tidemark_operator.stores.object_store import (
+    TOPIC,
+    AlreadyExists,
+    ObjectStore,
+    ResourceKind,
+    StoreError,
+)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 
 
-def add_local_routes(app: web.Application, store: ObjectStore) -> None:
+def add_local_routes(
+    app: web.Application,
+    store: ObjectStore,
+    *,
+    now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+) -> None:
+    began_ms = now_ms()
+
+    async def local(_: web.Request) -> web.Response:
+        return _json(200, {"uptimeMs": now_ms() - began_ms})
+
     async def apply(request: web.Request) -> web.Response:
-        body = await request.content.read(MAX_MANIFEST_BYTES + 1)
-        if len(body) > MAX_MANIFEST_BYTES:
-            problem = f"expected at most {MAX_MANIFEST_BYTES} bytes of manifests, found more"
-            return _json(413, {"problems": [problem]})
-        try:
-            applied = await apply_manifests(store, body.decode())
-        except UnicodeDecodeError as error:
-            return _json(422, {"problems": [f"expected UTF-8, found {error}"]})
-        except ManifestRefused as refused:
-            return _json(422, {"problems": refused.problems})
-        return _json(200, {"applied": applied})
+        text = await _manifests(request)
+        return _json(200, {"applied": await apply_manifests(store, text)})
 
     async def delete_topic(request: web.Request) -> web.Response:
         name = request.match_info["name"]
@@ -53,18 +63,24 @@ def add_local_routes(app: web.Application, store: ObjectStore) -> None:
             return _json(404, {"problems": [f"expected a {kind.kind} named {name}, found none"]})
         return _json(200, found)
 
+    async def create(request: web.Request) -> web.Response:
+        text = await _manifests(request)
+        try:
+            return _json(200, await create_object(store, _kind(request), text))
+        except AlreadyExists as error:
+            return _json(409, {"problems": [str(error)]})
+
     async def listing(request: web.Request) -> web.Response:
         return _json(200, {"items": await store.list(_kind(request), NAMESPACE)})
 
     async def patch(request: web.Request) -> web.Response:
         kind, name = _kind(request), request.match_info["name"]
-        body = await request.content.read(MAX_MANIFEST_BYTES + 1)
-        try:
-            return _json(200, await patch_object(store, kind, name, body))
-        except ManifestRefused as refused:
-            return _json(422, {"problems": refused.problems})
+        patch = await _manifests(request)
+        return _json(200, await patch_object(store, kind, name, patch.encode()))
 
+    app.router.add_get("/v1/local", local)
     app.router.add_get("/v1/{plural:topics|brokerpools}", _told(listing))
+    app.router.add_post("/v1/{plural:topics|brokerpools}", _told(create))
     app.router.add_get("/v1/{plural:topics|brokerpools}/{name}", _told(read))
     app.router.add_patch("/v1/{plural:topics|brokerpools}/{name}", _told(patch))
     app.router.add_post("/v1/apply", _told(apply))
@@ -72,15 +88,28 @@ def add_local_routes(app: web.Application, store: ObjectStore) -> None:
 
 
 def _told(handler: Handler) -> Handler:
-    """What the store refuses is an answer in its words: 503."""
+    """Answer refusals in their words: 422 for a manifest, 503 for the store."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
+        except ManifestRefused as refused:
+            return _json(422, {"problems": refused.problems})
         except StoreError as error:
             return _json(503, {"problems": [str(error)]})
 
     return answer
+
+
+async def _manifests(request: web.Request) -> str:
+    """Return the body. Raises ManifestRefused."""
+    body = await request.read()  # the application has a limit of its own too
+    if len(body) > MAX_MANIFEST_BYTES:
+        raise ManifestRefused([f"expected at most {MAX_MANIFEST_BYTES} bytes, found more"])
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise ManifestRefused([f"expected UTF-8, found {error}"]) from error
 
 
 def _kind(request: web.Request) -> ResourceKind:

@@ -5,6 +5,7 @@ Ctrl-C (or SIGTERM) stops the brokers in order first, while the controller still
 """
 
 import asyncio
+import io
 import signal
 import socket
 import sys
@@ -15,31 +16,39 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.loop_lag import LoopLag
 
 from tidemark_operator import json_log
 from tidemark_operator.controller import api
 from tidemark_operator.controller.clock import LeaseSystemClock, MonotonicClock, wall_clock_ms
 from tidemark_operator.controller.probe import HttpProbe
 from tidemark_operator.controller.service import ControllerService, ControllerSettings
+from tidemark_operator.garbage import look_once_at_what_stays
 from tidemark_operator.leading import BrokerTrouble, LeadingOperator
 from tidemark_operator.lease import ControllerLease, LeaseSettings
 from tidemark_operator.local.api import add_local_routes
 from tidemark_operator.local.last_words import last_words
 from tidemark_operator.local.manifests import NAMESPACE, ManifestRefused, apply_manifests
-from tidemark_operator.local.ports import until_free
+from tidemark_operator.local.ports import earlier_brokers, until_free
+from tidemark_operator.local.readiness import readiness_of, tell_when_ready
+from tidemark_operator.loop_lag import LoopLagCollector
 from tidemark_operator.manifests.specs import PoolSpec
-from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
+from tidemark_operator.reconcile.indexed_store import IndexedStore
+from tidemark_operator.reconcile.reconciler import Reconciler
+from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey, WorkQueue
 from tidemark_operator.runtimes.processes import ProcessesRuntime, ProcessSettings
-from tidemark_operator.stores.object_store import BROKER_POOL, TOPIC, StoreError
-from tidemark_operator.stores.sqlite import SqliteStore
+from tidemark_operator.stores.object_store import BROKER_POOL, TOPIC, ResourceKind, StoreError
+from tidemark_operator.stores.sqlite import SqliteStore, StoredChange
 from tidemark_operator.topic_admin.calls import topic_calls
 from tidemark_operator.topic_admin.service import TopicAdmin
 
 HOST = "127.0.0.1"
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-PORTS_FREE_SECONDS = 10.0
+PORTS_FREE_SECONDS = 30.0  # brokers without their controller take 10 s to end in order
+WATCHED = {kind.kind: kind for kind in (TOPIC, BROKER_POOL)}
+SWITCH_INTERVAL_SECONDS = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +72,14 @@ class LocalCluster:
         """`more_arguments`: further flags of each broker (`ProcessSettings`)."""
         self._settings = settings
         self._store = store
+        self._indexed = IndexedStore(store)
         self._stop = asyncio.Event()
         self._exit_code = 0
         self._queue = WorkQueue()
         controller_settings = ControllerSettings()
         self._address = f"{HOST}:{settings.controller_port}"
         self.controller = ControllerService(
-            store,
+            self._indexed,
             settings=controller_settings,
             clock=MonotonicClock(),
             wall_clock_ms=wall_clock_ms,
@@ -86,9 +96,10 @@ class LocalCluster:
             ),
             on_exit=self._broker_exited,
             on_due=self._look_at_pool,
+            tell=say,
         )
         self._reconciler = Reconciler(
-            store,
+            self._indexed,
             self.controller,
             self.runtime,
             settings=ReconcilerSettings(default_pool_spec={"replicas": settings.brokers}),
@@ -103,41 +114,56 @@ class LocalCluster:
             self._address,
             leader=self._leading,
             clock=LeaseSystemClock(),
-            # There is nobody else to let lead for a term.
-            settings=LeaseSettings(NAMESPACE, sit_out_ms=0),
+            # The store's file is locked for the life of this process: there is nobody else to let
+            # lead, so a renewal that comes late says nothing.
+            settings=LeaseSettings(NAMESPACE, sit_out_ms=0, give_up_after_ms=24 * 3_600_000),
         )
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop.set)
-        await until_free(HOST, self._ports(), seconds=PORTS_FREE_SECONDS)
+        await until_free(
+            HOST,
+            self._ports(),
+            seconds=PORTS_FREE_SECONDS,
+            ending=lambda: earlier_brokers(self._settings.data_dir),
+            tell=say,
+        )
         await self._apply_files()
+        lag = LoopLag()
         with socket.create_server((HOST, self._settings.controller_port)) as listening:
             runner = await api.serve(
                 self.controller,
                 listening,
                 pid_of=self.runtime.pid,
-                more_calls=topic_calls(TopicAdmin(self._store, self.controller)),
+                more_calls=topic_calls(TopicAdmin(self._indexed, self.controller)),
+                more_metrics=(LoopLagCollector(lag),),
                 add_routes=self._add_routes,
             )
             try:
                 async with asyncio.TaskGroup() as tasks:
                     lease = tasks.create_task(self._lease.run(), name="lease")
                     changes = tasks.create_task(self._follow_changes(), name="changes")
-                    say(
-                        f"controller at http://{self._address}, brokers from"
-                        f" http://{HOST}:{self._settings.http_port} on, data and logs in"
-                        f" {self._settings.data_dir}; Ctrl-C stops all"
-                    )
+                    beats = tasks.create_task(lag.run(), name="loop lag")
+                    say(f"starting; data and logs are in {self._settings.data_dir}")
+                    ready = tasks.create_task(self._tell_when_ready(), name="ready")
                     await self._stop.wait()
                     say("stopping the brokers")
                     await self.runtime.stop_all()
-                    changes.cancel()
-                    lease.cancel()
+                    for task in (ready, changes, lease, beats):
+                        task.cancel()
             finally:
                 await runner.cleanup()
         return self._exit_code
+
+    async def _tell_when_ready(self) -> None:
+        await tell_when_ready(
+            lambda: readiness_of(self._store, self.controller),
+            say,
+            controller_port=self._settings.controller_port,
+            data_dir=self._settings.data_dir,
+        )
 
     def _ports(self) -> list[int]:
         settings = self._settings
@@ -150,7 +176,7 @@ class LocalCluster:
 
     async def _apply_files(self) -> None:
         """The manifests of the command line, and the pool they need unless they bring it."""
-        text = "\n---\n".join(path.read_text() for path in self._settings.manifests)
+        text = "\n---\n".join(map(_text, self._settings.manifests))
         if text.strip():
             for applied in await apply_manifests(self._store, text):
                 say(f"{applied.kind.lower()}/{applied.name} {applied.action}")
@@ -166,12 +192,16 @@ class LocalCluster:
         version = self._store.resource_version()
         while True:
             await self._store.wait_for_change(version)
-            for change in self._store.changes_after(version):
-                version = change.resource_version
-                if change.kind in (TOPIC.kind, BROKER_POOL.kind):
-                    metadata = change.item["metadata"]
-                    key = WorkKey(change.kind, metadata["namespace"], metadata["name"])
-                    self._leading.on_key(key)
+            newest = self._store.resource_version()
+            for change in self._store.changes_after(version, kinds=tuple(WATCHED.values())):
+                newest = max(newest, change.resource_version)
+                self._tell(WATCHED[change.kind], change)
+            version = newest
+
+    def _tell(self, kind: ResourceKind, change: StoredChange) -> None:
+        key = self._reconciler.on_event(kind, change.item, is_deleted=change.is_deleted)
+        if key is not None:
+            self._leading.on_key(key)
 
     def _broker_exited(self, pool: PoolSpec, broker_id: BrokerId) -> None:
         log_path = self.runtime.log_path(pool.pool, broker_id)
@@ -188,6 +218,13 @@ class LocalCluster:
         say(f"defect in the operator, stopping: {type(error).__name__}: {error}")
         self._exit_code = EXIT_FAILED
         self._stop.set()
+
+
+def _text(manifest: Path) -> str:
+    try:
+        return manifest.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ManifestRefused([f"{manifest}: expected UTF-8, found {error}"]) from error
 
 
 def say(sentence: str) -> None:
@@ -211,15 +248,26 @@ def run_local(
     log_path = settings.data_dir / "logs" / "operator.log"
     try:
         log_path.parent.mkdir(parents=True, exist_ok=True)
-        with log_path.open("a") as log_file:
-            json_log.set_up("info", file=log_file)
+        # Unbuffered: what a full disk refused is not tried again when the file is closed.
+        with log_path.open("ab", buffering=0) as raw:
+            json_log.set_up("info", file=io.TextIOWrapper(raw, write_through=True))
+            look_once_at_what_stays()
+            # The loop has its turn again soon while the store's thread works.
+            sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
             return uvloop.run(_run(settings))
     except ManifestRefused as refused:
-        say("\n".join(["manifests refused; nothing was started:", *refused.problems]))
+        say("\n".join(["error: manifests refused; nothing was started:", *refused.problems]))
         return EXIT_USAGE
     except (StoreError, OSError) as error:
-        say(f"cannot run here: {error}")
+        say(f"error: {_plain(error)}")
         return EXIT_FAILED
+
+
+def _plain(error: StoreError | OSError) -> str:
+    """One sentence, without an error number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
 
 
 async def _run(settings: LocalSettings) -> int:

@@ -1,30 +1,52 @@
 """Applies manifests to the local store as the API server would: defaults, rules, create or replace.
 
 The answer names each object with `created`, `configured` or `unchanged`; one refused document
-refuses all of them, before anything is written.
+refuses all of them, before anything is written. A manifest changes what it says or said before, as
+`kubectl apply` does (`with_manifest`).
 """
 
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
-import yaml
+from tidemark_protocol.manifests import (
+    LAST_APPLIED,
+    UnreadableManifest,
+    read_objects,
+    with_manifest,
+)
 
+from tidemark_operator.local.object_metadata import metadata_faults
 from tidemark_operator.manifests import schemas
 from tidemark_operator.stores.object_store import (
     BROKER_POOL,
     TIDEMARK_GROUP,
     TOPIC,
+    Conflict,
     Object,
     ObjectStore,
     ResourceKind,
 )
 
+Result = TypeVar("Result")
+
 NAMESPACE = "default"
 API_VERSION = f"{TIDEMARK_GROUP}/v1alpha1"
 KINDS = {kind.kind: kind for kind in (TOPIC, BROKER_POOL)}
 MAX_DOCUMENTS = 1000
+MAX_TRIES = 5
 MAX_PATCH_BYTES = 1024 * 1024
+FIELDS = ("apiVersion", "kind", "metadata", "spec", "status")
+# In manifests that were read from a cluster; the store sets them.
+OF_THE_STORE = frozenset(
+    {
+        *("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"),
+        *("managedFields", "selfLink", "deletionGracePeriodSeconds"),
+    }
+)
 
 
 class ManifestRefused(Exception):
@@ -44,28 +66,67 @@ class Applied:
 
 async def apply_manifests(store: ObjectStore, text: str) -> tuple[Applied, ...]:
     """`text`: YAML documents. Raises ManifestRefused, StoreError."""
-    wanted: list[tuple[ResourceKind, Object, Object | None]] = []
+    wanted: list[tuple[ResourceKind, Object]] = []
+    after: dict[tuple[str, str], Object] = {}
     problems: list[str] = []
     for number, document in enumerate(_documents(text), start=1):
         kind = _kind(document, number)
-        metadata = document["metadata"]
-        item = schemas.apply_defaults(
-            {
-                **document,
-                "metadata": {**metadata, "namespace": metadata.get("namespace", NAMESPACE)},
-            }
-        )
-        stored = await store.get(kind, item["metadata"]["namespace"], metadata["name"])
-        found = schemas.validate(item, stored)
-        problems += [f"{kind.kind} {metadata['name']}: {sentence}" for sentence in found]
-        wanted.append((kind, item, stored))
+        name = document["metadata"]["name"]
+        stored = after.get((kind.kind, name)) or await store.get(kind, NAMESPACE, name)
+        found = [*metadata_faults(document["metadata"], NAMESPACE)]
+        found += _version_faults(document["metadata"], stored)
+        if not found:
+            item = schemas.apply_defaults(with_manifest(stored, _in_namespace(document)))
+            found = schemas.validate(item, stored)
+            wanted.append((kind, document))
+            after[kind.kind, name] = item
+        problems += [f"{kind.kind} {name[:300]}: {sentence}" for sentence in found]
     if problems:
         raise ManifestRefused(problems)
-    return tuple([await _put(store, kind, item, stored) for kind, item, stored in wanted])
+    if len(after) < len(wanted):  # an object is there twice: in turn
+        return tuple([await _put(store, kind, document) for kind, document in wanted])
+    # At once: they share a commit.
+    return tuple(await asyncio.gather(*(_put(store, *each) for each in wanted)))
+
+
+async def create_object(store: ObjectStore, kind: ResourceKind, text: str) -> Object:
+    """Store one new object, given as JSON. Raises ManifestRefused, AlreadyExists, StoreError."""
+    documents = _documents(text)
+    if len(documents) != 1 or _kind(documents[0], 1) != kind:
+        raise ManifestRefused([f"expected one {kind.kind}, found something else"])
+    item = schemas.apply_defaults(_in_namespace(documents[0]))
+    found = [*metadata_faults(item["metadata"], NAMESPACE), *_version_faults(item["metadata"])]
+    found = found or schemas.validate(item)
+    if found:
+        name = item["metadata"]["name"]
+        raise ManifestRefused([f"{kind.kind} {name[:300]}: {sentence}" for sentence in found])
+    return await store.create(kind, item)
+
+
+def _in_namespace(document: Object) -> Object:
+    given = {k: v for k, v in document["metadata"].items() if k not in OF_THE_STORE}
+    return {**document, "metadata": {**given, "namespace": NAMESPACE}}
+
+
+def _version_faults(metadata: Object, stored: Object | None = None) -> list[str]:
+    """A manifest from `kubectl get -o yaml` has the version that it was read at."""
+    version = metadata.get("resourceVersion")
+    if version is None:
+        return []
+    if stored is None:
+        return ["resourceVersion should not be set on objects to be created"]
+    if version != stored["metadata"]["resourceVersion"]:
+        return ["the object has been modified; apply your changes to the latest version"]
+    return []
 
 
 async def patch_object(store: ObjectStore, kind: ResourceKind, name: str, patch: bytes) -> Object:
-    """A JSON merge patch (RFC 7396) of spec and annotations. Raises ManifestRefused, StoreError."""
+    """A JSON merge patch (RFC 7396) of spec, annotations and labels. Raises ManifestRefused,
+    StoreError."""
+    return await _undisturbed(lambda: _patch_once(store, kind, name, patch))
+
+
+async def _patch_once(store: ObjectStore, kind: ResourceKind, name: str, patch: bytes) -> Object:
     stored = await store.get(kind, NAMESPACE, name)
     if stored is None:
         raise ManifestRefused([f"expected a {kind.kind} named {name}, found none"])
@@ -73,18 +134,19 @@ async def patch_object(store: ObjectStore, kind: ResourceKind, name: str, patch:
         change = msgspec.json.decode(patch[:MAX_PATCH_BYTES])
     except msgspec.DecodeError as error:
         raise ManifestRefused([f"expected a JSON merge patch, found: {error}"]) from error
-    if not isinstance(change, dict) or not change.keys() <= {"spec", "metadata"}:
+    notes = change.get("metadata", {}) if isinstance(change, dict) else None
+    if not isinstance(notes, dict) or not {*change} <= {"spec", "metadata"}:
         raise ManifestRefused(["expected an object with spec or metadata.annotations"])
-    annotations = change.get("metadata", {}).get("annotations", {})
+    if not {*notes} <= {"annotations", "labels"}:
+        raise ManifestRefused(["only annotations and labels of the metadata can be changed"])
+    changed = {name: _merged(stored["metadata"].get(name) or {}, notes[name]) for name in notes}
     wanted = {
         **stored,
         "spec": _merged(stored["spec"], change.get("spec", {})),
-        "metadata": {
-            **stored["metadata"],
-            "annotations": _merged(stored["metadata"].get("annotations") or {}, annotations),
-        },
+        "metadata": {**stored["metadata"], **changed},
     }
-    problems = schemas.validate(wanted, stored)
+    problems = [*metadata_faults(wanted["metadata"], NAMESPACE)]
+    problems = problems or schemas.validate(wanted, stored)
     if problems:
         raise ManifestRefused([f"{kind.kind} {name}: {sentence}" for sentence in problems])
     return await store.replace(kind, wanted)
@@ -104,9 +166,9 @@ def _merged(value: Any, patch: Any) -> Any:
 
 def _documents(text: str) -> list[Any]:
     try:
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
-    except yaml.YAMLError as error:
-        raise ManifestRefused([f"expected YAML, found: {error}"]) from error
+        documents = read_objects(text)
+    except UnreadableManifest as error:
+        raise ManifestRefused([str(error)]) from error
     if not documents or len(documents) > MAX_DOCUMENTS:
         raise ManifestRefused([f"expected 1 to {MAX_DOCUMENTS} objects, found {len(documents)}"])
     return documents
@@ -127,17 +189,40 @@ def _kind(document: Any, number: int) -> ResourceKind:
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         raise ManifestRefused([f"document {number} ({kind}): expected metadata.name, found none"])
+    problems = [f'unknown field "{name}"' for name in document if name not in FIELDS]
+    if "spec" not in document:
+        problems.append("spec: Required value")
+    if problems:
+        name = metadata["name"][:300]
+        raise ManifestRefused([f"{kind} {name}: {sentence}" for sentence in problems])
     return KINDS[kind]
 
 
-async def _put(
-    store: ObjectStore, kind: ResourceKind, item: Object, stored: Object | None
-) -> Applied:
-    name = item["metadata"]["name"]
+async def _put(store: ObjectStore, kind: ResourceKind, document: Object) -> Applied:
+    return await _undisturbed(lambda: _put_once(store, kind, document))
+
+
+async def _undisturbed(write: Callable[[], Awaitable[Result]]) -> Result:
+    """Again after a write of the operator in between, which changes statuses at any time."""
+    for _ in range(MAX_TRIES - 1):
+        with contextlib.suppress(Conflict):
+            return await write()
+    return await write()
+
+
+async def _put_once(store: ObjectStore, kind: ResourceKind, document: Object) -> Applied:
+    name = document["metadata"]["name"]
+    stored = await store.get(kind, NAMESPACE, name)
+    item = schemas.apply_defaults(with_manifest(stored, _in_namespace(document)))
     if stored is None:
         await store.create(kind, item)
         return Applied(kind.kind, name, "created")
-    if stored.get("spec") == item.get("spec"):
-        return Applied(kind.kind, name, "unchanged")
-    await store.replace(kind, {**stored, "spec": item["spec"]})
-    return Applied(kind.kind, name, "configured")
+    written = await store.replace(kind, item)
+    is_same = _without_mark(written) == _without_mark(stored)
+    return Applied(kind.kind, name, "unchanged" if is_same else "configured")
+
+
+def _without_mark(item: Object) -> tuple[Any, ...]:
+    metadata = item["metadata"]
+    notes = {k: v for k, v in (metadata.get("annotations") or {}).items() if k != LAST_APPLIED}
+    return item.get("spec"), notes, metadata.get("labels") or {}

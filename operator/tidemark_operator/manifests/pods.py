@@ -148,6 +148,7 @@ def _broker_container(
                 for name, value in pool.groups.items()
             ),
             *_topic_creation_env(pool),
+            *_default_partitions_env(pool),
             _from_field("TIDEMARK_POD_UID", "metadata.uid"),
             _from_field("TIDEMARK_ADVERTISED_HOST", "status.podIP"),
         ],
@@ -182,6 +183,12 @@ def _listeners_env(pool: PoolSpec) -> list[dict[str, Any]]:
 def _topic_creation_env(pool: PoolSpec) -> list[dict[str, Any]]:
     value = {"name": "TIDEMARK_AUTO_CREATE_TOPICS_ENABLE", "value": "true"}
     return [value] if pool.creates_topics else []  # as before it could be wished for
+
+
+def _default_partitions_env(pool: PoolSpec) -> list[dict[str, Any]]:
+    """Only where it is not 1: pods of before this field are not replaced for it."""
+    value = {"name": "TIDEMARK_NUM_PARTITIONS", "value": str(pool.default_partitions)}
+    return [value] if pool.default_partitions != 1 else []
 
 
 def _http_probe(path: str, *, period_s: int, failures: int) -> dict[str, Any]:

@@ -7,6 +7,8 @@ with what is stored. A test applies both to the real API server.
 import re
 from collections.abc import Iterator
 
+from tidemark_protocol.topic_configs import CLEANUP_POLICY, text_of
+
 from tidemark_operator.manifests.elect_annotation import elect_fault
 from tidemark_operator.manifests.topic_config import config_faults
 from tidemark_operator.stores.object_store import Object
@@ -24,7 +26,7 @@ def topic_faults(topic: Object) -> Iterator[str]:
     if fault is not None:
         yield fault  # the API server does not read annotations: Attention says it there
     config = spec.get("config", {})
-    if spec.get("topicName") == OFFSETS_TOPIC and config.get("cleanup.policy") != "compact":
+    if spec.get("topicName") == OFFSETS_TOPIC and text_of(CLEANUP_POLICY, config) != "compact":
         yield (
             "__consumer_offsets keeps the newest record of each key: its cleanup.policy can only be"
             " compact"

@@ -87,6 +87,7 @@ class PoolSpec:
     metrics_profile: str = "audit"  # minimal | audit | full
     groups: dict[str, int] = field(default_factory=dict)  # those of GROUP_SETTINGS that are set
     creates_topics: bool = False  # that Kafka clients ask for and that there are not
+    default_partitions: int = 1  # of topics that clients create without a number
     quotas: tuple[ClientQuota, ...] = ()
     listeners: tuple[ListenerSpec, ...] = ()
     rack_key: str = ""  # the node label that names the rack; "": brokers say it themselves
@@ -142,6 +143,7 @@ def pool_spec(pool: Object) -> PoolSpec:
         metrics_profile=spec["metricsProfile"],
         groups={name: spec["groups"][name] for name in GROUP_SETTINGS if name in spec["groups"]},
         creates_topics=spec["autoCreateTopics"],
+        default_partitions=spec["defaultPartitions"],
         resources=spec.get("resources", {}),
         pod_template=spec.get("podTemplate", {}),
         listeners=tuple(_listener(entry) for entry in spec["listeners"]),

@@ -9,8 +9,13 @@ from collections.abc import Iterator, Mapping
 from tidemark_protocol.topic_configs import (
     KNOWN_CONFIGS,
     KNOWN_NAMES,
+    MAX_COMPACTION_LAG_MS,
+    MIN_COMPACTION_LAG_MS,
+    MIN_INSYNC,
     MIN_INSYNC_REPLICAS,
     FixedConfig,
+    canonical_value,
+    integer_of,
 )
 
 # Names whose meaning is plain and whose spelling is near another name.
@@ -31,11 +36,15 @@ def config_faults(config: Mapping[str, str], replication_factor: int) -> Iterato
         fault = unknown_config_sentence(name) if known is None else known.fault(config[name])
         if fault is not None:
             yield fault
-    wanted = config.get(MIN_INSYNC_REPLICAS, "")
-    if re.fullmatch("[0-9]{1,2}", wanted) and int(wanted) > replication_factor:
+    if MIN_INSYNC_REPLICAS in config and integer_of(MIN_INSYNC, config) > replication_factor:
         yield (
             f"{MIN_INSYNC_REPLICAS} is more than replicationFactor, so no record could ever be "
             "acknowledged with acks=all"
+        )
+    if integer_of(MIN_COMPACTION_LAG_MS, config) > integer_of(MAX_COMPACTION_LAG_MS, config):
+        yield (
+            "min.compaction.lag.ms is more than max.compaction.lag.ms, so a record would have to be"
+            " compacted before it may be"
         )
 
 
@@ -46,11 +55,13 @@ def unknown_config_sentence(name: str) -> str:
 
 
 def effective_config(config: Mapping[str, str], replication_factor: int) -> dict[str, str]:
-    """What holds: the given values, and the default of each other known name that has a choice."""
+    """What holds: the given values in their one spelling, and the default of each other known name
+    that has a choice."""
     free = [known for known in KNOWN_CONFIGS if not isinstance(known, FixedConfig)]
     defaults = {known.name: known.default_text for known in free}
     defaults[MIN_INSYNC_REPLICAS] = str(min(2, replication_factor))
-    return {known.name: config.get(known.name, defaults[known.name]) for known in free}
+    found = defaults | {known.name: config[known.name] for known in free if known.name in config}
+    return {name: canonical_value(name, value) for name, value in found.items()}
 
 
 def nearest_name(name: str) -> str:

@@ -15,6 +15,10 @@ class Condition:
     message: str
 
 
+def invalid_condition(sentences: Iterable[str]) -> Condition:
+    return Condition("Ready", False, "InvalidSpec", "; ".join(sentences))
+
+
 def conditions_json(
     wanted: Iterable[Condition],
     stored: Iterable[dict[str, Any]],

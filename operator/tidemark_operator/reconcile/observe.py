@@ -1,8 +1,9 @@
 """Reads what planners decide from: one frozen value for one object. I/O, no decisions.
 
-That a Topic is gone is believed only of a live read that finds no such object, or one with another
-UID, never of a list or an event (S12); of a slice likewise. Lists serve only to find a claim that
-forbids something, and slices to look for.
+Its cost does not depend on how many objects there are: others that matter are found in the index of
+the store, and read one by one. That a Topic is gone is believed only of a live read that finds no
+such object, or one with another UID, never of a list, an event or the index (S12); of a slice
+likewise.
 """
 
 from collections.abc import Iterable
@@ -13,16 +14,12 @@ from tidemark_protocol.ids import BrokerId, TopicId
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.manifests.schemas import apply_defaults, effective, stored_faults
 from tidemark_operator.manifests.specs import PoolSpec, TopicSpec, pool_spec, topic_spec
+from tidemark_operator.reconcile.indexed_store import IndexedStore
+from tidemark_operator.reconcile.object_index import TopicEntry
 from tidemark_operator.reconcile.plan_moves import any_misplaced
 from tidemark_operator.reconcile.plan_topic import FormerTopic, ObservedTopic
-from tidemark_operator.reconcile.slices import KeptTopic, claims_topic, kept_topics
-from tidemark_operator.stores.object_store import (
-    BROKER_POOL,
-    PARTITION_SLICE,
-    TOPIC,
-    Object,
-    ObjectStore,
-)
+from tidemark_operator.reconcile.slices import KeptTopic, claims_topic, has_topic_id, kept_topics
+from tidemark_operator.stores.object_store import BROKER_POOL, PARTITION_SLICE, TOPIC, Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +38,22 @@ def read_pool(pool: Object) -> PoolSpec | InvalidManifest:
 
 
 class TopicObserver:
-    def __init__(self, store: ObjectStore, controller: ControllerService) -> None:
+    def __init__(self, store: IndexedStore, controller: ControllerService) -> None:
         self._store = store
+        self._index = store.index
         self._controller = controller
         self.leaving: dict[str, frozenset[BrokerId]] = {}  # by pool, as its last pass saw it
-        self.unlisted: set[TopicId] = set()  # by the last sweep: some slice may be gone
 
     async def observe(self, spec: TopicSpec, topic: Object) -> ObservedTopic:
         recorded = topic.get("status", {}).get("topicId")
         topic_id = TopicId(recorded) if recorded else spec.uid
-        if topic_id in self.unlisted:
-            await self._controller.confirm_slices(spec.pool, topic_id)
-            self.unlisted.discard(topic_id)  # not before: what fails is tried again
         view = self._controller.topic(spec.pool, topic_id)
+        if view is not None and not self._index.has_slices(
+            spec.namespace, view.slice_names, topic_id
+        ):
+            # The last sweep did not list one of them: it may be gone.
+            await self._controller.confirm_slices(spec.pool, topic_id)
+            view = self._controller.topic(spec.pool, topic_id)
         if (view is None and recorded) or (view is not None and view.missing_slices):
             await self._controller.look_for_slices(spec.pool, topic_id)  # maybe restored
             view = self._controller.topic(spec.pool, topic_id)
@@ -75,10 +75,11 @@ class TopicObserver:
         pool = await self._store.get(BROKER_POOL, spec.namespace, spec.pool_name)
         if pool is None:
             return replace(observed, pool_replicas=None)
+        pool = apply_defaults(pool)
         brokers = self._controller.brokers(spec.pool)
         return replace(
             observed,
-            pool_replicas=int(apply_defaults(pool)["spec"]["replicas"]),
+            pool_replicas=int(pool["spec"]["replicas"]),
             active_brokers=frozenset(broker.broker_id for broker in brokers if broker.is_active),
             racks={broker.broker_id: broker.rack for broker in brokers},
             pool_has_racks=bool(pool["spec"].get("rackKey")),
@@ -88,74 +89,74 @@ class TopicObserver:
     async def _with_rivals(self, observed: ObservedTopic, topic_id: TopicId) -> ObservedTopic:
         """Others that have the topicName: living Topics and data of Topics that are gone."""
         spec = observed.spec
-        topics = await self._store.list(TOPIC, spec.namespace)
-        slices = await self._store.list(PARTITION_SLICE, spec.namespace)
-        same_name = [
-            kept
-            for kept in kept_topics(slices)
-            if (kept.pool, kept.topic_name) == (spec.pool, spec.topic_name)
-            and kept.topic_id != topic_id
-        ]
-        observed = replace(observed, older_namesake=_older_namesake(spec, topics, same_name))
-        for kept in same_name:
-            if kept.is_retained or await self.is_abandoned(kept, topics, besides=spec):
-                former = self._controller.topic(spec.pool, kept.topic_id)
-                if former is not None:
-                    return replace(
-                        observed,
-                        former=FormerTopic(former.topic, kept.is_retained, kept.deletion_policy),
-                    )
+        ids = self._index.ids_named(spec.pool, spec.topic_name)
+        others = [each for each in ids if each != topic_id]
+        owner = await self._name_owner(spec, frozenset(others))
+        if owner is not None:
+            return replace(observed, name_owner=owner)
+        for other in others:
+            for kept in await self.kept(spec.namespace, other):
+                if kept.is_retained or await self.is_abandoned(kept, besides=spec):
+                    former = self._controller.topic(spec.pool, kept.topic_id)
+                    if former is not None:
+                        return replace(
+                            observed,
+                            former=FormerTopic(
+                                former.topic, kept.is_retained, kept.deletion_policy
+                            ),
+                        )
         return observed
 
-    async def is_abandoned(
-        self, kept: KeptTopic, topics: list[Object], *, besides: TopicSpec | None = None
-    ) -> bool:
-        """No Topic object has, or will take, this data. `besides` is the one that asks."""
-        asks = None if besides is None else besides.uid
-        others = [topic for topic in topics if topic["metadata"].get("uid") != asks]
-        if any(claims_topic(topic, kept) for topic in others):
-            return False
+    async def _name_owner(self, spec: TopicSpec, with_data: frozenset[TopicId]) -> str | None:
+        """The Topic object that comes before this one: one that has data already, else the oldest;
+        of one second, by name. Read, as the index may name one that is gone."""
+
+        def rank(entry: TopicEntry) -> tuple[bool, str, str]:
+            return (not entry.topic_ids & with_data, entry.created, entry.key.name)
+
+        while True:
+            named = self._index.topics_named(spec.pool, spec.topic_name)
+            first = min((each for each in named if not each.is_going), key=rank, default=None)
+            if first is None or first.uid == spec.uid:
+                return None
+            found = await self._store.get(TOPIC, first.key.namespace, first.key.name)
+            if found is not None and self._index.topic(first.key) == first:
+                return first.key.name
+
+    async def kept(self, namespace: str, topic_id: TopicId) -> tuple[KeptTopic, ...]:
+        """The slices of a topic id that are there, read one by one; no entry if there are none."""
+        keys = [entry.key for entry in self._index.slices_with_id(topic_id)]
+        names = [name for found_in, name in keys if found_in == namespace]
+        found = [await self._store.get(PARTITION_SLICE, namespace, name) for name in names]
+        return tuple(
+            kept
+            for kept in kept_topics(item for item in found if item is not None)
+            if kept.topic_id == topic_id  # of that name there may be another topic's by now
+        )
+
+    async def is_abandoned(self, kept: KeptTopic, *, besides: TopicSpec | None = None) -> bool:
+        """No Topic object has, or will take, this data. `besides` is the one that asks: it has the
+        name, so only who has the data already comes before it."""
         namespace = kept.pool.partition("/")[0]
-        living = await self._store.get(TOPIC, namespace, kept.object_name)
-        if living is None:
-            return True
-        if besides is not None and living["metadata"].get("uid") == besides.uid:
-            return bool(living.get("status", {}).get("topicId") != kept.topic_id)
-        return not claims_topic(living, kept)
-
-
-def _older_namesake(
-    spec: TopicSpec, topics: list[Object], same_name: list[KeptTopic]
-) -> str | None:
-    """The Topic object that comes before this one: the oldest; of one second, the one that has
-    data already; else by name."""
-    with_data = {kept.topic_id for kept in same_name}
-
-    def rank(topic: Object) -> tuple[str, bool, str]:
-        metadata = topic["metadata"]
-        ids = {metadata.get("uid"), topic.get("status", {}).get("topicId")}
-        return (metadata.get("creationTimestamp", ""), not ids & with_data, metadata["name"])
-
-    namesakes = [topic for topic in topics if _is_namesake(topic, spec)]
-    if not namesakes:
-        return None
-    first = min(namesakes, key=rank)
-    name: str = first["metadata"]["name"]
-    return None if name == spec.name else name
-
-
-def _is_namesake(topic: Object, spec: TopicSpec) -> bool:
-    other = topic.get("spec", {})
-    return (
-        topic["metadata"].get("deletionTimestamp") is None
-        and other.get("brokerPool", "default") == spec.pool_name
-        and other.get("topicName", topic["metadata"]["name"]) == spec.topic_name
-    )
+        entries = self._index.topics_with_id(kept.topic_id)
+        if besides is None:
+            entries += self._index.topics_named(kept.pool, kept.topic_name)
+        names = [entry.key.name for entry in entries if entry.key.namespace == namespace]
+        for name in dict.fromkeys((*names, kept.object_name)):
+            topic = await self._store.get(TOPIC, namespace, name)
+            if topic is None:
+                continue
+            if besides is None and claims_topic(topic, kept):
+                return False
+            if besides is not None and has_topic_id(topic, kept.topic_id):
+                return False
+        return True
 
 
 def leaving_brokers(pool: Object, known: Iterable[BrokerId]) -> frozenset[BrokerId]:
-    """Those that the BrokerPool wants emptied: named in spec.drain, or above spec.replicas."""
-    spec = apply_defaults(pool)["spec"]
+    """Those that the BrokerPool wants emptied: named in spec.drain, or above spec.replicas. `pool`:
+    with the schema's defaults."""
+    spec = pool["spec"]
     drained = {BrokerId(int(number)) for number in spec["drain"]}
     return frozenset(drained | {each for each in known if each >= spec["replicas"]})
 

@@ -82,7 +82,9 @@ def _conditions(held: Mapping[BrokerId, int | None]) -> tuple[Condition, ...]:
         if count != 0
     ]
     if left:
-        text = "; ".join(left[:20])
-        return (Condition("Drained", False, "ReplicasMove", f"{text}; see the Topics' conditions"),)
+        text = (
+            f"{'; '.join(left[:20])}; see the Topics' conditions, tidemark drain --wait names them"
+        )
+        return (Condition("Drained", False, "ReplicasMove", text),)
     names = ", ".join(map(str, held))
     return (Condition("Drained", True, "NoReplicas", f"brokers {names} hold no replicas"),)

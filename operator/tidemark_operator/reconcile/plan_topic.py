@@ -43,7 +43,7 @@ class ObservedTopic:
     recorded_topic_id: TopicId | None  # status.topicId: slices were made or adopted once
     view: TopicView | None  # of the recorded id, else of the object's UID
     # The rest is looked at only while there is no view to serve.
-    older_namesake: str | None = None  # object name of the Topic that has the topicName
+    name_owner: str | None = None  # object name of the Topic that has the topicName
     former: FormerTopic | None = None
     pool_replicas: int | None = None  # None: no such pool
     active_brokers: frozenset[BrokerId] = frozenset()
@@ -160,11 +160,12 @@ def _plan(observed: ObservedTopic) -> TopicPlan:
 
 def _plan_new(observed: ObservedTopic) -> TopicPlan:
     spec = observed.spec
-    if observed.older_namesake is not None:
+    if observed.name_owner is not None:
         return _not_ready(
             "TopicNameTaken",
-            f'topicName "{spec.topic_name}" in pool {spec.pool_name} belongs to the older Topic '
-            f"{observed.older_namesake}; choose another topicName or delete one of the two",
+            f'topicName "{spec.topic_name}" in pool {spec.pool_name} belongs to Topic '
+            f"{observed.name_owner}, which had it first; choose another topicName or delete one of "
+            "the two",
         )
     former = observed.former
     if former is not None and not former.is_retained:

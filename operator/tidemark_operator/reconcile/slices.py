@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from tidemark_protocol.ids import TopicId
 
-from tidemark_operator.controller.views import TopicView
 from tidemark_operator.stores.object_store import Object
 
 
@@ -54,24 +53,16 @@ def topic_object_name(item: Object) -> str:
     return name
 
 
-def unlisted_topics(views: Iterable[TopicView], slices: Iterable[Object]) -> set[TopicId]:
-    """Those with a slice that the controller knows and this list lacks. It may be partial, or
-    older than the slice: no proof that the slice is gone (S12)."""
-    present = (item for item in slices if not item.get("deleted"))
-    listed = {(item["metadata"]["name"], item.get("topicId")) for item in present}
-    return {
-        view.topic.topic_id
-        for view in views
-        if any((name, view.topic.topic_id) not in listed for name in view.slice_names)
-    }
-
-
 def claims_topic(topic: Object, kept: KeptTopic) -> bool:
     """Whether this Topic object has, or will take, the data of those slices: by id, or by the
     name that it wants in the same pool."""
-    metadata, spec = topic["metadata"], topic.get("spec", {})
-    ids = (metadata.get("uid"), topic.get("status", {}).get("topicId"))
-    if kept.topic_id in ids:
+    if has_topic_id(topic, kept.topic_id):
         return True
+    metadata, spec = topic["metadata"], topic.get("spec", {})
     pool = f"{metadata['namespace']}/{spec.get('brokerPool', 'default')}"
     return pool == kept.pool and spec.get("topicName", metadata["name"]) == kept.topic_name
+
+
+def has_topic_id(topic: Object, topic_id: TopicId) -> bool:
+    recorded = topic.get("status", {}).get("topicId")
+    return topic_id in (topic["metadata"].get("uid"), recorded)

@@ -29,6 +29,7 @@ class StatusWriter:
         burst: int = 4,
         now_ms: Callable[[], int],
         now_text: Callable[[], str],
+        on_written: Callable[[ResourceKind, Object], None] = lambda kind, item: None,
     ) -> None:
         """`now_ms` is monotonic; `now_text` is RFC 3339 in UTC, for lastTransitionTime."""
         self._store = store
@@ -36,6 +37,7 @@ class StatusWriter:
         self._burst = burst
         self._now_ms = now_ms
         self._now_text = now_text
+        self._on_written = on_written
         self._allowances: dict[str, _Allowance] = {}
 
     async def write(
@@ -68,6 +70,7 @@ class StatusWriter:
         if wait_ms > 0 and not at_once:
             return wait_ms
         item.update(await self._store.replace_status(kind, {**item, "status": status}))
+        self._on_written(kind, item)
         return None
 
     def forget(self, uid: str) -> None:

@@ -1,6 +1,7 @@
 """What a Topic's conditions say of the partitions that there are. Pure."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from tidemark_operator.controller.reassignment import original_of
 from tidemark_operator.controller.views import TopicView
@@ -8,20 +9,26 @@ from tidemark_operator.reconcile.conditions import Condition
 from tidemark_operator.reconcile.plan_moves import moving_conditions
 
 
-def ready_conditions(view: TopicView) -> tuple[Condition, ...]:
-    return tuple(_ready_conditions(view))
+def ready_conditions(view: TopicView, *, wanted: int = 0) -> tuple[Condition, ...]:
+    """`wanted`: how many partitions are being made, where that is more than there are."""
+    return tuple(_ready_conditions(view, max(wanted, view.topic.partition_count)))
 
 
-def _ready_conditions(view: TopicView) -> Iterator[Condition]:
+def _ready_conditions(view: TopicView, wanted: int) -> Iterator[Condition]:
     count = view.topic.partition_count
     known = len(view.partitions)
+    led = _led(view)
     leaderless = [state.partition for state in view.partitions if not state.has_leader]
+    # One that never had a leader is on its way to its first one.
+    had_leader = any(state.leader_epoch > 0 for state in view.partitions if not state.has_leader)
     if known < count:
         yield Condition(
             "Ready", False, "StateUnsettled", f"{known} of {count} partitions can be read"
         )
-    elif leaderless:
+    elif had_leader:
         yield Condition("Ready", False, "Leaderless", f"no leader: {listing(leaderless)}")
+    elif led < wanted:
+        yield Condition("Ready", False, "Progressing", f"{led:,} of {wanted:,} partitions led")
     else:
         yield Condition("Ready", True, "AllPartitionsLed", f"all {count} partitions have a leader")
     yield _replication_condition(view)
@@ -59,3 +66,20 @@ def listing(partitions: list[int]) -> str:
     shown = ", ".join(str(partition) for partition in partitions[:20])
     more = f" and {len(partitions) - 20} more" if len(partitions) > 20 else ""
     return f"partitions {shown}{more}"
+
+
+def topic_fields(view: TopicView) -> dict[str, Any]:
+    replicas = sum(len(state.replicas) for state in view.partitions)
+    in_sync = sum(len(state.in_sync_replicas) for state in view.partitions)
+    behind = sum(len(state.in_sync_replicas) < len(state.replicas) for state in view.partitions)
+    return {
+        "topicId": view.topic.topic_id,
+        "inSync": f"{in_sync}/{replicas}",
+        "underReplicated": behind,
+        "ledPartitions": _led(view),
+        "leaderless": len(view.partitions) - _led(view),
+    }
+
+
+def _led(view: TopicView) -> int:
+    return sum(state.has_leader for state in view.partitions)

@@ -1,19 +1,28 @@
-"""Keys of objects that somebody should look at again: each at most once in the queue, one worker.
+"""Keys of objects that have to be reconciled: each at most once in the queue and in work.
 
-A key added while it is being worked on is worked on once more afterwards. A key whose work failed
-comes back after a delay that doubles up to a limit; success resets it. The queue holds keys only,
-never events: what happened is read from the store when the key's turn comes. Nothing is ever
-dropped, and the queue cannot grow beyond the number of objects.
+Keys of one kind have a limit of turns that run at once: several Topics, but one BrokerPool. A key
+added while it is being worked on is worked on once more afterwards. A key whose work failed comes
+back after a delay that doubles up to a limit; success resets it. The queue holds keys only, never
+events: what happened is read from the store when the key's turn comes. Nothing is ever dropped,
+and the queue cannot grow beyond the number of objects.
+
+Keys of a sweep wait behind all others of their kind, but where several turns may run at once one
+of them is always theirs.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
-from tidemark_operator.stores.object_store import Conflict, StoreError
+from tidemark_operator.stores.object_store import TOPIC, Conflict, StoreError
 
 log = logging.getLogger(__name__)
+
+Reconcile = Callable[["WorkKey"], Awaitable[int | None]]
+
+# Turns at once, by kind; of other kinds one. A Topic's turn mostly waits for the store.
+TURNS_AT_ONCE = {TOPIC.kind: 12}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,41 +43,77 @@ class BackOff:
         return min(self.first_delay_ms << min(failures - 1, 20), self.max_delay_ms)
 
 
-class WorkQueue:
-    """Owned by the loop that runs `work`; `add_threadsafe` is for all others."""
+@dataclass(slots=True)
+class _Lane:
+    """The keys of one kind."""
 
-    def __init__(self, back_off: BackOff | None = None) -> None:
+    limit: int
+    pending: dict[WorkKey, None] = field(default_factory=dict)  # in order of arrival
+    swept: dict[WorkKey, None] = field(default_factory=dict)  # not in `pending`
+    active: dict[WorkKey, bool] = field(default_factory=dict)  # whether it came from a sweep
+
+    def __len__(self) -> int:
+        return len(self.pending) + len(self.swept)
+
+    def add(self, key: WorkKey) -> None:
+        self.swept.pop(key, None)
+        self.pending[key] = None
+
+    def add_swept(self, key: WorkKey) -> None:
+        if key not in self.pending:
+            self.swept[key] = None
+
+    def take(self) -> Iterator[WorkKey]:
+        """Those whose turn it is, now in work. A key in work waits for the end of its turn."""
+        while len(self.active) < self.limit:
+            is_sweep_due = self.limit > 1 and not any(self.active.values())
+            key = self._first(self.swept) if is_sweep_due else None
+            key = key or self._first(self.pending) or self._first(self.swept)
+            if key is None:
+                return
+            self.active[key] = key in self.swept
+            self.swept.pop(key, None)
+            self.pending.pop(key, None)
+            yield key
+
+    def _first(self, keys: dict[WorkKey, None]) -> WorkKey | None:
+        # At most `limit` keys are in work, so few are passed over.
+        return next((key for key in keys if key not in self.active), None)
+
+
+class WorkQueue:
+    """Owned by the loop that runs `work`."""
+
+    def __init__(
+        self,
+        back_off: BackOff | None = None,
+        *,
+        turns_at_once: Mapping[str, int] = TURNS_AT_ONCE,
+    ) -> None:
         self._back_off = back_off or BackOff()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._pending: dict[WorkKey, None] = {}  # in order of arrival
+        self._turns_at_once = turns_at_once
+        self._lanes: dict[str, _Lane] = {}
         self._timers: dict[WorkKey, asyncio.TimerHandle] = {}
         self._failures: dict[WorkKey, int] = {}
         self._wake = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._pending)
-
-    def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Before other threads may add."""
-        self._loop = loop
+        return sum(map(len, self._lanes.values()))
 
     def add(self, key: WorkKey) -> None:
         """Now; a delayed turn of the same key is not waited for."""
         self._cancel_timer(key)
-        self._pending[key] = None
+        self._lane(key).add(key)
         self._wake.set()
 
-    def add_threadsafe(self, key: WorkKey) -> None:
-        """From any thread. Before `bind`, and after the loop closed, there is nobody to tell:
-        the first full list after taking the lead finds every object anyway."""
-        loop = self._loop
-        if loop is None or loop.is_closed():
-            return
-        loop.call_soon_threadsafe(self.add, key)
+    def add_swept(self, key: WorkKey) -> None:
+        """Once there is room: nothing is known to have happened to it."""
+        self._lane(key).add_swept(key)
+        self._wake.set()
 
     def add_after(self, key: WorkKey, delay_ms: int) -> None:
         """Later, unless it is due sooner already."""
-        if key in self._pending:
+        if key in self._lane(key).pending:
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + delay_ms / 1000
@@ -79,54 +124,71 @@ class WorkQueue:
         self._timers[key] = loop.call_at(due, self._come_due, key)
 
     def clear(self) -> None:
-        self._pending.clear()
+        """Of all that waits; what is in work goes on."""
+        for lane in self._lanes.values():
+            lane.pending.clear()
+            lane.swept.clear()
         self._failures.clear()
         for key in list(self._timers):
             self._cancel_timer(key)
 
-    async def work(self, reconcile: Callable[[WorkKey], Awaitable[int | None]]) -> None:
-        """Runs until cancelled. `reconcile` may return a delay in ms after which it wants the
-        key again; a key whose turn failed comes back."""
-        while True:
-            while not self._pending:
-                self._wake.clear()
-                await self._wake.wait()
-            key = next(iter(self._pending))
-            del self._pending[key]
-            await self._turn(key, reconcile)
+    async def work(self, reconcile: Reconcile) -> None:
+        """Runs until cancelled, then no turn goes on. `reconcile` may return a delay in ms after
+        which it wants the key again; a key whose turn failed comes back."""
+        try:
+            async with asyncio.TaskGroup() as turns:
+                while True:
+                    self._wake.clear()
+                    for lane in self._lanes.values():
+                        for key in lane.take():
+                            turns.create_task(self._turn(lane, key, reconcile), name=f"turn {key}")
+                    await self._wake.wait()
+        finally:
+            for lane in self._lanes.values():
+                lane.active.clear()  # a turn that was cancelled before its first step, too
 
-    async def _turn(
-        self, key: WorkKey, reconcile: Callable[[WorkKey], Awaitable[int | None]]
-    ) -> None:
+    async def _turn(self, lane: _Lane, key: WorkKey, reconcile: Reconcile) -> None:
         try:
             again_ms = await reconcile(key)
         except Exception as error:  # the driver: one object's fault must not stop all others
-            failures = self._failures.get(key, 0) + 1
-            self._failures[key] = failures
-            delay_ms = self._back_off.delay_ms(failures)
-            is_expected = isinstance(error, StoreError | OSError | TimeoutError)
-            log.log(
-                logging.DEBUG if isinstance(error, Conflict) else logging.WARNING,
-                "reconcile failed; will try again",
-                exc_info=None if is_expected else error,
-                extra={
-                    "kind": key.kind,
-                    "namespace": key.namespace,
-                    "object": key.name,
-                    "failures": failures,
-                    "delay_ms": delay_ms,
-                    "error": f"{type(error).__name__}: {error}",
-                },
-            )
-            self.add_after(key, delay_ms)
-            return
-        self._failures.pop(key, None)
-        if again_ms is not None:
-            self.add_after(key, again_ms)
+            self._come_back(key, error)
+        else:
+            self._failures.pop(key, None)
+            if again_ms is not None:
+                self.add_after(key, again_ms)
+        finally:
+            lane.active.pop(key, None)
+            self._wake.set()
+
+    def _come_back(self, key: WorkKey, error: Exception) -> None:
+        failures = self._failures.get(key, 0) + 1
+        self._failures[key] = failures
+        delay_ms = self._back_off.delay_ms(failures)
+        is_expected = isinstance(error, StoreError | OSError | TimeoutError)
+        log.log(
+            logging.DEBUG if isinstance(error, Conflict) else logging.WARNING,
+            "reconcile failed; will try again",
+            exc_info=None if is_expected else error,
+            extra={
+                "kind": key.kind,
+                "namespace": key.namespace,
+                "object": key.name,
+                "failures": failures,
+                "delay_ms": delay_ms,
+                "error": f"{type(error).__name__}: {error}",
+            },
+        )
+        self.add_after(key, delay_ms)
+
+    def _lane(self, key: WorkKey) -> _Lane:
+        lane = self._lanes.get(key.kind)
+        if lane is None:
+            lane = self._lanes[key.kind] = _Lane(self._turns_at_once.get(key.kind, 1))
+        return lane
 
     def _come_due(self, key: WorkKey) -> None:
         self._timers.pop(key, None)
-        self._pending[key] = None
+        self._lane(key).add(key)
         self._wake.set()
 
     def _cancel_timer(self, key: WorkKey) -> None:

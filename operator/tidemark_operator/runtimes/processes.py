@@ -3,7 +3,8 @@
 Storage is a directory under the data directory and is never removed here. A process that ended is
 started again, at once after a long life and with a growing delay after short ones; until then it is
 reported as starting, so that no plan asks for it twice. Children die with this process (Linux
-parent-death signal: SIGTERM, so that they still write their stop proof).
+parent-death signal: SIGTERM, so that they still write their stop proof). A port that another
+process has is told in one sentence, and the broker is started once it is free.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import sys
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from subprocess import SubprocessError
 from typing import IO
@@ -30,6 +32,7 @@ from tidemark_operator.runtimes.broker_runtime import (
     StartBroker,
     StopBroker,
 )
+from tidemark_operator.runtimes.free_ports import is_free, taken_sentence
 
 log = logging.getLogger(__name__)
 
@@ -38,14 +41,18 @@ LONG_LIFE_S = 3.0  # it opened its logs and served: not a crash loop
 FIRST_RESTART_DELAY_S = 0.2
 MAX_RESTART_DELAY_S = 10.0
 PORTS_PER_POOL = 100
+EXIT_WITHOUT_PARENT = 1
 # No process, memory or file to spare; the second is what `preexec_fn` failed with.
 CANNOT_SPAWN = (OSError, SubprocessError)
 
 _libc = ctypes.CDLL(None)
 
 
-def _die_with_parent() -> None:
+def _die_with(parent: int) -> None:
+    """In the child, before its program: a parent that died before this call sends no signal."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        os._exit(EXIT_WITHOUT_PARENT)
 
 
 def _no_arguments(_: BrokerId) -> Sequence[str]:
@@ -81,11 +88,15 @@ class ProcessesRuntime:
         *,
         on_exit: Callable[[PoolSpec, BrokerId], None],
         on_due: Callable[[PoolSpec], None],
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`on_exit`: a broker's process ended (suspect it). `on_due`: look at the pool again."""
+        """`on_exit`: a broker's process ended (suspect it). `on_due`: reconcile the pool again.
+        `tell`: a sentence for the user, once."""
         self._settings = settings
         self._on_exit = on_exit
         self._on_due = on_due
+        self._tell = tell
+        self._told: dict[tuple[str, BrokerId], str] = {}
         self._children: dict[tuple[str, BrokerId], _Child] = {}
         self._pool_offsets: dict[str, int] = {"default/default": 0}
         self._is_stopping = False
@@ -145,7 +156,8 @@ class ProcessesRuntime:
         child = self._children[key] = _Child()
         try:
             await self._spawn(pool, broker_id, child)
-        except CANNOT_SPAWN:
+        except CANNOT_SPAWN as error:
+            self._tell_once(pool, broker_id, error)
             if self._children.get(key) is child:
                 del self._children[key]  # else it would be about to start for ever
             raise
@@ -155,7 +167,13 @@ class ProcessesRuntime:
         directory = self._directory(pool.pool, broker_id)
         directory.mkdir(parents=True, exist_ok=True)
         host = self._settings.host
-        http_port = self._settings.http_port + offset
+        http_port, kafka_port = (
+            self._settings.http_port + offset,
+            self._settings.kafka_port + offset,
+        )
+        for port in (http_port, kafka_port):
+            if not is_free(host, port):
+                raise OSError(taken_sentence(host, port))
         with self._log_file(pool.pool, broker_id) as log_file:
             child.process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "tidemark_broker.main"),
@@ -164,11 +182,12 @@ class ProcessesRuntime:
                 *("--data-dir", str(directory), "--host", host, "--advertised-host", host),
                 *("--advertised-http-url", f"http://{host}:{http_port}"),
                 *("--http-port", str(http_port)),
-                *("--kafka-port", str(self._settings.kafka_port + offset)),
+                *("--kafka-port", str(kafka_port)),
                 *("--controllers", self._settings.controller_address),
                 *("--metrics-profile", pool.metrics_profile),
                 *(f"--{GROUP_SETTINGS[name]}={value}" for name, value in pool.groups.items()),
                 f"--auto-create-topics-enable={str(pool.creates_topics).lower()}",
+                f"--num-partitions={pool.default_partitions}",
                 *self._settings.more_arguments(broker_id),
                 *("--pod-uid", self._settings.run_id),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -176,8 +195,9 @@ class ProcessesRuntime:
                 stderr=log_file,
                 # Ctrl-C in the terminal is for this process, which stops its children in order.
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=partial(_die_with, os.getpid()),
             )
+        self._told.pop((pool.pool, broker_id), None)
         log.info(
             "broker process started",
             extra={"pool": pool.pool, "broker_id": broker_id, "pid": child.process.pid},
@@ -221,6 +241,7 @@ class ProcessesRuntime:
             try:
                 await self._spawn(pool, broker_id, child)
             except CANNOT_SPAWN as error:
+                self._tell_once(pool, broker_id, error)
                 delay_s = min(2 * delay_s, MAX_RESTART_DELAY_S)
                 log.error(
                     "broker process could not be started; will try again",
@@ -248,6 +269,13 @@ class ProcessesRuntime:
                 await process.wait()
         if watcher is not None and watcher is not asyncio.current_task():
             watcher.cancel()
+
+    def _tell_once(self, pool: PoolSpec, broker_id: BrokerId, error: Exception) -> None:
+        """It is tried again and again: one sentence as long as the reason stays."""
+        sentence = f"broker {broker_id} of {pool.name} cannot be started, will try again: {error}"
+        if self._told.get((pool.pool, broker_id)) != sentence:
+            self._told[pool.pool, broker_id] = sentence
+            self._tell(sentence)
 
     def _pool_offset(self, pool: str) -> int:
         if pool not in self._pool_offsets:

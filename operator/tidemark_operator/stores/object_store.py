@@ -5,9 +5,9 @@ typed values at once. Every write is one legal step from what is really stored: 
 the object's metadata.resourceVersion and raises `Conflict` when another write came first.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 Object = dict[str, Any]
 
@@ -121,4 +121,13 @@ class ObjectStore(Protocol):
     ) -> None:
         """Gone already is fine. With `uid` only that very object, with `resource_version` only as
         it was read (else Conflict)."""
+        ...
+
+
+@runtime_checkable
+class PagedStore(Protocol):
+    """A store whose lists may be larger than what should be in memory at once."""
+
+    def pages(self, kind: ResourceKind, namespace: str | None) -> AsyncIterator[list[Object]]:
+        """A list, page by page, in no order."""
         ...

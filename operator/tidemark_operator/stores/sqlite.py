@@ -1,9 +1,10 @@
 """ObjectStore on one SQLite file, for local mode (S26).
 
 WAL with synchronous=FULL: a write that returned survives a power cut. One process writes: an
-exclusive lock beside the file is held for life. Calls are inline and synchronous inside: each is a
-few hundred microseconds on a small table and local mode has one reader, so a thread would only add
-reordering. `changes_after` and `wait_for_change` drive the reconcilers, deletions included.
+exclusive lock beside the file is held for life. Writes share commits in a thread (`sqlite_writes`),
+as does the reading of lists; one object is read at once, which takes microseconds. What is read is
+on the disk: no connection sees a commit before it is synced. `changes_after` and `wait_for_change`
+drive the reconcilers, deletions included.
 
 Like the API server: `replace` keeps the stored status of kinds with a status subresource and raises
 metadata.generation when something other than metadata and status changed; `replace_status` keeps
@@ -12,14 +13,16 @@ everything but the status; a write that changes nothing keeps its resourceVersio
 
 import asyncio
 import fcntl
-import json
 import sqlite3
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
+
+import msgspec
 
 from tidemark_operator.stores.object_store import (
     BROKER_POOL,
@@ -32,10 +35,11 @@ from tidemark_operator.stores.object_store import (
     ResourceKind,
     StoreError,
 )
+from tidemark_operator.stores.sqlite_writes import SqliteWrites, Transaction
 
 MAX_OBJECT_BYTES = 4 * 1024 * 1024
 _Rows = list[tuple[Any, ...]]
-_Statements = Callable[[int], list[tuple[str, tuple[Any, ...]]]]
+Objects = list[Object]  # inside the class `list` is the method
 
 CHANGES_KEPT = 10_000  # deletions remembered; a watcher further behind must list again
 
@@ -67,43 +71,66 @@ class TooFarBehind(StoreError):
 
 
 class SqliteStore:
-    """Not thread-safe: one event loop owns it."""
+    """One event loop owns it."""
 
     def __init__(
         self,
         path: Path,
         *,
         kinds_with_status: frozenset[str] = frozenset({TOPIC.kind, BROKER_POOL.kind}),
+        executor: Executor | None = None,
     ) -> None:
-        """Raises StoreError when another process holds the file or it cannot be opened."""
+        """`executor`: of one thread, ended by `close`. Raises StoreError when another process holds
+        the file or it cannot be opened."""
         self._kinds_with_status = kinds_with_status
         self._lock_file = _lock(path)
+        self._connections: list[sqlite3.Connection] = []
         try:
-            self._connection = sqlite3.connect(path, isolation_level=None)
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            _sync_in_full(self._connection)
-            self._connection.executescript(_SCHEMA)
+            writing = self._connected(path)
+            writing.executescript(_SCHEMA)
+            self._reading, self._listing = self._connected(path), self._connected(path)
         except sqlite3.Error as error:
-            self._lock_file.close()
+            self._close_file()
             raise StoreError(f"{path}: cannot be opened as a SQLite store: {error}") from error
         self._changed = asyncio.Event()
+        self._executor = executor or ThreadPoolExecutor(1, thread_name_prefix="sqlite")
+        self._writes = SqliteWrites(writing, self._executor, on_change=self._changed.set)
 
     def close(self) -> None:
-        self._connection.close()
+        """After the commit that is under way."""
+        self._executor.shutdown()
+        self._close_file()
+
+    def _connected(self, path: Path) -> sqlite3.Connection:
+        # Each is used by one thread at a time.
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._connections.append(connection)
+        connection.execute("PRAGMA journal_mode=WAL")
+        _sync_in_full(connection)
+        return connection
+
+    def _close_file(self) -> None:
+        for connection in self._connections:
+            connection.close()
         self._lock_file.close()
 
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
-        return self._stored(kind, namespace, name)
+        rows = _rows(self._reading, _SELECT_ONE, (kind.kind, namespace, name))
+        return _decoded(rows[0][0]) if rows else None
 
     async def list(
         self, kind: ResourceKind, namespace: str | None, labels: Mapping[str, str] | None = None
-    ) -> list[Object]:
-        rows = self._run(
-            "SELECT json FROM objects WHERE kind = ? AND (? IS NULL OR namespace = ?)"
-            " ORDER BY namespace, name",
-            (kind.kind, namespace, namespace),
-        )
-        items: list[Object] = [json.loads(row[0]) for row in rows]
+    ) -> Objects:
+        def listed() -> Objects:
+            rows = _rows(
+                self._listing,
+                "SELECT json FROM objects WHERE kind = ? AND (? IS NULL OR namespace = ?)"
+                " ORDER BY namespace, name",
+                (kind.kind, namespace, namespace),
+            )
+            return [_decoded(row[0]) for row in rows]
+
+        items = await asyncio.get_running_loop().run_in_executor(self._executor, listed)
         if not labels:
             return items
         return [item for item in items if _has_labels(item, labels)]
@@ -113,34 +140,45 @@ class SqliteStore:
         namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
         if not name:
             raise Refused(f"{kind.kind}: metadata.name is empty, expected a name")
-        if self._stored(kind, namespace, name) is not None:
-            raise AlreadyExists(f"{kind.kind} {namespace}/{name} exists already")
-        metadata["uid"] = str(uuid.uuid4())
-        metadata["creationTimestamp"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        metadata["generation"] = 1
-        created = {**item, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-        if kind.kind in self._kinds_with_status:
-            created.pop("status", None)
-        return self._write(kind, created)
+
+        def work(transaction: Transaction) -> Object:
+            if _stored(transaction, kind, namespace, name) is not None:
+                raise AlreadyExists(f"{kind.kind} {namespace}/{name} exists already")
+            metadata["uid"] = str(uuid.uuid4())
+            metadata["creationTimestamp"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            metadata["generation"] = 1
+            created = {**item, "metadata": metadata}
+            created |= {"apiVersion": kind.api_version, "kind": kind.kind}
+            if kind.kind in self._kinds_with_status:
+                created.pop("status", None)
+            return _written(transaction, kind, created)
+
+        return await self._write(work)
 
     async def replace(self, kind: ResourceKind, item: Object) -> Object:
-        stored = self._compared(kind, item)
-        replaced = {**item, "apiVersion": kind.api_version, "kind": kind.kind}
-        if kind.kind in self._kinds_with_status:
-            replaced.pop("status", None)
-            if "status" in stored:
-                replaced["status"] = stored["status"]
-        replaced["metadata"] = _kept_identity(item["metadata"], stored["metadata"])
-        if _spec_part(replaced) != _spec_part(stored):
-            replaced["metadata"]["generation"] = stored["metadata"]["generation"] + 1
-        return stored if replaced == stored else self._write(kind, replaced)
+        def work(transaction: Transaction) -> Object:
+            stored = _compared(transaction, kind, item)
+            replaced = {**item, "apiVersion": kind.api_version, "kind": kind.kind}
+            if kind.kind in self._kinds_with_status:
+                replaced.pop("status", None)
+                if "status" in stored:
+                    replaced["status"] = stored["status"]
+            replaced["metadata"] = _kept_identity(item["metadata"], stored["metadata"])
+            if _spec_part(replaced) != _spec_part(stored):
+                replaced["metadata"]["generation"] = stored["metadata"]["generation"] + 1
+            return stored if replaced == stored else _written(transaction, kind, replaced)
+
+        return await self._write(work)
 
     async def replace_status(self, kind: ResourceKind, item: Object) -> Object:
-        stored = self._compared(kind, item)
-        replaced = {key: value for key, value in stored.items() if key != "status"}
-        if "status" in item:
-            replaced["status"] = item["status"]
-        return stored if replaced == stored else self._write(kind, replaced)
+        def work(transaction: Transaction) -> Object:
+            stored = _compared(transaction, kind, item)
+            replaced = {key: value for key, value in stored.items() if key != "status"}
+            if "status" in item:
+                replaced["status"] = item["status"]
+            return stored if replaced == stored else _written(transaction, kind, replaced)
+
+        return await self._write(work)
 
     async def delete(
         self,
@@ -151,24 +189,23 @@ class SqliteStore:
         uid: str | None = None,
         resource_version: str | None = None,
     ) -> None:
-        stored = self._stored(kind, namespace, name)
-        if stored is None:
-            return
-        for field, expected in (("uid", uid), ("resourceVersion", resource_version)):
-            found = stored["metadata"][field]
-            if expected is not None and expected != found:
-                raise Conflict(
-                    f"{kind.kind} {namespace}/{name}: expected {field} {expected}, found {found}"
-                )
-        self._transaction(
-            lambda version: [
+        def work(transaction: Transaction) -> None:
+            stored = _stored(transaction, kind, namespace, name)
+            if stored is None:
+                return
+            for field, expected in (("uid", uid), ("resourceVersion", resource_version)):
+                found = stored["metadata"][field]
+                if expected is not None and expected != found:
+                    place = f"{kind.kind} {namespace}/{name}"
+                    raise Conflict(f"{place}: expected {field} {expected}, found {found}")
+            transaction.write(
                 (
                     "DELETE FROM objects WHERE kind = ? AND namespace = ? AND name = ?",
                     (kind.kind, namespace, name),
                 ),
                 (
                     "INSERT INTO deletions VALUES (?, ?, ?)",
-                    (version, kind.kind, json.dumps(stored)),
+                    (transaction.next_version(), kind.kind, _encoded(stored)),
                 ),
                 (
                     "DELETE FROM deletions WHERE resource_version <="
@@ -176,31 +213,46 @@ class SqliteStore:
                     " ORDER BY resource_version DESC LIMIT 1 OFFSET ?)",
                     (CHANGES_KEPT,),
                 ),
-            ]
-        )
+            )
+
+        await self._writes.run(work)
+
+    async def _write(self, work: Callable[[Transaction], Object]) -> Object:
+        written = await self._writes.run(work)
+        assert written is not None
+        return written
 
     def resource_version(self) -> int:
         """The global counter: of the newest write."""
-        return int(self._run("SELECT value FROM counter")[0][0])
+        return int(_rows(self._reading, "SELECT value FROM counter", ())[0][0])
 
-    def changes_after(self, resource_version: int) -> tuple[StoredChange, ...]:
-        """Everything written since, oldest first, each object once in its newest form.
+    def changes_after(
+        self, resource_version: int, *, kinds: Collection[ResourceKind] | None = None
+    ) -> tuple[StoredChange, ...]:
+        """Everything written since, or that of some `kinds`, oldest first, each object once in its
+        newest form.
 
         Raises TooFarBehind when deletions after that version are no longer known."""
-        forgotten = self._run("SELECT count(*), min(resource_version) FROM deletions")[0]
+        counted = "SELECT count(*), min(resource_version) FROM deletions"
+        forgotten = _rows(self._reading, counted, ())[0]
         if forgotten[0] >= CHANGES_KEPT and resource_version < forgotten[1]:
             raise TooFarBehind(
                 f"changes after {resource_version} asked for,"
                 f" deletions are known from {forgotten[1]} on: list again"
             )
-        rows = self._run(
-            "SELECT resource_version, kind, json, 0 FROM objects WHERE resource_version > ?"
+        named = () if kinds is None else tuple(kind.kind for kind in kinds)
+        of_kinds = "" if kinds is None else f" AND kind IN ({', '.join('?' * len(named))})"
+        rows = _rows(
+            self._reading,
+            "SELECT resource_version, kind, json, 0 FROM objects"
+            f" WHERE resource_version > ?{of_kinds}"
             " UNION ALL"
-            " SELECT resource_version, kind, json, 1 FROM deletions WHERE resource_version > ?"
+            " SELECT resource_version, kind, json, 1 FROM deletions"
+            f" WHERE resource_version > ?{of_kinds}"
             " ORDER BY 1",
-            (resource_version, resource_version),
+            (resource_version, *named, resource_version, *named),
         )
-        return tuple(StoredChange(row[0], row[1], json.loads(row[2]), bool(row[3])) for row in rows)
+        return tuple(StoredChange(row[0], row[1], _decoded(row[2]), bool(row[3])) for row in rows)
 
     async def wait_for_change(self, resource_version: int) -> None:
         """Returns once something was written after that version; cancel it to stop waiting."""
@@ -208,71 +260,68 @@ class SqliteStore:
             self._changed.clear()
             await self._changed.wait()
 
-    def _stored(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
-        rows = self._run(
-            "SELECT json FROM objects WHERE kind = ? AND namespace = ? AND name = ?",
-            (kind.kind, namespace, name),
+
+_SELECT_ONE = "SELECT json FROM objects WHERE kind = ? AND namespace = ? AND name = ?"
+
+
+def _rows(connection: sqlite3.Connection, sql: str, arguments: tuple[Any, ...]) -> _Rows:
+    try:
+        return connection.execute(sql, arguments).fetchall()
+    except sqlite3.Error as error:
+        raise StoreError(f"SQLite store: {error}") from error
+
+
+def _stored(
+    transaction: Transaction, kind: ResourceKind, namespace: str, name: str
+) -> Object | None:
+    row = transaction.row(_SELECT_ONE, (kind.kind, namespace, name))
+    return None if row is None else _decoded(str(row[0]))
+
+
+def _compared(transaction: Transaction, kind: ResourceKind, item: Object) -> Object:
+    metadata = item["metadata"]
+    namespace, name = metadata.get("namespace", ""), metadata["name"]
+    stored = _stored(transaction, kind, namespace, name)
+    if stored is None:
+        raise NotFound(f"{kind.kind} {namespace}/{name} does not exist")
+    expected, found = metadata.get("resourceVersion"), stored["metadata"]["resourceVersion"]
+    if not expected:  # as the API server does for custom resources
+        raise Refused(f"{kind.kind} {namespace}/{name}: metadata.resourceVersion is missing")
+    if expected != found:
+        raise Conflict(
+            f"{kind.kind} {namespace}/{name}: expected version {expected}, found {found}"
         )
-        return json.loads(rows[0][0]) if rows else None
+    if "uid" in metadata and metadata["uid"] != stored["metadata"]["uid"]:
+        raise Conflict(f"{kind.kind} {namespace}/{name}: another object of that name")
+    return stored
 
-    def _compared(self, kind: ResourceKind, item: Object) -> Object:
-        metadata = item["metadata"]
-        namespace, name = metadata.get("namespace", ""), metadata["name"]
-        stored = self._stored(kind, namespace, name)
-        if stored is None:
-            raise NotFound(f"{kind.kind} {namespace}/{name} does not exist")
-        expected, found = metadata.get("resourceVersion"), stored["metadata"]["resourceVersion"]
-        if not expected:  # as the API server does for custom resources
-            raise Refused(f"{kind.kind} {namespace}/{name}: metadata.resourceVersion is missing")
-        if expected != found:
-            raise Conflict(
-                f"{kind.kind} {namespace}/{name}: expected version {expected}, found {found}"
-            )
-        if "uid" in metadata and metadata["uid"] != stored["metadata"]["uid"]:
-            raise Conflict(f"{kind.kind} {namespace}/{name}: another object of that name")
-        return stored
 
-    def _write(self, kind: ResourceKind, item: Object) -> Object:
-        metadata = dict(item["metadata"])
+def _written(transaction: Transaction, kind: ResourceKind, item: Object) -> Object:
+    version = transaction.next_version()
+    metadata = {**item["metadata"], "resourceVersion": str(version)}
+    text = _encoded({**item, "metadata": metadata})
+    if len(text) > MAX_OBJECT_BYTES:
+        raise Refused(
+            f"{kind.kind} {metadata['name']}: expected at most {MAX_OBJECT_BYTES} bytes,"
+            f" found {len(text)}"
+        )
+    key = (kind.kind, metadata.get("namespace", ""), metadata["name"])
+    transaction.write(
+        (
+            "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?)",
+            (*key, metadata["uid"], version, text),
+        )
+    )
+    return _decoded(text)
 
-        def statements(version: int) -> list[tuple[str, tuple[Any, ...]]]:
-            metadata["resourceVersion"] = str(version)
-            text = json.dumps({**item, "metadata": metadata}, separators=(",", ":"))
-            if len(text) > MAX_OBJECT_BYTES:
-                raise Refused(
-                    f"{kind.kind} {metadata['name']}: expected at most {MAX_OBJECT_BYTES} bytes,"
-                    f" found {len(text)}"
-                )
-            key = (kind.kind, metadata.get("namespace", ""), metadata["name"])
-            return [
-                (
-                    "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?)",
-                    (*key, metadata["uid"], version, text),
-                )
-            ]
 
-        self._transaction(statements)
-        written: Object = json.loads(json.dumps({**item, "metadata": metadata}))
-        return written
+def _encoded(item: Object) -> str:
+    return msgspec.json.encode(item).decode()
 
-    def _transaction(self, statements: _Statements) -> None:
-        self._run("BEGIN IMMEDIATE")
-        try:
-            self._run("UPDATE counter SET value = value + 1")
-            for sql, arguments in statements(self.resource_version()):
-                self._run(sql, arguments)
-            self._run("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
-        self._changed.set()
 
-    def _run(self, sql: str, arguments: tuple[Any, ...] = ()) -> _Rows:
-        try:
-            return self._connection.execute(sql, arguments).fetchall()
-        except sqlite3.Error as error:
-            raise StoreError(f"SQLite store: {error}") from error
+def _decoded(text: str) -> Object:
+    item: Object = msgspec.json.decode(text)
+    return item
 
 
 def _sync_in_full(connection: sqlite3.Connection) -> None:

@@ -4,12 +4,12 @@ The manifest's own rules are looked at by the caller, as for every writer.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
-from tidemark_protocol.topic_configs import CLEANUP_POLICY, KNOWN_NAMES
+from tidemark_protocol.topic_configs import CLEANUP_POLICY, KNOWN_NAMES, canonical_value, text_of
 from tidemark_protocol.topic_messages import (
     AlteredTopic,
     ConfigChange,
@@ -27,6 +27,7 @@ from tidemark_operator.topic_admin.new_topics import (
     placement_entries,
 )
 from tidemark_operator.topic_admin.refusal import Refusal
+from tidemark_operator.topic_admin.room import Room
 
 LIST_CONFIGS = frozenset({CLEANUP_POLICY.name})
 
@@ -48,7 +49,7 @@ def deletion_refusal(topic: Object) -> Refusal | None:
     )
 
 
-def grown(topic: Object, change: GrownTopic, places: PoolPlaces) -> Object | Refusal:
+def grown(topic: Object, change: GrownTopic, places: PoolPlaces, room: Room) -> Object | Refusal:
     spec = topic["spec"]
     current, count = spec["partitions"], change.partition_count
     if not current < count <= MAX_PARTITIONS:
@@ -57,6 +58,9 @@ def grown(topic: Object, change: GrownTopic, places: PoolPlaces) -> Object | Ref
             f"topic {change.topic} has {current} partitions: expected more, at most"
             f" {MAX_PARTITIONS}, found {count}",
         )
+    refusal = room.take(change.topic, count - current)
+    if refusal is not None:
+        return refusal
     after = copy.deepcopy(topic)
     after["spec"]["partitions"] = count
     if change.assignments:
@@ -108,7 +112,7 @@ def _apply(config: dict[str, str], change: ConfigChange) -> str:
     """Why it cannot be; what it sets is judged with the whole config."""
     match change.operation:
         case ConfigOperation.SET:
-            config[change.name] = change.value
+            config[change.name] = canonical_value(change.name, change.value)
             return ""
         case ConfigOperation.DELETE:
             config.pop(change.name, None)
@@ -116,12 +120,12 @@ def _apply(config: dict[str, str], change: ConfigChange) -> str:
         case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
             if change.name not in LIST_CONFIGS:
                 return f"{change.name} is no list: set it, or delete it"
-            config[change.name] = _changed_list(config, change)
+            config[change.name] = canonical_value(change.name, _changed_list(config, change))
             return ""
 
 
 def _changed_list(config: Mapping[str, str], change: ConfigChange) -> str:
-    current = config.get(change.name, CLEANUP_POLICY.default_text).split(",")
+    current = [word for word in text_of(CLEANUP_POLICY, config).split(",") if word]
     named = [word.strip() for word in change.value.split(",")]
     if change.operation is ConfigOperation.SUBTRACT:
         return ",".join(word for word in current if word not in named)
@@ -136,16 +140,17 @@ def reassigned(
     unknown = sorted(set(targets) - set(range(spec["partitions"])))
     if unknown:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there are no partitions {unknown}")
-    refusal = assignments_refusal(tuple(targets[number] for number in sorted(targets)), places)
-    if refusal is not None:
-        return refusal
-    factor = len(next(iter(targets.values())))
-    if factor != spec["replicationFactor"]:
-        refusal = _factor_refusal(spec, targets, factor, may_change=may_change_factor)
+    for number in sorted(targets):
+        refusal = assignments_refusal((targets[number],), places)
+        if refusal is not None:
+            return refusal
+    factors = sorted({len(replicas) for replicas in targets.values()})
+    if factors != [spec["replicationFactor"]]:
+        refusal = _factor_refusal(spec, targets, factors, may_change=may_change_factor)
         if refusal is not None:
             return refusal
     after = copy.deepcopy(topic)
-    after["spec"]["replicationFactor"] = factor
+    after["spec"]["replicationFactor"] = factors[0]
     _place(after, targets)
     if len(after["spec"]["placement"]) > MAX_PLACED:
         return Refusal(
@@ -156,19 +161,21 @@ def reassigned(
 
 
 def _factor_refusal(
-    spec: Mapping[str, Any], targets: Targets, factor: int, *, may_change: bool
+    spec: Mapping[str, Any], targets: Targets, factors: Sequence[int], *, may_change: bool
 ) -> Refusal | None:
-    stored = spec["replicationFactor"]
+    stored, count = spec["replicationFactor"], spec["partitions"]
+    found = " and ".join(map(str, factors))
     if not may_change:
         return Refusal(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"expected {stored} brokers for each partition, found {factor}",
+            f"expected {stored} brokers for each partition, found {found}",
         )
-    if len(targets) != spec["partitions"]:
+    if len(targets) != count or len(factors) > 1:
         return Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"all partitions of a topic have one replication factor, {stored}: name {stored}"
-            f" brokers for each, or reassign all {spec['partitions']} partitions in one request",
+            f"the Topic has one spec.replicationFactor, {stored}, for all of its partitions: found"
+            f" {found} brokers for {len(targets)} of {count} partitions; name {stored} for each, or"
+            f" equally many others for all {count} partitions in one request",
         )
     return None
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId
+from tidemark_protocol.topic_configs import canonical_value
 from tidemark_protocol.topic_messages import DEFAULT_COUNT, NewTopic
 from tidemark_protocol.topic_names import object_names, topic_name_fault
 
@@ -18,7 +19,6 @@ from tidemark_operator.stores.object_store import TOPIC, Object
 from tidemark_operator.topic_admin.keepers import MADE_BY_LABEL, REQUEST_ANNOTATION
 from tidemark_operator.topic_admin.refusal import Refusal
 
-DEFAULT_PARTITIONS = 1
 DEFAULT_REPLICAS = 3
 MAX_PARTITIONS = 10_000
 MAX_REPLICAS = 10
@@ -31,6 +31,7 @@ class PoolPlaces:
 
     pool: str  # namespace/name
     usable: tuple[BrokerId, ...]
+    default_partitions: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def topic_manifest(
         "replicationFactor": counts.replicas,
         "brokerPool": pool_name,
         "deletionPolicy": new.deletion_policy,
-        "config": dict(sorted(new.config.items())),
+        "config": {name: canonical_value(name, new.config[name]) for name in sorted(new.config)},
     }
     name = names[min(name_choice, len(names) - 1)]
     if name != new.topic:
@@ -95,7 +96,7 @@ def _counts(new: NewTopic, places: PoolPlaces) -> _Counts | Refusal:
         return _assigned_counts(new, places)
     partitions, replicas = new.partition_count, new.replication_factor
     if partitions == DEFAULT_COUNT:
-        partitions = DEFAULT_PARTITIONS
+        partitions = places.default_partitions
     if not 1 <= partitions <= MAX_PARTITIONS:
         return Refusal(
             ErrorCode.INVALID_PARTITIONS,

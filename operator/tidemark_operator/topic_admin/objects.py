@@ -4,9 +4,11 @@ Compare-and-set and creation by name only: what another writer did in between is
 written over. A write whose answer was lost is looked up (S3).
 """
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import BrokerId, TopicId
@@ -30,10 +32,17 @@ from tidemark_operator.topic_admin.changes import deletion_refusal
 from tidemark_operator.topic_admin.keepers import REQUEST_ANNOTATION, keeper_refusal
 from tidemark_operator.topic_admin.new_topics import PoolPlaces, topic_manifest
 from tidemark_operator.topic_admin.refusal import Refusal
+from tidemark_operator.topic_admin.room import Room
+from tidemark_operator.topic_admin.topic_names import TopicNames
+
+Value = TypeVar("Value")
+Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
 
 NAME_CHOICES = 2
+NO_POOL: Object = {"kind": BROKER_POOL.kind, "spec": {}}
+AT_ONCE = 32  # topics of one request
 MAX_TRIES = 5  # against other writers of the same object
 
 
@@ -42,42 +51,62 @@ class There:
     """What a request found when it came."""
 
     places: PoolPlaces
-    topics: dict[str, Object]  # by topicName
+    topics: dict[str, Object]  # of those that it names: by topicName
+    room: Room
 
 
 class TopicObjects:
     def __init__(self, store: ObjectStore, controller: ControllerService) -> None:
         self._store = store
         self._controller = controller
+        self._names = TopicNames(store, controller)
 
     # ---- what is there
 
-    async def there(self, pool: str) -> There:
-        return There(await self._places(pool), await self._topics(pool))
+    async def there(self, pool: str, topics: Iterable[str]) -> There:
+        """What it costs does not depend on how many others there are."""
+        stored_pool, _ = await asyncio.gather(self._pool(pool), self._names.read(pool))
+        named = tuple(dict.fromkeys(topics))
+        found = await gathered(named, lambda topic: self._topic(pool, topic))
+        stored = zip(named, found, strict=True)
+        limit = (stored_pool or apply_defaults(NO_POOL))["spec"]["limits"]["maxPartitions"]
+        return There(
+            self._places(pool, stored_pool),
+            {topic: item for topic, item in stored if item is not None},
+            Room(limit, self._controller.partition_count(pool)),
+        )
 
-    async def _places(self, pool: str) -> PoolPlaces:
+    async def _pool(self, pool: str) -> Object | None:
         namespace, _, name = pool.partition("/")
         stored = await self._store.get(BROKER_POOL, namespace, name)
+        return None if stored is None else apply_defaults(stored)
+
+    def _places(self, pool: str, stored: Object | None) -> PoolPlaces:
         if stored is None:  # going away: its brokers are still here
             views = self._controller.brokers(pool)
             return PoolPlaces(pool, tuple(view.broker_id for view in views if view.is_active))
-        spec = apply_defaults(stored)["spec"]
+        spec = stored["spec"]
         numbers = map(BrokerId, range(spec["replicas"]))
-        return PoolPlaces(pool, tuple(n for n in numbers if n not in spec["drain"]))
+        usable = tuple(number for number in numbers if number not in spec["drain"])
+        return PoolPlaces(pool, usable, spec["defaultPartitions"])
 
-    async def _topics(self, pool: str) -> dict[str, Object]:
-        """By topicName; of several the oldest, as reconcilers have it."""
+    async def _topic(self, pool: str, topic: str) -> Object | None:
+        """Of several the oldest, as reconcilers have it."""
         namespace, _, pool_name = pool.partition("/")
-        stored = [apply_defaults(item) for item in await self._store.list(TOPIC, namespace)]
-        ours = [item for item in stored if item["spec"]["brokerPool"] == pool_name]
-        ours.sort(key=lambda item: item["metadata"].get("creationTimestamp", ""), reverse=True)
-        return {topic_name(item): item for item in ours}
+        found = []
+        for name in self._names.objects_named(pool, topic):
+            stored = await self._store.get(TOPIC, namespace, name)
+            if stored is None or topic_name(stored) != topic:
+                continue
+            item = apply_defaults(stored)
+            if item["spec"]["brokerPool"] == pool_name:
+                found.append(item)
+        return min(found, key=_age_and_name, default=None)
 
     def view(self, pool: str, topic: str) -> TopicView | None:
-        for view in self._controller.topics(pool):
-            if view.topic.topic == topic and not view.is_retained:
-                return view
-        return None
+        """Of the one that is served."""
+        views = self._controller.topics_named(pool, topic)
+        return next((view for view in views if not view.is_retained), None)
 
     # ---- creating
 
@@ -100,10 +129,14 @@ class TopicObjects:
             item = topic_manifest(new, places, request_id=request.request_id, name_choice=choice)
             if isinstance(item, Refusal):
                 return refused(new.topic, item)
+            refusal = there.room.take(new.topic, item["spec"]["partitions"])
+            if refusal is not None:
+                return refused(new.topic, refusal)
             if request.validate_only:
                 return replace(_made(item), topic_id=TopicId(""))
             try:
                 made = await self._store.create(TOPIC, item)
+                self._names.note(made)
             except AlreadyExists:
                 name = item["metadata"]["name"]  # of another pool, or of another topicName
                 continue
@@ -136,9 +169,8 @@ class TopicObjects:
         """Whoever makes a topic over Kafka expects it empty."""
         if new.may_adopt:
             return None
-        for view in self._controller.topics(pool):
-            is_kept = view.is_retained or view.deletion_policy != "Delete"
-            if view.topic.topic == new.topic and is_kept:
+        for view in self._controller.topics_named(pool, new.topic):
+            if view.is_retained or view.deletion_policy != "Delete":
                 return Refusal(
                     ErrorCode.POLICY_VIOLATION,
                     f"the data of a former topic {new.topic} is kept, by its deletionPolicy Retain:"
@@ -233,9 +265,31 @@ class TopicObjects:
     def _is_going(self, pool: str, topic: str) -> bool:
         """Its object is deleted, its slices are not yet."""
         return any(
-            view.topic.topic == topic and not view.is_retained and view.deletion_policy == "Delete"
-            for view in self._controller.topics(pool)
+            not view.is_retained and view.deletion_policy == "Delete"
+            for view in self._controller.topics_named(pool, topic)
         )
+
+
+async def gathered(
+    values: Iterable[Value], work: Callable[[Value], Awaitable[Result]]
+) -> list[Result]:
+    """In their order; so many at once that one request leaves room for others."""
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def one(value: Value) -> Result:
+        async with turns:
+            return await work(value)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(one(value), name="topic change") for value in values]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed  # as without the others
+    return [task.result() for task in running]
+
+
+def _age_and_name(item: Object) -> tuple[str, str]:
+    return item["metadata"].get("creationTimestamp", ""), item["metadata"]["name"]
 
 
 def _was_made_for(stored: Object, request_id: str) -> bool:

@@ -9,6 +9,7 @@ topics there are and what data is kept of former ones.
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Protocol, TypeVar
 
 from tidemark_protocol.error_codes import ErrorCode
@@ -50,6 +51,7 @@ from tidemark_operator.topic_admin.keepers import keeper_refusal
 from tidemark_operator.topic_admin.objects import (
     There,
     TopicObjects,
+    gathered,
     refused,
     unknown_topic,
 )
@@ -107,7 +109,7 @@ class TopicAdmin:
                 asked.topic,
                 there,
                 request.request_id,
-                lambda stored: grown(stored, asked, there.places),
+                lambda stored: grown(stored, asked, there.places, there.room),
                 validate_only=request.validate_only,
             )
 
@@ -151,7 +153,7 @@ class TopicAdmin:
             partitions.setdefault(asked.topic, []).append(asked.partition)
 
         async def elected() -> Iterable[TopicResult]:
-            there = await self._objects.there(request.broker.pool)
+            there = await self._objects.there(request.broker.pool, partitions)
             outcomes: dict[ElectedPartition, TopicResult] = {}
             for topic, numbers in partitions.items():
                 for result in await self._elect(topic, numbers, there, unclean=request.unclean):
@@ -178,8 +180,19 @@ class TopicAdmin:
         change: Callable[[Asked, There], Awaitable[TopicResult]],
     ) -> TopicsResponse:
         async def all_of_them() -> Iterable[TopicResult]:
-            there = await self._objects.there(broker.pool)
-            return [await self._told(each.topic, change(each, there)) for each in asked]
+            there = await self._objects.there(broker.pool, (each.topic for each in asked))
+            by_topic: dict[str, list[int]] = {}
+            for place, each in enumerate(asked):
+                by_topic.setdefault(each.topic, []).append(place)
+
+            async def of_a_topic(places: list[int]) -> list[TopicResult]:
+                """One after the other: a topic may be named twice."""
+                named = (asked[place] for place in places)
+                return [await self._told(each.topic, change(each, there)) for each in named]
+
+            found = await gathered(by_topic.values(), of_a_topic)
+            results = dict(zip(chain(*by_topic.values()), chain(*found), strict=True))
+            return [results[place] for place in range(len(asked))]
 
         return await self._answered(broker, len(asked), all_of_them)
 

@@ -19,8 +19,7 @@ def java(tool: str, *options: str) -> list[str]:
     jars = f"{os.environ['TIDEMARK_KAFKA_JARS']}/*"
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m"]
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    main = "kafka.admin.ConfigCommand" if tool == "ConfigCommand" else f"{TOOLS}.{tool}"
-    return ["java", *quick, quiet, "-cp", jars, main, *options]
+    return ["java", *quick, quiet, "-cp", jars, f"{TOOLS}.{tool}", *options]
 
 
 def produce(asked: argparse.Namespace) -> None:
@@ -30,7 +29,7 @@ def produce(asked: argparse.Namespace) -> None:
         settings.write("retries=2147483647\n")  # the tool's own is none
     where = ["--bootstrap-server", asked.bootstrap, "--topic", asked.topic]
     what = ["--max-messages", str(asked.count), "--throughput", str(asked.rate or -1)]
-    how = ["--acks", "-1", "--value-prefix", str(asked.prefix), "--producer.config", settings.name]
+    how = ["--acks", "-1", "--value-prefix", str(asked.prefix), "--command-config", settings.name]
     try:
         subprocess.run(java("VerifiableProducer", *where, *what, *how), check=True)
     finally:
@@ -46,7 +45,7 @@ def offsets(asked: argparse.Namespace, time: str) -> dict[int, int]:
 def read(asked: argparse.Namespace, partition: int, offset: int, count: int) -> None:
     where = ["--bootstrap-server", asked.bootstrap, "--topic", asked.topic]
     place = ["--partition", str(partition), "--offset", str(offset), "--max-messages", str(count)]
-    shown = ["--property", "print.partition=true", "--property", "print.offset=true"]
+    shown = [f"--formatter-property=print.{name}=true" for name in ("partition", "offset")]
     limit = ["--timeout-ms", "30000"]
     text = answer("consumer.ConsoleConsumer", *where, *place, *shown, *limit)
     for line in text.splitlines():

@@ -130,11 +130,12 @@ def brokers(
     planned: Callable[[int, int], bool] = lambda broker, at_ms: False,
     skew: Callable[[int, int], float] = lambda broker, at_ms: 0.01,
     ids: tuple[int, ...] = (1, 2, 3),
+    epoch: Callable[[int, int], float | None] = lambda broker, at_ms: 7,
     scrape: Mapping[str, str] = {},
 ) -> None:
     for broker in ids:
         labels = {"pool": "default/pool", "broker": str(broker), **scrape}
-        export.add("broker_epoch", 7, **labels)
+        export.add("broker_epoch", lambda t, b=broker: epoch(b, t), **labels)
         export.add("broker_planned_restart", lambda t, b=broker: planned(b, t), **labels)
         export.add("broker_clock_skew_seconds", lambda t, b=broker: skew(b, t), **labels)
 

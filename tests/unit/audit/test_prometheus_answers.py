@@ -14,6 +14,8 @@ from tidemark_audit.sources.http_server import Patience, TooLarge
 from tidemark_audit.sources.prometheus import Form, Prometheus, PrometheusSlice
 from tidemark_audit.sources.remote_read_samples import batch_of
 from tidemark_audit.sources.source import Slice, SourceError, Window
+from tidemark_broker.http.problems import HttpProblem
+from tidemark_protocol.error_codes import ErrorCode
 
 from tests.unit.audit.exports import Export, brokers, partition
 from tests.unit.audit.small_prometheus import (
@@ -189,12 +191,26 @@ def test_a_server_that_stays_busy_is_an_error_after_five_times(
     assert len(prometheus.asked) == 5
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404])
-def test_a_refusal_is_an_error_at_once(prometheus: SmallPrometheus, url: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "to_do"),
+    [(400, "own"), (401, "--token-file"), (403, "--token-file"), (404, "own")],
+)
+def test_a_refusal_is_an_error_at_once_and_says_what_to_do(
+    prometheus: SmallPrometheus, url: str, status: int, to_do: str
+) -> None:
     parts = slices(url, NO_SECOND_TIME)
     prometheus.instead = First(Reply(b"no", status))
-    with pytest.raises(SourceError, match=f"{status}.*token"):
+    with pytest.raises(SourceError, match=f"{status}.*{to_do}"):
         samples(parts)
+
+
+def test_the_address_of_a_broker_is_told_to_be_one(prometheus: SmallPrometheus, url: str) -> None:
+    """Of whatever path that it does not have; a broker knows no token."""
+    problem = HttpProblem(ErrorCode.INVALID_REQUEST, "not found", status=404)
+    body = problem.answer("/api/v1/read", is_produce=False).body
+    prometheus.instead = lambda asked: Reply(body, 404)
+    with pytest.raises(SourceError, match="a broker of Tidemark itself: name the Prometheus"):
+        slices(url, NO_SECOND_TIME)
 
 
 def test_a_token_that_is_refused_is_told_before_anything_is_read(

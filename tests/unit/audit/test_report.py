@@ -1,5 +1,6 @@
 """The report: everything a result says is on the page, safe in a browser, the same for machines."""
 
+import json
 import re
 import subprocess
 from dataclasses import fields, replace
@@ -22,8 +23,9 @@ from tidemark_audit.results import (
     from_json,
     to_json,
 )
+from tidemark_audit.rules.judgement import percent
 
-from tests.unit.audit.eventful import LOST, eventful_result
+from tests.unit.audit.eventful import HOUR_MS, LOST, eventful_result
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTILE = '<script>alert("1")</script>&`|_*\x00\ufffe'
@@ -36,7 +38,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> AuditResult:
 
 def test_the_page_opens_with_the_verdict_and_the_evidence_of_loss(result: AuditResult) -> None:
     page = render_html(result)
-    order = ["LOSS</span>", "Loss evidence", "In-sync replicas", "Promises", "Findings"]
+    order = ["LOSS</span>", "Loss evidence", "<h2>Incidents", "In-sync replicas", "Promises"]
     places = [page.index(text) for text in order]
     assert places == sorted(places)
     assert f"\u2265 {LOST:,}".replace(",", "\u202f") in page
@@ -90,7 +92,8 @@ def test_every_finding_stands_there_with_what_to_do(result: AuditResult) -> None
     assert len(result.findings) > 5
     for finding in result.findings:
         assert f'id="{finding.id}"' in page
-    assert page.count("<b>To do: </b>") == sum(bool(each.remedy) for each in result.findings)
+    told = [each for each in result.findings if each.incident in ("", each.id)]
+    assert page.count("<b>To do: </b>") == sum(bool(each.remedy) for each in told)
 
 
 def test_the_page_asks_nobody_for_anything(result: AuditResult) -> None:
@@ -167,33 +170,44 @@ def test_the_summary_says_verdict_loss_and_each_rule(result: AuditResult) -> Non
     assert "committed records are lost" in summary
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 1600), (420, 2400)])
+# Of a page in a frame, which may be narrower than any window: its width, what is requested, how
+# many shapes there are, and the words that are cut off or stand out of it.
+MEASURE = """<body style="margin:0">
+<iframe src="report.html" style="border:0;width:%dpx;height:%dpx"></iframe><script>onload = () => {
+  const inner = frames[0], page = inner.document, width = page.documentElement.clientWidth;
+  const isCut = (each) => each.getBoundingClientRect().right > width + 0.5
+    || (each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).overflowX !== "visible");
+  const words = [...page.querySelectorAll("main *")].filter((each) => !each.closest("svg"));
+  document.title = JSON.stringify([width, page.documentElement.scrollWidth,
+    inner.performance.getEntriesByType("resource").length,
+    page.querySelectorAll("svg rect").length,
+    words.filter(isCut).map((each) => each.textContent.slice(0, 40).replaceAll("<", ""))]);
+}</script></body>"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 1600), (390, 2400)])
 def test_a_browser_draws_the_page(
     result: AuditResult, tmp_path: Path, width: int, height: int
 ) -> None:
-    """Nothing is wider than the window; nothing is asked of the network (there is no proxy)."""
+    """Nothing is cut or stands out; nothing is asked of the network (there is no proxy)."""
     chromium = subprocess.run(
         [ROOT / "hack" / "chromium"], capture_output=True, text=True, check=True, timeout=300
     ).stdout.strip()
-    page = tmp_path / "report.html"
-    # The page itself has no script: this one measures it and leaves the answer in its title.
-    probe = (
-        "<script>onload = () => { document.title = JSON.stringify([innerWidth,"
-        " document.documentElement.scrollWidth, performance.getEntriesByType('resource').length,"
-        " document.querySelectorAll('svg rect').length]) }</script></body>"
-    )
-    page.write_text(render_html(result).replace("</body>", probe), "utf-8")
+    (tmp_path / "report.html").write_text(render_html(result), "utf-8")
+    page = tmp_path / "frame.html"
+    page.write_text(MEASURE % (width, height), "utf-8")
     flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
     common = [chromium, *flags, f"--user-data-dir={tmp_path / 'profile'}"]
-    common += [f"--window-size={width},{height}", "--virtual-time-budget=2000"]
+    common += ["--allow-file-access-from-files", f"--window-size={width},{height}"]
+    common += ["--virtual-time-budget=2000"]
     drawn = subprocess.run(
         [*common, "--dump-dom", page.as_uri()], capture_output=True, text=True, check=True,
         timeout=100,
     )  # fmt: skip
     title = re.search(r"<title>(\[.*?\])</title>", drawn.stdout)
     assert title is not None, drawn.stdout[:500]
-    inner, scrolled, requests, shapes = map(int, title[1].strip("[]").split(","))
-    assert scrolled <= inner
+    inner, scrolled, requests, shapes, cut = json.loads(title[1])
+    assert (inner, scrolled, cut) == (width, width, [])
     assert requests == 0
     assert shapes > 50
     picture = ROOT / "build" / f"report-{width}.png"
@@ -224,3 +238,87 @@ def test_a_time_axis_has_few_marks_in_order(length_ms: int) -> None:
     ticks = TimeScale(1_700_000_000_000, 1_700_000_000_000 + length_ms).ticks()
     assert ticks == sorted(ticks)
     assert 2 <= len(ticks) <= 10
+
+
+@pytest.mark.parametrize(
+    ("rule", "claim"),
+    [
+        ("R1", "fully replicated</dt><dd>"),
+        ("R2", "writable</dt><dd>"),
+        ("R6", "committed records lost</dt><dd>"),
+    ],
+)
+def test_the_headline_claims_nothing_that_was_not_evaluated(
+    rule: str, claim: str, result: AuditResult
+) -> None:
+    rules = tuple(
+        replace(each, outcome=Outcome.NOT_EVALUATED, measured="not heard enough: broker 1")
+        if each.rule == rule
+        else each
+        for each in result.rules
+    )
+    page = render_html(replace(result, rules=rules, loss_evidence=()))
+    assert f"{claim}not judged</dd>" in page
+    assert page.count("not judged</dd>") == 1
+    if rule == "R6":
+        assert "None was found" not in page
+        assert "Whether records were lost was not judged: not heard enough: broker 1." in page
+
+
+def test_every_table_folds_into_cards_on_a_narrow_screen(result: AuditResult) -> None:
+    """Looked at with a browser 390 px wide: nothing is cut, nothing stands out."""
+    page = render_html(result)
+    assert re.findall(r"<table(?! class=\"(?:stacked|cards)[ \"])", page) == []
+    assert re.findall(r"<td class=\"n\"(?! data-label=)", page) == []
+
+
+def test_strips_name_the_brokers_that_are_out_of_sync(result: AuditResult) -> None:
+    names = re.findall(r'<span class="missing[^>]*>([^<]*)</span>', render_html(result))
+    assert {"2", "3", "2,3"} <= set(names)
+
+
+def test_a_window_of_seconds_has_no_error_budget(result: AuditResult) -> None:
+    page = render_html(replace(result, window_end_ms=result.window_start_ms + 7000))
+    assert "times over" not in page
+    assert "7\u00a0s are too short for one" in page
+    long = replace(result, window_end_ms=result.window_start_ms + HOUR_MS)
+    assert "times over" in render_html(long)
+
+
+def test_a_follower_that_never_caught_up_has_no_longest_age(result: AuditResult) -> None:
+    slowest = max(result.follower_lag, key=lambda lag: lag.age_p99_seconds or 0)
+    never = replace(
+        slowest, never_caught_up_samples=9, age_p99_seconds=float("inf"), age_max_seconds=0.0
+    )
+    page = render_html(replace(result, follower_lag=(never,)))
+    assert page.count(">never</td>") == 2
+    assert 'data-label="longest">0' not in page
+
+
+def test_each_min_insync_replicas_has_a_line_of_its_own(result: AuditResult) -> None:
+    assert render_html(result).count('class="limit"') == 2  # and that of the lag
+    lower = tuple(
+        replace(each, min_in_sync_replicas=1) if each.partition.topic == "payments" else each
+        for each in result.intervals
+    )
+    page = render_html(replace(result, intervals=lower))
+    assert page.count('class="limit"') == 3
+    titles = re.findall(r'<h3 class="group">([^<]*)</h3>', page)
+    assert titles == [
+        "min.insync.replicas 2: orders, shop.clicks.raw",
+        "min.insync.replicas 1: payments",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("share_of_time", "text"),
+    [
+        (0.950671, "95 %"), (0.999, "99.9 %"), (0.99987, "99.987 %"), (0.999999, "99.9999 %"),
+        (1.0, "100 %"), (0.0, "0 %"), (0.001, "0.1 %"), (0.00104, "0.11 %"), (0.5, "50 %"),
+        (0.9999, "99.99 %"), (0.995, "99.5 %"), (0.92345, "92.3 %"),
+    ],
+)  # fmt: skip
+def test_shares_have_two_digits_and_are_never_rounded_to_a_promise(
+    share_of_time: float, text: str
+) -> None:
+    assert percent(share_of_time) == text

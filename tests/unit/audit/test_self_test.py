@@ -1,21 +1,24 @@
 """Each fault is found and each trap is none, on its own; and random clusters on both engines."""
 
+from io import StringIO
 from pathlib import Path
 from random import Random
 
 import pytest
 from pyspark.sql import SparkSession
+from rich.console import Console
 from tidemark_audit.audit import no_progress
 from tidemark_audit.engines.engine import Request
 from tidemark_audit.engines.local import LocalEngine
 from tidemark_audit.engines.planning import kernel_settings
 from tidemark_audit.engines.spark import SparkEngine
 from tidemark_audit.selftest.samples import BASE_MS, write_samples
-from tidemark_audit.selftest.scoring import by_scenario, mistakes_of, self_test
+from tidemark_audit.selftest.scoring import Score, SelfTest, by_scenario, mistakes_of, self_test
 from tidemark_audit.selftest.story import FAULTS, LENGTH_MS, SLOTS, TRAPS, Scenario, told
 from tidemark_audit.selftest.truth import INTERVAL_MS, expected
 from tidemark_audit.sources.detect import sources_at
 from tidemark_audit.sources.source import Window
+from tidemark_cli.audit_answer import draw_self_test
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -50,3 +53,12 @@ def test_random_clusters_are_judged_alike_and_rightly_by_both_engines(spark: Spa
     assert (found.mistakes, found.differences) == ((), ())
     assert [score.recall for score in found.scores] == [1.0] * 8
     assert [score.precision for score in found.scores] == [1.0] * 8
+
+
+def test_a_rule_without_a_case_has_no_recall() -> None:
+    output = StringIO()
+    scores = (Score("R1", 2, 0, 0), Score("R8", 0, 0, 0))
+    draw_self_test(Console(file=output, width=100), SelfTest(1, 1, {}, scores, (), ()))
+    lines = output.getvalue().splitlines()
+    assert next(line for line in lines if line.startswith("R1")).count("1.000") == 2
+    assert next(line for line in lines if line.startswith("R8")).count("no case") == 2

@@ -38,7 +38,7 @@ def test_every_kind_of_file_gives_the_same_audit(tmp_path: Path) -> None:
     text = open_metrics(export, tmp_path / "text")
     tall = tall_parquet(export, tmp_path / "tall")
     kinds = [sources_at([str(path)])[0].kind for path in (lines, text, tall)]
-    assert kinds == ["API JSON lines", "OpenMetrics text", "tall Parquet"]
+    assert kinds == ["API JSON", "OpenMetrics text", "tall Parquet"]
     whole = run(None, [str(lines)])
     counted = sum(len(samples) for samples in export.series.values())
     assert [(s.samples, s.series) for s in whole.sources] == [(counted, len(export.series))]

@@ -180,3 +180,16 @@ def test_the_limit_of_lag_is_that_of_the_slowest_followers_topic(tmp_path: Path)
     )  # fmt: skip
     (rule,) = [each for each in judged(export, tmp_path).rules if each.rule == "R4"]
     assert rule.limit == pytest.approx(10.0)
+
+
+def test_a_verdict_without_r6_does_not_say_that_no_loss_was_shown(tmp_path: Path) -> None:
+    export = Export()
+    partition(
+        export,
+        in_sync=lambda t: {1, 2, 3} if t < 40_000 else {1, 2},
+        without=frozenset({"replica_committed_truncated_records_total"}),
+    )
+    brokers(export)
+    result = judged(export, tmp_path)
+    assert result.verdict is Verdict.VIOLATED
+    assert result.sentence.startswith("loss not judged, but R1")

@@ -61,6 +61,21 @@ def test_every_alert_says_how_grave_it_is_and_what_to_do() -> None:
         assert set(alert["annotations"]) == {"summary", "description"}
 
 
+def test_every_alert_has_a_case_where_it_fires_and_one_where_it_is_silent() -> None:
+    cases = yaml.safe_load(Path(__file__).with_name("alerts_test.yaml").read_text())["tests"]
+    text = [
+        str(sample["labels"])
+        for case in cases
+        for looked_at in case["promql_expr_test"]
+        for sample in looked_at["exp_samples"]
+    ]
+    quiet = next(case for case in cases if case["name"].endswith("are silent"))
+    series = " ".join(each["series"] for each in quiet["input_series"])
+    for alert in alerts():
+        assert any(f'"{alert["alert"]}"' in labels for labels in text), alert["alert"]
+        assert set(_METRIC.findall(str(alert["expr"]))) <= set(_METRIC.findall(series)), alert
+
+
 @pytest.mark.parametrize(
     "command", [["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]]
 )

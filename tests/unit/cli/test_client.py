@@ -114,6 +114,21 @@ def test_not_written_and_retriable_is_tried_again_until_it_works() -> None:
     run(story())
 
 
+def test_a_partition_that_a_broker_has_not_heard_of_yet_is_asked_for_again() -> None:
+    """It calls that lasting: it cannot know that the partition was added a moment ago."""
+
+    async def story() -> None:
+        async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:
+            unknown = answering(
+                lambda: problem(404, "UNKNOWN_TOPIC_OR_PARTITION", outcome="not_written")
+            )
+            cluster.next_answers = [unknown]
+            assert isinstance(await client.produce(TOPIC, 0, RECORD), Acknowledged)
+            assert len(cluster.produced_at) == 2
+
+    run(story())
+
+
 def test_not_written_and_hopeless_is_refused_at_once() -> None:
     async def story() -> None:
         async with FakeCluster() as cluster, TidemarkClient(cluster.urls) as client:

@@ -61,12 +61,13 @@ def test_an_unknown_option_names_the_commands_own_help(capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--http-port", "99999"], "expected:   --http-port from 1 to 65533"),
-        (["--kafka-port", "65534"], "expected:   --kafka-port from 1 to 65533"),
-        (["--controller-port", "-1"], "expected:   --controller-port from 1 to 65535"),
-        (["--kafka-port", "18081"], "found:      port 18081 for --http-port and --kafka-port"),
+        (["--http-port", "99999"], "expected --http-port from 1 to 65533"),
+        (["--kafka-port", "65534"], "expected --kafka-port from 1 to 65533"),
+        (["--controller-port", "-1"], "expected --controller-port from 1 to 65535"),
+        (["--kafka-port", "18081"], "found port 18081 for --http-port and --kafka-port"),
         (["--controller-port", "18082"], "port 18082 for --controller-port and --http-port"),
-        (["--brokers", "0"], "expected:   --brokers of at least 1"),
+        (["--brokers", "0"], "expected --brokers from 1 to 100"),
+        (["--brokers", "100000"], "expected --brokers from 1 to 100"),
     ],
 )
 def test_ports_that_cannot_be_had_together_are_refused_before_anything_begins(
@@ -83,22 +84,24 @@ def test_a_time_that_is_none_is_refused_with_its_option(
 ) -> None:
     assert main(["audit", "http://127.0.0.1:1", option, "soon"]) == 4
     written = capsys.readouterr().err
-    assert f"expected:   {option} as " in written
-    assert "found:      'soon'" in written
+    assert f"error: expected {option} as " in written
+    assert "found 'soon'" in written
 
 
 def test_an_unreachable_server_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["produce", "orders", "x", "--server", "127.0.0.1:1"])
     written = capsys.readouterr().err
     assert code == 1
-    for word in ("expected:", "found:", "what to do:"):
+    for word in ("error: ", "what to do:"):
         assert word in written
 
 
 def test_records_do_not_travel_through_the_kubernetes_api(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TIDEMARK_SERVER", raising=False)
+    (tmp_path / "config").write_text("")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     assert main(["produce", "orders", "x", "-n", "shop"]) == 2
     assert "--server http://HOST:8080" in capsys.readouterr().err
 
@@ -106,7 +109,7 @@ def test_records_do_not_travel_through_the_kubernetes_api(
 def test_an_error_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "--load", "/nowhere", "-o", "json"]) == 2
     error = json.loads(capsys.readouterr().out)["error"]
-    assert set(error) == {"expected", "found", "toDo"}
+    assert set(error) == {"message", "expected", "found", "toDo"}
 
 
 def test_a_load_file_of_something_else_is_refused(
@@ -147,3 +150,13 @@ def test_the_load_pod_runs_the_load_and_stays() -> None:
     (container,) = load_pod_manifest(10.0)["spec"]["containers"]
     assert container["image"] == "tidemark/broker:dev"
     assert "tidemark load orders --server http://default-bootstrap:8080" in container["command"][2]
+
+
+def test_the_audit_without_its_packages_says_how_to_get_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if "p" in name else name)
+    assert main(["audit", "http://127.0.0.1:1"]) == 4
+    written = capsys.readouterr().err
+    assert "error: The audit needs packages that are not installed: numpy, pyarrow, pys" in written
+    assert "make setup-audit" in written

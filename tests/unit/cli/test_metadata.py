@@ -93,8 +93,16 @@ def test_brokers_without_an_address_are_left_out() -> None:
 
 def test_objects_and_the_controllers_status_give_the_same_picture() -> None:
     expected = ClusterStatus(
-        (BrokerRow(0, "Active", 7, "http://a:8080", "r1", "default/default"),),
-        (TopicView("orders", (PartitionView(0, 0, 3, (0, 1), (0,), 9),)),),
+        (BrokerRow(0, "Active", 7, "http://a:8080", "r1", "default"),),
+        (
+            TopicView(
+                "orders",
+                (PartitionView(0, 0, 3, (0, 1), (0,), 9),),
+                pool="default",
+                object_name="shop",
+            ),
+        ),
+        retained=(TopicView("old", (), pool="default", object_name="old"),),
     )
     endpoints = {"host": "10.0.0.1", "advertisedHttpUrl": "http://a:8080"}
     partition = {
@@ -118,8 +126,13 @@ def test_objects_and_the_controllers_status_give_the_same_picture() -> None:
             }
         ],
         [
-            {"topicName": "orders", "partitions": [partition]},
-            {"topicName": "old", "retained": True, "partitions": []},
+            {
+                "topicName": "orders",
+                "topicObject": "shop",
+                "pool": "default/default",
+                "partitions": [partition],
+            },
+            {"topicName": "old", "pool": "default/default", "retained": True, "partitions": []},
         ],
     )
     status = read_status(
@@ -138,7 +151,7 @@ def test_objects_and_the_controllers_status_give_the_same_picture() -> None:
                         }
                     ],
                     "topics": [
-                        {"topic": "orders", "retained": False, "partitions": [partition]},
+                        {"topic": "orders", "objectName": "shop", "partitions": [partition]},
                         {"topic": "old", "retained": True, "partitions": []},
                     ],
                 }

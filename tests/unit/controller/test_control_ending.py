@@ -6,7 +6,7 @@ import pytest
 from tidemark_operator.controller.service import NotLeading
 
 from tests.unit.controller.control_rig import Rig, settle
-from tests.waiting import run
+from tests.waiting import eventually, run
 
 
 async def waiting_caller(rig: Rig) -> "asyncio.Task[None]":
@@ -44,5 +44,28 @@ def test_who_waits_for_a_decision_hears_that_the_controller_stepped_down() -> No
         await rig.service.step_down()
         with pytest.raises(NotLeading):
             await caller
+
+    run(scenario)
+
+
+def test_an_overloaded_tick_is_followed_by_the_next_until_the_lease_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without ticks no poll is answered and nobody is ever fenced."""
+
+    async def scenario() -> None:
+        rig = await Rig(tick_interval_ms=1).start(1)
+        ticks = 0
+
+        async def overloaded() -> None:
+            nonlocal ticks
+            ticks += 1
+            raise NotLeading("too many decisions are under way")
+
+        monkeypatch.setattr(rig.service, "tick", overloaded)
+        ticking = asyncio.create_task(rig.service._run_ticks())
+        await eventually(lambda: ticks > 2)
+        rig.service.depose()
+        await ticking
 
     run(scenario)

@@ -1,6 +1,7 @@
 """What begins with a term: the controller leads at once, the reconcilers as soon as they can."""
 
 import asyncio
+import random
 
 import pytest
 from tidemark_operator import leading
@@ -51,6 +52,45 @@ def test_a_store_that_is_too_slow_for_the_first_sweep_keeps_nobody_from_leading(
         await asyncio.wait_for(reconciler.is_reconciled.wait(), 10)
         await operator.step_down()
         assert (operator.is_leading, crashes) == (False, [])
+
+    asyncio.run(scenario())
+
+
+class ManyKeys:
+    """Nothing happens to any of them."""
+
+    def __init__(self, count: int) -> None:
+        self.keys = tuple(WorkKey("Topic", "shop", f"t{number}") for number in range(count))
+
+    async def reconcile(self, key: WorkKey) -> int | None:
+        return None
+
+    async def all_keys(self, namespace: str | None) -> tuple[WorkKey, ...]:
+        return self.keys
+
+
+def test_later_sweeps_add_few_keys_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leading, "SWEEP_INTERVAL_S", 0)
+    pauses: list[float] = []
+    queue = WorkQueue()
+
+    async def scenario() -> None:
+        controller = Rig().service
+        operator = LeadingOperator(controller, ManyKeys(120), queue, on_crash=lambda _: None)
+        await controller.load(ControllerEpoch(1))
+
+        async def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            added.append(len(queue))
+            if len(added) > 3:
+                raise asyncio.CancelledError
+
+        added: list[int] = []
+        monkeypatch.setattr(asyncio, "sleep", pause)
+        with pytest.raises(asyncio.CancelledError):
+            await operator.sweep_forever(random.Random(1))
+        assert added == [0, 50, 100, 120]
+        assert pauses[1:] == [leading.SWEEP_PAUSE_S] * 3
 
     asyncio.run(scenario())
 

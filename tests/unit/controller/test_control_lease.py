@@ -54,6 +54,9 @@ class FakeLeader:
     async def step_down(self) -> None:
         self.is_leading = False
 
+    def depose(self) -> None:
+        self.is_leading = False
+
     def set_leader_address(self, address: str) -> None:
         self.address = address
 

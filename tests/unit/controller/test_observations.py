@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable
 from prometheus_client.parser import text_string_to_metric_families
 from tidemark_operator.controller.metrics import exposition
 from tidemark_operator.controller.observations import PLANNED_RESTART_LIMIT_MS, ClockSkews
+from tidemark_operator.loop_lag import LoopLagCollector
 from tidemark_protocol.controller_messages import InSyncProposal
 from tidemark_protocol.ids import BrokerId, ControllerEpoch
+from tidemark_protocol.loop_lag import LoopLag
 from tidemark_protocol.partition_state import Member
 
 from tests.metric_docs import documented_families
@@ -264,7 +266,7 @@ def test_the_page_of_metrics_and_the_operator_agree_and_promtool_is_content() ->
         await rig.create()
         rig.brokers[0].poll = rig.brokers[0].heartbeat(sent_at_ms=WALL_CLOCK_MS)
         await settle()
-        text = (await exposition(rig.service)).decode()
+        text = (await exposition(rig.service, LoopLagCollector(LoopLag()))).decode()
         types = [line.split(" ")[2:] for line in text.splitlines() if line.startswith("# TYPE ")]
         exported = dict(types)
         documented = {
@@ -284,7 +286,8 @@ def test_a_standby_tells_that_it_stands_by_and_nothing_else() -> None:
         await rig.create()
         await rig.service.step_down()
         text = (await exposition(rig.service)).decode()
-        names = {line.split()[0] for line in text.splitlines() if not line.startswith("#")}
-        assert names == {"tidemark_controller_leads", "tidemark_controller_epoch"}
+        series = {line.split()[0] for line in text.splitlines() if not line.startswith("#")}
+        families = ("tidemark_controller_leads", "tidemark_controller_epoch")
+        assert series == {f'{name}{{installation="local"}}' for name in families}
 
     run(scenario)

@@ -13,9 +13,12 @@ from tidemark_protocol.controller_messages import ClientQuota
 from tidemark_protocol.topic_configs import (
     KNOWN_CONFIGS,
     KNOWN_NAMES,
+    MIN_INSYNC_REPLICAS,
+    BooleanConfig,
     ChoiceConfig,
     FixedConfig,
     IntegerConfig,
+    ListConfig,
     RatioConfig,
     TopicConfig,
     integer_of,
@@ -79,7 +82,7 @@ def test_each_known_config_has_the_rule_and_the_sentence_of_its_mirror() -> None
 
 
 def accepts(config: TopicConfig) -> str:
-    value = f"self['{config.name}']"
+    value = f"self['{config.name}'].trim()"
     match config:
         case IntegerConfig():
             return (
@@ -87,9 +90,19 @@ def accepts(config: TopicConfig) -> str:
                 f"&& int({value}) <= {config.maximum})"
             )
         case RatioConfig():
-            return f"{value}.matches(r'{config.pattern}')"
+            number = f"double({value}.lowerAscii().replace('d', '').replace('f', ''))"
+            range_of = f"{number} >= 0.0 && {number} <= 1.0"
+            return f"({value}.matches(r'{config.pattern}') && {range_of})"
         case ChoiceConfig():
             return f"{value} in [{', '.join(map(repr, config.choices))}]"
+        case BooleanConfig():
+            return f"{value}.lowerAscii() in ['true', 'false']"
+        case ListConfig():
+            return f"{value}.matches(r'{config.pattern}')"
+        case FixedConfig() if config.is_number:
+            return f"{value}.matches('{config.pattern}')"
+        case FixedConfig() if config.is_boolean:
+            return f"{value}.lowerAscii() == '{config.only_value}'"
         case FixedConfig():
             return f"{value} == '{config.only_value}'"
 
@@ -258,16 +271,16 @@ def test_an_unknown_config_that_is_like_none_is_said_to_be_near_none() -> None:
             "segment.bytes must be an integer from 16384 to 2147483647",
         ),
         (
-            {"max.message.bytes": "1"},
-            "max.message.bytes must be an integer from 1024 to 8388608",
+            {"max.message.bytes": "8388609"},
+            "max.message.bytes must be an integer from 0 to 8388608",
         ),
         (
             {"retention.ms": "-2"},
-            "retention.ms must be an integer from -1 to 3153600000000 (-1: no limit)",
+            "retention.ms must be an integer from -1 to 9223372036854775807 (-1: no limit)",
         ),
         (
-            {"cleanup.policy": "compact, delete"},
-            "cleanup.policy must be one of: delete | compact | compact,delete | delete,compact",
+            {"cleanup.policy": "compact; delete"},
+            "cleanup.policy must be a list of: delete | compact",
         ),
         (
             {"min.cleanable.dirty.ratio": "1.5"},
@@ -278,10 +291,28 @@ def test_an_unknown_config_that_is_like_none_is_said_to_be_near_none() -> None:
             "min.insync.replicas is more than replicationFactor, so no record could ever be "
             "acknowledged with acks=all",
         ),
+        (
+            {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"},
+            "min.compaction.lag.ms is more than max.compaction.lag.ms, so a record would have to "
+            "be compacted before it may be",
+        ),
     ],
 )
 def test_values_that_do_not_work_are_refused(config: dict[str, str], sentence: str) -> None:
     assert validate(topic(config=config)) == [sentence]
+
+
+@pytest.mark.parametrize("name", [MIN_INSYNC_REPLICAS, "min.compaction.lag.ms"])
+def test_sentences_about_two_configs_stand_in_the_crd(name: str) -> None:
+    text = " ".join((CRDS / "topics.yaml").read_text().split())
+    config = {
+        "min.insync.replicas": "4",
+        "min.compaction.lag.ms": "2",
+        "max.compaction.lag.ms": "1",
+    }
+    sentences = validate(topic(config=config))
+    assert len(sentences) == 2
+    assert any(sentence.startswith(name) and sentence in text for sentence in sentences)
 
 
 def test_the_offsets_topic_is_compacted_whoever_writes_it() -> None:

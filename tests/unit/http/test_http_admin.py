@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import re
 from typing import Any
 
 import pytest
@@ -150,7 +151,6 @@ def test_a_broker_without_metadata_does_not_deny_that_topics_exist(target: str) 
         ("GET", "/topics/orders/partitions/0/replica?to_offset=-1", 400),
         ("GET", "/topics/orders/partitions/0/replica?to_offset=x", 400),
         ("GET", "/nope", 404),
-        ("GET", "/docs", 404),
         ("DELETE", "/topics/orders", 405),
         ("PUT", "/topics/orders/partitions/0/records", 405),
         ("POST", "/healthz", 405),
@@ -175,6 +175,8 @@ def test_every_route_is_documented() -> None:
     assert found == {
         ("post", "/consumers/{group}"), ("delete", consumer), ("get", f"{consumer}/records"),
         ("get", f"{consumer}/subscription"), ("delete", f"{consumer}/subscription"),
+        ("get", f"{consumer}/assignments"), ("get", f"{consumer}/offsets"),
+        ("get", "/topics/{topic}/partitions"), ("get", partition),
         *(("post", f"{consumer}/{path}") for path in posted),
         ("get", "/topics"), ("get", "/topics/{topic}"), ("post", "/topics/{topic}"),
         ("post", partition), ("get", f"{partition}/records"), ("get", f"{partition}/offsets"),
@@ -206,3 +208,67 @@ def test_hot_answers_are_what_the_document_says() -> None:
     documents.ProblemDocument.model_validate(bad.json())
     for record in records.json():
         assert set(record) == set(documents.FetchedDocument.model_fields)
+
+
+@pytest.mark.parametrize(
+    "path", ["/healthz", "/readyz", "/topics", "/topics/orders/partitions/0/offsets", "/metrics"]
+)
+def test_head_is_answered_as_get_is(path: str) -> None:
+    head, read = get(fake_broker(), path, "HEAD"), get(fake_broker(), path)
+    assert (head.status, head.headers["content-type"]) == (200, read.headers["content-type"])
+
+
+@pytest.mark.parametrize(
+    "path", ["/topics/orders/partitions/0/records", "/consumers/g/instances/c/records"]
+)
+def test_head_reads_no_records(path: str) -> None:
+    assert get(fake_broker(), path, "HEAD").status == 405
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_a_browser_is_told_what_this_is_and_where_to_go_on(path: str) -> None:
+    page = get(fake_broker(), path)
+    assert page.headers["content-type"].startswith("text/html")
+    text = page.body.decode()
+    assert "Tidemark broker 0" in text and "shop/default" in text
+    links = re.findall('href="([^"]*)"', text)
+    assert {"/openapi.json", "/metrics"} < set(links)
+    assert {get(fake_broker(), link.partition("?")[0]).status for link in links} == {200}
+    assert "<script" not in text and "http://" not in text
+
+
+def test_partitions_are_told_as_the_rest_proxy_does() -> None:
+    broker = fake_broker(leaders=(1, -1), partition_count=3)
+    placed = [{"broker": number, "leader": number == 1, "in_sync": True} for number in range(3)]
+    first = {"partition": 0, "leader": 1, "replicas": placed}
+    assert get(broker, "/topics/orders/partitions/0").json() == first
+    found = get(broker, "/topics/orders/partitions").json()
+    assert found[0] == first
+    assert [entry["leader"] for entry in found] == [1, -1, -1]
+    assert get(broker, "/topics/orders/partitions/7").status == 404
+    assert get(broker, "/topics/nonesuch/partitions").status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "same_as"),
+    [("/healthy", "/healthz"), ("/ready", "/readyz"), ("/openapi", "/openapi.json")],
+)
+def test_the_bridges_names_of_pages_are_known(path: str, same_as: str) -> None:
+    assert get(fake_broker(), path).json() == get(fake_broker(), same_as).json()
+
+
+@pytest.mark.parametrize(
+    ("path", "is_retriable"),
+    [
+        ("/topics/orders/partitions/7/records", False),
+        ("/topics/orders/partitions/x/offsets", False),
+        ("/topics/orders/partitions/7/replica", False),
+        ("/topics/nonesuch/partitions/0/records", True),  # it may have been made a moment ago
+        ("/topics/nonesuch", True),
+    ],
+)
+def test_what_another_try_does_not_find_either_is_not_retriable(
+    path: str, is_retriable: bool
+) -> None:
+    found = get(fake_broker(), path).json()
+    assert (found["error"], found["retriable"]) == ("UNKNOWN_TOPIC_OR_PARTITION", is_retriable)

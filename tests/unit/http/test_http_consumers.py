@@ -1,10 +1,12 @@
 """The consumer paths where no broker is needed: names, bodies, limits, what is forgotten."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, cast
 
 import pytest
+from tidemark_broker.groups.consumer_protocol import TopicPartition
 from tidemark_broker.http.consumers import instances as instances_module
 from tidemark_broker.http.consumers.bodies import (
     NewConsumerBody,
@@ -28,10 +30,12 @@ from tidemark_broker.runtime.consumers.group_consumer import (
     ReserveBytes,
 )
 from tidemark_broker.runtime.consumers.membership import Generation, Membership
+from tidemark_broker.runtime.consumers.positions import Commit
 from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_broker.storage.record_batch import NewRecord, build_batch
+from tidemark_protocol.error_codes import ErrorCode
 
-from tests.unit.http.fake_broker import fake_broker
+from tests.unit.http.fake_broker import Client, fake_broker
 from tests.waiting import HANG_SECONDS
 
 
@@ -100,7 +104,9 @@ def test_lists_are_neither_empty_nor_endless() -> None:
         ("POST", "/consumers/g/instances/nobody/offsets", 404),
         ("GET", "/consumers/g/instances/nobody/records?timeout=1", 404),
         ("DELETE", "/consumers/g/instances/nobody", 404),
-        ("GET", "/consumers/g/instances/nobody/offsets", 405),
+        ("GET", "/consumers/g/instances/nobody/offsets", 404),
+        ("GET", "/consumers/g/instances/nobody/assignments", 404),
+        ("GET", "/consumers/g/instances/nobody/positions", 405),
         ("PUT", "/consumers/g", 405),
         ("GET", "/consumers/g/nonsense", 404),
     ],
@@ -108,7 +114,9 @@ def test_lists_are_neither_empty_nor_endless() -> None:
 def test_paths_that_lead_nowhere_are_refused(method: str, path: str, status: int) -> None:
     async def ask() -> int:
         client = fake_broker().client
-        return (await client.request(method, path, b"nonsense")).status
+        found = await client.request(method, path, b"nonsense")
+        assert found is not None
+        return found.status
 
     assert asyncio.run(ask()) == status
 
@@ -267,43 +275,191 @@ def test_records_and_bytes_of_a_poll_are_bounded_for_all_partitions_together() -
     asyncio.run(run())
 
 
-class OneBadPartition(TwoPartitions):
-    """Partition 0 has what is not JSON, partition 1 a record until that was handed out."""
+class OnePartitionWithBytes(TwoPartitions):
+    """Partition 0 has 0, 1, bytes, 3; partition 1 has one record more whenever it is asked."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         super().__init__(settings)
-        self.is_put_last: list[int] = []
+        self.next_offsets = [0, 0]
+        self.is_put_last: list[tuple[int, int]] = []
+        self.is_quiet = False
 
     async def poll(
         self, wait_ms: int, max_bytes: int, reserved: ReserveBytes
     ) -> tuple[Fetched, ...]:
-        bad = build_batch([NewRecord(None, b"{", ())], timestamp_ms=1)
-        good = build_batch([NewRecord(None, b"7", ())], timestamp_ms=1)
-        found = (Fetched("orders", 0, 0, bad), Fetched("orders", 1, 0, good))
-        return found[:1] if self.handed_out else found
+        values = [b"0", b"1", b"\xff", b"3"]
+        batch = build_batch([NewRecord(None, value, ()) for value in values], timestamp_ms=1)
+        found = [Fetched("orders", 0, self.next_offsets[0], batch)]
+        if not self.is_quiet:
+            other = build_batch([NewRecord(None, b"7", ())], timestamp_ms=1)
+            offset = self.next_offsets[1]
+            other = offset.to_bytes(8, "big") + other[8:]
+            found.append(Fetched("orders", 1, offset, other))
+        return tuple(found)
 
-    def put_last(self, fetched: Fetched) -> None:
-        self.is_put_last.append(fetched.partition)
+    def hand_out(self, fetched: Fetched, next_offset: int) -> bool:
+        self.next_offsets[fetched.partition] = next_offset
+        return True
+
+    def put_last(self, fetched: Fetched, offset: int) -> None:
+        self.is_put_last.append((fetched.partition, offset))
 
 
-def test_a_partition_that_cannot_be_rendered_is_named_when_the_others_have_nothing() -> None:
-    made: list[OneBadPartition] = []
+async def polls_of_json(
+    count: int, *, is_quiet: bool
+) -> tuple[OnePartitionWithBytes, list[tuple[int, Any]]]:
+    made: list[OnePartitionWithBytes] = []
 
     def new_consumer(settings: ConsumerSettings) -> GroupConsumer:
-        made.append(OneBadPartition(settings))
+        made.append(OnePartitionWithBytes(settings))
+        made[-1].is_quiet = is_quiet
+        return made[-1]
+
+    broker = fake_broker(new_consumer=new_consumer)
+    await broker.client.post("/consumers/g", {"name": "c", "format": "json"})
+    found = []
+    for _ in range(count):
+        answer = await broker.client.get("/consumers/g/instances/c/records")
+        found.append((answer.status, answer.json()))
+    await broker.app._consumers.instances.close()
+    return made[0], found
+
+
+def values_of(answer: tuple[int, Any]) -> list[Any]:
+    assert answer[0] == 200, answer
+    return [record["value"] for record in answer[1]]
+
+
+def test_a_group_reads_on_behind_a_record_that_its_format_cannot_show() -> None:
+    _, (before, problem, behind) = asyncio.run(polls_of_json(3, is_quiet=True))
+    assert values_of(before) == [0, 1]
+    status, found = problem
+    assert (status, found["error"]) == (406, "INVALID_RECORD")
+    place = (found["topic"], found["partition"], found["offset"], found["nextOffset"])
+    assert place == ("orders", 0, 2, 3)
+    assert values_of(behind) == [3]
+
+
+def test_a_record_that_cannot_be_shown_is_told_also_while_other_partitions_always_have_some() -> (
+    None
+):
+    consumer, (first, second, problem, behind) = asyncio.run(polls_of_json(4, is_quiet=False))
+    assert (values_of(first), values_of(second)) == ([0, 1, 7], [7])
+    assert problem[0] == 406
+    assert values_of(behind) == [3, 7]
+    assert consumer.is_put_last == [(0, 2), (0, 2), (0, 3)]
+    assert consumer.next_offsets == [4, 3]
+
+
+class Committing(ForgottenConsumer):
+    """Subscribed to `orders`, with partition 0 of it; the group has an offset of partition 1."""
+
+    topics = ("orders",)
+    generation = Generation(3, "m", (("orders", 0),))
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        super().__init__(settings)
+        self.commits: list[dict[TopicPartition, Commit] | None] = []
+
+    async def committed(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Commit]:
+        return {place: Commit(41, "m") for place in places if place == ("orders", 1)}
+
+    async def commit(
+        self, commits: dict[TopicPartition, Commit] | None = None
+    ) -> dict[TopicPartition, ErrorCode]:
+        self.commits.append(commits)
+        lost = ErrorCode.REBALANCE_IN_PROGRESS
+        return {place: lost for place in commits or () if place != ("orders", 0)}
+
+
+def with_committing(
+    act: Callable[[Client, Committing], Awaitable[None]], kind: type[Committing] = Committing
+) -> None:
+    made: list[Committing] = []
+
+    def new_consumer(settings: ConsumerSettings) -> GroupConsumer:
+        made.append(kind(settings))
         return made[-1]
 
     async def run() -> None:
         broker = fake_broker(new_consumer=new_consumer)
-        await broker.client.post("/consumers/g", {"name": "c", "format": "json"})
-        path = "/consumers/g/instances/c/records"
-        found = await broker.client.get(path)
-        assert [record["value"] for record in found.json()] == [7]
-        (consumer,) = made
-        assert (consumer.handed_out, consumer.is_put_last) == ([(1, 1)], [0])
-        refused = await broker.client.get(path)
-        assert (refused.status, refused.json()["error"]) == (406, "INVALID_RECORD")
-        assert "orders" in refused.json()["detail"]
-        assert consumer.handed_out == [(1, 1)]
+        await broker.client.post("/consumers/g", {"name": "c"})
+        await act(broker.client, made[0])
+        await broker.app._consumers.instances.close()
 
     asyncio.run(run())
+
+
+C = "/consumers/g/instances/c"
+
+
+@pytest.mark.parametrize("body", [b"", b" ", b"{}", b'{"offsets":[]}', b'{"offsets":null}'])
+def test_a_commit_that_names_no_offsets_is_of_all_that_was_polled(body: bytes) -> None:
+    async def act(client: Client, consumer: Committing) -> None:
+        assert (await client.post(f"{C}/offsets", body)).status == 204
+        assert consumer.commits == [None]
+
+    with_committing(act)
+
+
+def offset_of(topic: str, partition: int) -> dict[str, Any]:
+    return {"offsets": [{"topic": topic, "partition": partition, "offset": 1}]}
+
+
+@pytest.mark.parametrize("path", ["offsets", "positions"])
+@pytest.mark.parametrize("place", [("nonesuch", 0), ("orders", 7)])
+def test_offsets_of_a_partition_that_there_is_not_are_404(
+    path: str, place: tuple[str, int]
+) -> None:
+    async def act(client: Client, consumer: Committing) -> None:
+        found = await client.post(f"{C}/{path}", offset_of(*place))
+        assert (found.status, found.json()["error"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
+        assert consumer.commits == []
+
+    with_committing(act)
+
+
+class SubscribedElsewhere(Committing):
+    topics = ("another",)
+
+
+def test_a_commit_of_a_partition_that_was_never_its_own_is_told_so() -> None:
+    async def act(client: Client, consumer: Committing) -> None:
+        found = await client.post(f"{C}/offsets", offset_of("orders", 1))
+        assert (found.status, found.json()["error"]) == (409, "INVALID_REQUEST")
+        assert "neither its subscription nor its assignments" in found.json()["detail"]
+
+    with_committing(act, SubscribedElsewhere)
+
+
+def test_a_commit_of_a_partition_that_others_have_now_is_told_so() -> None:
+    async def act(client: Client, consumer: Committing) -> None:
+        found = await client.post(f"{C}/offsets", offset_of("orders", 1))
+        assert (found.status, found.json()["error"]) == (409, "REBALANCE_IN_PROGRESS")
+
+    with_committing(act)
+
+
+def test_committed_offsets_are_told_of_those_that_it_has_or_that_are_asked_for() -> None:
+    async def act(client: Client, consumer: Committing) -> None:
+        assert (await client.get(f"{C}/offsets")).json() == {"offsets": []}
+        places = [{"topic": "orders", "partition": number} for number in range(2)]
+        body = json.dumps({"partitions": places}).encode()
+        found = await client.request("GET", f"{C}/offsets", body)
+        assert found is not None
+        assert found.json() == {
+            "offsets": [{"topic": "orders", "partition": 1, "offset": 41, "metadata": "m"}]
+        }
+        unknown = json.dumps({"partitions": [{"topic": "orders", "partition": 7}]}).encode()
+        refused = await client.request("GET", f"{C}/offsets", unknown)
+        assert refused is not None and refused.status == 404
+
+    with_committing(act)
+
+
+def test_assignments_are_told() -> None:
+    async def act(client: Client, consumer: Committing) -> None:
+        found = await client.get(f"{C}/assignments")
+        assert found.json() == {"partitions": [{"topic": "orders", "partition": 0}]}
+
+    with_committing(act)

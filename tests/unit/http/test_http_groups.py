@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tidemark_broker.groups.messages import DescribedGroup, FetchedOffset, GroupReport, GroupsReport
 from tidemark_broker.groups.offsets_topic import CommittedOffset
 from tidemark_broker.http.group_routes import GroupsDocument
 from tidemark_protocol.error_codes import ErrorCode
 
-from tests.unit.http.fake_broker import fake_broker
+from tests.unit.http.fake_broker import broker_state, fake_broker
+from tests.unit.http.test_http_server import run, serving
 
 
 def a_group(name: str, *offsets: int) -> GroupReport:
@@ -72,3 +74,32 @@ def test_many_groups_are_not_one_piece_of_work() -> None:
 
     asyncio.run(scenario())
     assert len(set(seen_at)) == 20, "others had their turn before each"
+
+
+def test_groups_of_the_pool_are_asked_of_every_broker() -> None:
+    async def scenario() -> None:
+        there = fake_broker(
+            broker_id=1,
+            groups=lambda: GroupsReport((a_group("b", 5), a_group("c")), is_partial=lambda: True),
+        )
+        async with serving(there.app) as port:
+            known = (
+                broker_state(0),
+                broker_state(1, port),
+                broker_state(2, 1),  # nobody listens there
+                replace(broker_state(3, 1), is_fenced=True),
+            )
+            here = fake_broker(brokers=known, groups=lambda: GroupsReport((a_group("a", 1),)))
+            found = (await here.client.get("/groups?of=pool")).json()
+            alone = (await here.client.get("/groups")).json()
+        assert [group["group"] for group in found["groups"]] == ["a", "b", "c"]
+        assert [each["offset"] for each in found["groups"][1]["offsets"]] == [5]
+        assert (found["is_loading"], found["missing_brokers"]) == (True, [2])
+        GroupsDocument.model_validate(found)
+        assert [group["group"] for group in alone["groups"]] == ["a"]
+
+    run(scenario)
+
+
+def test_groups_of_something_else_are_refused() -> None:
+    assert asyncio.run(fake_broker().client.get("/groups?of=all")).status == 400

@@ -11,7 +11,14 @@ from tidemark_broker.replication.replica_digest import BoundaryDigest
 from tidemark_broker.runtime.isr_changes import ShrinkReason
 from tidemark_broker.runtime.metrics import MetricsProfile
 from tidemark_broker.runtime.partition_snapshot import FollowerSnapshot, PartitionSnapshot
-from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from tidemark_protocol.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    TopicId,
+)
 from tidemark_protocol.partition_state import Member, PartitionState
 
 from bench import metrics_scrape
@@ -204,6 +211,19 @@ def test_requests_the_broker_and_the_process_are_counted() -> None:
     info = next(labels for name, labels in samples if name == "tidemark_broker_info")
     assert {("rack", "rack-0"), ("metrics_profile", "audit"), *named} < info
     assert samples["process_resident_memory_bytes", frozenset()] > 1_000_000
+
+
+@pytest.mark.parametrize("profile", MetricsProfile)
+def test_a_replica_that_is_kept_without_its_topic_says_that_alone(profile: MetricsProfile) -> None:
+    """The operator says nothing of it, and it has no leader: an audit would call that an outage."""
+    broker = fake_broker(metrics_profile=profile)
+    broker.partitions.cuts = (a_cut(), a_cut(topic="kept", topic_id=TopicId("kept-id")))
+    broker.partitions.metadata.retained[TopicId("kept-id")] = None
+    found = {name for name, labels in scrape(broker) if ("topic", "kept") in labels}
+    expected = {"tidemark_replica_is_retained", "tidemark_replica_size_bytes"}
+    assert found == expected - (
+        {"tidemark_replica_size_bytes"} if profile.value == "minimal" else set()
+    )
 
 
 @pytest.mark.parametrize("profile", MetricsProfile)

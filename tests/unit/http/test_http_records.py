@@ -87,10 +87,28 @@ def test_no_acceptable_format_is_406() -> None:
 @pytest.mark.parametrize("value", [b"{", b"", b'"\xff"', b"1 2", b"[" * 3000 + b"]" * 3000])
 def test_a_value_that_is_not_json_is_406_naming_its_offset(value: bytes) -> None:
     broker = broker_with([(None, b"1"), (None, value)])
-    response = get(broker, RECORDS, accept=JSON)
+    response = get(broker, f"{RECORDS}?offset=1", accept=JSON)
     assert response.status == 406
     assert "offset 1" in response.json()["detail"]
     assert get(broker, RECORDS).status == 200
+
+
+@pytest.mark.parametrize("is_one_batch", [True, False])
+@pytest.mark.parametrize("bad", [(None, b"\xff"), (b"\xff", b"1")])
+def test_records_before_and_after_one_that_is_not_json_are_read(
+    bad: tuple[bytes | None, bytes], is_one_batch: bool
+) -> None:
+    records = [(None, b"0"), (None, b"1"), bad, (None, b"3")]
+    broker = broker_with(*([records] if is_one_batch else [[each] for each in records]))
+    before = get(broker, RECORDS, accept=JSON)
+    assert [record["value"] for record in before.json()] == [0, 1]
+    assert before.headers["tidemark-next-offset"] == "2"
+    problem = get(broker, f"{RECORDS}?offset=2", accept=JSON)
+    found = problem.json()
+    assert (problem.status, found["error"]) == (406, "INVALID_RECORD")
+    assert (found["offset"], found["nextOffset"]) == (2, 3)
+    behind = get(broker, f"{RECORDS}?offset=3", accept=JSON)
+    assert [record["value"] for record in behind.json()] == [3]
 
 
 @pytest.mark.parametrize(("offset", "first"), [("earliest", 0), ("1", 1), ("latest", None)])
@@ -258,6 +276,35 @@ def test_a_batch_that_inflates_to_more_than_is_opened_is_406(
     response = get(broker, RECORDS)
     assert response.status == 406
     assert "67108864 bytes behind zstd" in response.json()["detail"]
+
+
+def test_records_before_a_batch_that_cannot_be_opened_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = fake_broker()
+    good = packed_batch(0, [b"0", b"1"])
+    large = packed_batch(4, [bytes(65 * MEBIBYTE), b""], base_offset=2)
+    fetched(monkeypatch, broker, good, large)
+    before = get(broker, RECORDS)
+    assert [record["offset"] for record in before.json()] == [0, 1]
+    assert before.headers["tidemark-next-offset"] == "2"
+    fetched(monkeypatch, broker, large)
+    problem = get(broker, f"{RECORDS}?offset=2").json()
+    assert (problem["status"], problem["offset"], problem["nextOffset"]) == (406, 2, 4)
+
+
+def test_records_before_a_damaged_batch_are_read_and_nobody_is_sent_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker repairs it: then it is read."""
+    broker = fake_broker()
+    damaged = packed_batch(1, [b"2"], base_offset=1)[:-12] + bytes(12)
+    fetched(monkeypatch, broker, packed_batch(0, [b"0"]), damaged)
+    before = get(broker, RECORDS)
+    assert [record["offset"] for record in before.json()] == [0]
+    fetched(monkeypatch, broker, damaged)
+    problem = get(broker, f"{RECORDS}?offset=1").json()
+    assert (problem["error"], problem["nextOffset"]) == ("CORRUPT_MESSAGE", 1)
 
 
 def test_an_answer_takes_no_further_batch_once_much_was_inflated(

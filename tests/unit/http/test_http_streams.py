@@ -114,10 +114,12 @@ def test_a_stream_of_bytes_is_asked_for_in_accept() -> None:
 
 def test_a_value_that_is_not_json_ends_a_stream_with_the_problem_as_its_last_line() -> None:
     broker = fake_broker()
-    post(broker, a_batch(b"1"))
-    post(broker, a_batch(b"\xff"))
-    *_, last = lines_of(get(broker, f"{RECORDS}?max_wait_ms=0", LINES))
-    assert (last["status"], last["error"], last["nextOffset"]) == (406, "INVALID_RECORD", 0)
+    post(broker, a_batch(b"0", b"1", b"\xff", b"3"))
+    *before, last = lines_of(get(broker, f"{RECORDS}?max_wait_ms=0", LINES))
+    assert [entry["value"] for entry in before] == [0, 1]
+    assert (last["status"], last["error"], last["offset"]) == (406, "INVALID_RECORD", 2)
+    behind = get(broker, f"{RECORDS}?max_wait_ms=0&offset={last['nextOffset']}", LINES)
+    assert [entry["value"] for entry in lines_of(behind)] == [3]
 
 
 def test_a_stream_begins_as_any_read_with_a_redirect_or_a_problem() -> None:

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tidemark_broker.http.app import create_app
 from tidemark_broker.http.broker_view import BrokerView
 from tidemark_broker.runtime.kafka.quotas import ClientQuotas
@@ -29,7 +30,7 @@ MY_EPOCH = BrokerEpoch(10)
 TARGET = "/topics/orders/partitions/0"
 
 
-def led_alone(min_insync_replicas: int = 1) -> MetadataPush:
+def led_alone(min_insync_replicas: int = 1, config: dict[str, str] | None = None) -> MetadataPush:
     state = PartitionState(
         partition=0,
         replicas=(ME,),
@@ -41,7 +42,7 @@ def led_alone(min_insync_replicas: int = 1) -> MetadataPush:
         partition_epoch=PartitionEpoch(0),
         min_insync_replicas=min_insync_replicas,
     )
-    topics = (TopicPush(TopicState(ORDERS, ORDERS_ID, 1, 1), (state,)),)
+    topics = (TopicPush(TopicState(ORDERS, ORDERS_ID, 1, 1, config=config or {}), (state,)),)
     return MetadataPush(ControllerEpoch(1), 1, True, (broker_state(0),), topics)
 
 
@@ -127,5 +128,35 @@ def test_what_is_not_committed_is_not_shown(tmp_path: Path) -> None:
         assert accepted.status == 200
         hidden = await client.get(f"{TARGET}/records?offset=0")
         assert (hidden.status, hidden.json()) == (200, [])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("record", "status", "error"),
+    [
+        ({"value": 2}, 422, "INVALID_RECORD"),
+        ({"key": "b", "value": 2, "timestamp": 2**61}, 422, "INVALID_TIMESTAMP"),
+        ({"key": "b", "value": "v" * 5000}, 413, "MESSAGE_TOO_LARGE"),
+    ],
+)
+@pytest.mark.parametrize("target", [TARGET, "/topics/orders"])
+def test_the_record_for_which_others_are_refused_is_named(
+    tmp_path: Path, record: dict[str, Any], status: int, error: str, target: str
+) -> None:
+    """KIP-467, over HTTP: index and message; the others may be sent again."""
+
+    async def scenario() -> None:
+        config = {"cleanup.policy": "compact", "max.message.bytes": "2048"}
+        client = await client_of(tmp_path / "logs", led_alone(config=config))
+        records = [{"key": "a", "value": 1}, record, {"key": "c", "value": 3}]
+        refused = await client.post(target, {"records": records})
+        problem = refused.json()
+        assert (refused.status, problem["error"]) == (status, error)
+        assert problem["outcome"] == "not_written"
+        assert [found["index"] for found in problem["recordErrors"]] == [1]
+        assert problem["recordErrors"][0]["message"] in problem["detail"]
+        again = await client.post(target, {"records": [records[0], records[2]]})
+        assert [entry["offset"] for entry in again.json()["offsets"]] == [0, 1]
 
     asyncio.run(scenario())

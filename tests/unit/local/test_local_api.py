@@ -47,3 +47,23 @@ def test_all_objects_of_a_kind_are_listed(tmp_path: Path) -> None:
 def test_what_the_store_cannot_do_is_told_in_its_words(tmp_path: Path) -> None:
     ((status, body),) = exchange(FullDisk(tmp_path / "objects.db"), ("POST", "/v1/apply", ORDERS))
     assert (status, body) == (503, {"problems": ["SQLite store: database or disk is full"]})
+
+
+def test_uptime_is_told(tmp_path: Path) -> None:
+    ((status, body),) = exchange(SqliteStore(tmp_path / "objects.db"), ("GET", "/v1/local", ""))
+    assert status == 200
+    assert 0 <= body["uptimeMs"] < 60_000
+
+
+def test_create_answers_conflict_and_refusal(tmp_path: Path) -> None:
+    first, second, third, fourth = exchange(
+        SqliteStore(tmp_path / "objects.db"),
+        ("POST", "/v1/topics", ORDERS),
+        ("POST", "/v1/topics", ORDERS),
+        ("POST", "/v1/brokerpools", ORDERS),
+        ("POST", "/v1/apply", "[1"),
+    )
+    assert first[0] == 200
+    assert second == (409, {"problems": ["Topic default/orders exists already"]})
+    assert third == (422, {"problems": ["expected one BrokerPool, found something else"]})
+    assert fourth[0] == 422

@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+import os
+import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,9 +43,13 @@ class Machine:
         self.failures = 0  # of the next starts
         self.asked = 0
         self.started: list[FakeProcess] = []
+        self.taken: set[int] = set()  # ports
+        self.told: list[str] = []
+        self.options: dict[str, Any] = {}
 
-    async def spawn(self, *_arguments: str, **_options: Any) -> FakeProcess:
+    async def spawn(self, *_arguments: str, **options: Any) -> FakeProcess:
         self.asked += 1
+        self.options = options
         if self.failures:
             self.failures -= 1
             raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
@@ -59,12 +65,14 @@ def run(
     machine = Machine()
     monkeypatch.setattr(asyncio, "create_subprocess_exec", machine.spawn)
     monkeypatch.setattr(processes, "FIRST_RESTART_DELAY_S", 0)
+    monkeypatch.setattr(processes, "is_free", lambda host, port: port not in machine.taken)
 
     async def ran() -> None:
         runtime = ProcessesRuntime(
             ProcessSettings(tmp_path, 18080, 19092, "127.0.0.1:17070"),
             on_exit=lambda pool, broker_id: None,
             on_due=lambda pool: None,
+            tell=machine.told.append,
         )
         await scenario(machine, runtime)
         await runtime.stop_all()
@@ -100,5 +108,48 @@ def test_a_broker_that_ended_is_started_as_soon_as_the_machine_can(
         machine.started[0].ended.set()
         await eventually(lambda: len(machine.started) == 2)
         assert (machine.asked, await process_of(runtime)) == (5, BrokerProcess.RUNNING)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_port_that_is_taken_is_told_in_one_sentence_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(machine: Machine, runtime: ProcessesRuntime) -> None:
+        machine.taken.add(19192)  # the second pool begins there
+        for _ in range(2):
+            with pytest.raises(OSError, match="port 19192"):
+                await runtime.apply(POOL, StartBroker(BrokerId(0)))
+        (sentence,) = machine.told
+        assert "broker 0 of default cannot be started" in sentence
+        assert "port 19192 of 127.0.0.1 is taken" in sentence
+        machine.taken.clear()
+        await runtime.apply(POOL, StartBroker(BrokerId(0)))
+        assert await process_of(runtime) is BrokerProcess.RUNNING
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_broker_whose_parent_died_before_its_death_signal_was_set_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ended(Exception):
+        pass
+
+    def end(code: int) -> None:
+        raise Ended(code)
+
+    async def scenario(machine: Machine, runtime: ProcessesRuntime) -> None:
+        await runtime.apply(POOL, StartBroker(BrokerId(0)))
+        in_child = machine.options["preexec_fn"]
+        calls: list[tuple[int, int]] = []
+        monkeypatch.setattr(processes._libc, "prctl", lambda *words: calls.append(words))
+        monkeypatch.setattr(os, "_exit", end)
+        monkeypatch.setattr(os, "getppid", os.getpid)  # as in a child of this process
+        in_child()
+        monkeypatch.setattr(os, "getppid", lambda: 1)  # the parent is gone
+        with pytest.raises(Ended):
+            in_child()
+        assert calls == [(processes.PR_SET_PDEATHSIG, signal.SIGTERM)] * 2
 
     run(tmp_path, monkeypatch, scenario)

@@ -179,6 +179,15 @@ def test_only_a_pool_that_wants_topics_made_tells_its_brokers() -> None:
     assert (told(POOL), told(replace(POOL, creates_topics=True))) == ([], ["true"])
 
 
+def test_default_partitions_are_told_to_brokers_unless_they_are_1() -> None:
+    def told(pool: PoolSpec) -> list[str]:
+        (container,) = pod(pool)["spec"]["containers"]
+        env = container["env"]
+        return [entry["value"] for entry in env if entry["name"] == "TIDEMARK_NUM_PARTITIONS"]
+
+    assert (told(POOL), told(replace(POOL, default_partitions=6))) == ([], ["6"])
+
+
 def test_listeners_of_http_are_told_to_brokers_beside_those_of_kafka() -> None:
     web = ListenerSpec("web", "LoadBalancer", 8081, protocol="HTTP")
     (container,) = pod(replace(POOL, listeners=(OUTSIDE, web)))["spec"]["containers"]

@@ -11,7 +11,9 @@ from tidemark_operator.controller.service import BrokerView, ControllerService, 
 from tidemark_operator.controller.views import PoolSettings
 from tidemark_operator.manifests.schemas import apply_defaults
 from tidemark_operator.manifests.specs import PoolSpec
-from tidemark_operator.reconcile.reconciler import Reconciler, ReconcilerSettings
+from tidemark_operator.reconcile.indexed_store import IndexedStore
+from tidemark_operator.reconcile.reconciler import Reconciler
+from tidemark_operator.reconcile.settings import ReconcilerSettings
 from tidemark_operator.reconcile.work_queue import WorkKey
 from tidemark_operator.runtimes.broker_runtime import (
     BrokerProcess,
@@ -31,6 +33,7 @@ from tidemark_operator.stores.object_store import (
     PARTITION_SLICE,
     TOPIC,
     Object,
+    ObjectStore,
     ResourceKind,
 )
 from tidemark_operator.stores.sqlite import SqliteStore
@@ -94,8 +97,8 @@ def partition_state(number: int, replicas: tuple[BrokerId, ...], in_sync: int) -
 class KeepingController:
     """What reconcilers ask of the controller, over slices in the same store."""
 
-    def __init__(self, store: CountingStore) -> None:
-        self._store = store
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
         self.active: set[int] = set()
         self.views: dict[TopicId, TopicView] = {}
         self.calls: list[str] = []
@@ -156,9 +159,17 @@ class KeepingController:
         adopted = self.views.get(topic.topic_id)
         if adopted is not None:
             self.views[topic.topic_id] = replace(
-                adopted, is_retained=False, deletion_policy=deletion_policy
+                adopted,
+                is_retained=False,
+                deletion_policy=deletion_policy,
+                object_name=object_name,
             )
-            await self._mark(topic.topic_id, retained=False, deletionPolicy=deletion_policy)
+            await self._mark(
+                topic.topic_id,
+                retained=False,
+                deletionPolicy=deletion_policy,
+                topicObject=object_name,
+            )
             return
         item: dict[str, Any] = {
             "metadata": {"name": f"{object_name}-0", "namespace": NAMESPACE},
@@ -168,7 +179,7 @@ class KeepingController:
             "deletionPolicy": deletion_policy,
             "retained": False,
         }
-        await self._store.create(PARTITION_SLICE, item)
+        await self.store.create(PARTITION_SLICE, item)
         partitions = tuple(
             partition_state(number, replicas, len(replicas))
             for number, replicas in enumerate(assignments)
@@ -222,15 +233,15 @@ class KeepingController:
             return
         del self.views[topic_id]
         for item in await self._slices_of(topic_id):
-            await self._store.delete(PARTITION_SLICE, NAMESPACE, item["metadata"]["name"])
+            await self.store.delete(PARTITION_SLICE, NAMESPACE, item["metadata"]["name"])
 
     async def _mark(self, topic_id: TopicId, **fields: Any) -> None:
         for item in await self._slices_of(topic_id):
             if item != {**item, **fields}:
-                await self._store.replace(PARTITION_SLICE, {**item, **fields})
+                await self.store.replace(PARTITION_SLICE, {**item, **fields})
 
     async def _slices_of(self, topic_id: TopicId) -> list[Object]:
-        slices = await self._store.list(PARTITION_SLICE, NAMESPACE)
+        slices = await self.store.list(PARTITION_SLICE, NAMESPACE)
         return [item for item in slices if item["topicId"] == topic_id]
 
 
@@ -288,8 +299,9 @@ class World:
 
     def new_reconciler(self) -> Reconciler:
         """As after a restart of the operator."""
+        self.controller.store = self.indexed = IndexedStore(self.store)
         return Reconciler(
-            self.store,
+            self.indexed,
             cast(ControllerService, self.controller),
             self.runtime,
             settings=ReconcilerSettings(default_pool_spec={"replicas": 3}),

@@ -1,18 +1,24 @@
 """A watched namespace without rights, maybe gone: the others go on, none counts as empty."""
 
 import asyncio
+import threading
 from functools import partial
 from typing import Any
 
 import pytest
 from aiohttp import web
+from kubernetes.aio import client
 from tidemark_operator import main
 from tidemark_operator.closed_namespaces import NamespaceIsOpen, find_closed, wait_until_open
+from tidemark_operator.lease_thread import LeaseThread
 from tidemark_operator.stores import kubernetes
 from tidemark_operator.stores.kubernetes import KubernetesStore
 from tidemark_operator.stores.object_store import BROKER, BROKER_POOL, TOPIC, Forbidden
+from tidemark_protocol.loop_lag import LoopLag
 
+from tests.unit.controller.test_control_lease import FakeLeader
 from tests.unit.reconcile.test_kubernetes_store import ask
+from tests.waiting import eventually
 
 BOTH = ("shop", "gone")
 
@@ -78,8 +84,10 @@ def test_the_lease_asks_for_epochs_where_there_are_rights_only(
         monkeypatch.setattr(kubernetes, "connect", connect)
         stores = await main.connect_stores(None, BOTH)
         assert (stores.closed, stores.watched) == ({"gone"}, ("shop",))
-        for each in (stores.open, stores.lease):
-            assert len(await each.list(BROKER, None)) == 1
+        settings = main.OperatorSettings("tidemark", "one", "uid", "10.0.0.1", "", stores.watched)
+        async with main.open_lease(settings, FakeLeader()) as lease:
+            for each in (stores.open, lease._store):
+                assert len(await each.list(BROKER, None)) == 1
 
     ask(answer, story, namespaces=BOTH)
 
@@ -113,3 +121,53 @@ def test_who_does_not_answer_is_not_closed() -> None:
             await store.list(BROKER_POOL, None)
 
     ask(broken, story, namespaces=BOTH)
+
+
+class LeaseServer:
+    """An API server that keeps one Lease, and knows of nothing else."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.writes = 0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.method in ("POST", "PUT"):
+            self.writes += 1
+            item = await request.json()
+            item["metadata"]["resourceVersion"] = str(self.writes)
+            self.lease = item
+            return web.json_response(item)
+        if "/leases/" not in request.path:
+            return web.json_response({"items": [], "metadata": {}})
+        if self.lease is None:
+            return web.json_response({"reason": "NotFound"}, status=404)
+        return web.json_response(self.lease)
+
+
+def test_the_leases_thread_has_connections_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made, used and closed on its loop, which is no loop of the operator's."""
+    server = LeaseServer()
+    threads: list[str] = []
+
+    async def story(store: KubernetesStore) -> None:
+        host = store._api.configuration.host
+
+        async def connect(**given: Any) -> KubernetesStore:
+            threads.append(threading.current_thread().name)
+            configuration = client.Configuration()
+            configuration.host = host
+            return KubernetesStore(client.ApiClient(configuration))
+
+        monkeypatch.setattr(kubernetes, "connect", connect)
+        leader = FakeLeader()
+        settings = main.OperatorSettings("tidemark", "one", "uid", "10.0.0.1", "")
+        thread = LeaseThread(leader, lambda asked: main.open_lease(settings, asked), LoopLag())
+        leading = asyncio.create_task(thread.run())
+        await eventually(lambda: leader.is_leading)
+        leading.cancel()
+        await asyncio.gather(leading, return_exceptions=True)
+        assert threads == ["lease"]
+        assert server.lease is not None
+        assert server.lease["spec"]["holderIdentity"] == ""
+
+    ask(server.answer, story)

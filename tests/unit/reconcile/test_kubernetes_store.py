@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from kubernetes.aio import client
+from tidemark_operator.reconcile.indexed_store import IndexedStore
 from tidemark_operator.stores.kubernetes import KubernetesStore
 from tidemark_operator.stores.object_store import (
     CLUSTER_SCOPE,
@@ -176,6 +177,50 @@ def test_a_list_is_read_to_its_end_in_name_order() -> None:
     found = ask(handler, lambda store: store.list(TOPIC, "shop", {"b": "2", "a": "1"}))
     assert [item["metadata"]["name"] for item in found] == ["a", "b", "c"]
     assert found[0]["kind"] == "Topic"
+
+
+def test_list_pages_hold_about_a_megabyte() -> None:
+    """Decoding a page holds the event loop."""
+    limits = []
+    sizes = {50: 500_000, 104: 3_000_000, 36: 100}
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        limit = int(request.query["limit"])
+        limits.append(limit)
+        text = "x" * (sizes[limit] // limit)
+        items = [{"metadata": {"name": str(number)}, "text": text} for number in range(limit)]
+        following = "more" if len(limits) < 3 else ""
+        return web.json_response({"metadata": {"continue": following}, "items": items})
+
+    ask(handler, lambda store: store.list(TOPIC, "shop"))
+    assert limits == [50, 104, 36]
+
+
+def test_index_is_filled_page_by_page() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        name, following = ("b", "") if "continue" in request.query else ("a", "more")
+        item = {"metadata": {"name": name, "namespace": "shop", "uid": name}, "spec": {}}
+        return web.json_response({"metadata": {"continue": following}, "items": [item]})
+
+    async def use(store: KubernetesStore) -> list[str]:
+        indexed = IndexedStore(store)
+        await indexed.scan(TOPIC, "shop")
+        return [key.name for key in indexed.index.topic_keys()]
+
+    assert ask(handler, use) == ["a", "b"]
+
+
+def test_field_managers_are_left_at_the_api_server() -> None:
+    metadata = {"name": "a", "managedFields": [{"manager": "kubectl"}]}
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        item = {"metadata": metadata}
+        is_list = request.path.endswith("topics")
+        return web.json_response({"metadata": {}, "items": [item]} if is_list else item)
+
+    assert ask(handler, lambda store: store.get(TOPIC, "shop", "a"))["metadata"] == {"name": "a"}
+    (listed,) = ask(handler, lambda store: store.list(TOPIC, "shop"))
+    assert listed["metadata"] == {"name": "a"}
 
 
 def test_all_namespaces_are_the_watched_ones_where_rights_end_there() -> None:

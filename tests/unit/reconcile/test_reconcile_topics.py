@@ -364,7 +364,7 @@ def test_the_oldest_topic_has_the_name(tell: Callable[[Story], None]) -> None:
         await world.pass_topic("late")
         condition = await world.condition(name="late")
         assert condition["reason"] == "TopicNameTaken"
-        assert "older Topic orders" in condition["message"]
+        assert "Topic orders, which had it first" in condition["message"]
 
     tell(story)
 

@@ -42,6 +42,7 @@ def pool(tmp_path: Path, disk: GatedDisk) -> Iterator[InProcessPool]:
     pool.kill(1)
     pool.start(1, disk)
     pool.lead(1, in_sync=[1])
+    disk.syncs = 0
     yield pool
     disk.gate.set()
     pool.kill(1)

@@ -19,10 +19,15 @@ from tidemark_broker.runtime.consumers.group_consumer import (
 from tidemark_broker.runtime.consumers.membership import Generation, Membership
 from tidemark_broker.runtime.consumers.peers import Peers
 from tidemark_broker.runtime.consumers.positions import Commit
+from tidemark_broker.runtime.kafka.requests import ApiHandler
 from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_broker.runtime.results import FetchResult
+from tidemark_broker.wire.api_versions import SupportedApi
 from tidemark_broker.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidemark_broker.wire.list_offsets import LIST_OFFSETS_API
 from tidemark_broker.wire.metadata import METADATA_API
+from tidemark_broker.wire.offset_commit import OFFSET_COMMIT_API
+from tidemark_broker.wire.offset_fetch import OFFSET_FETCH_API
 from tidemark_broker.wire.tables import Api, Values
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -139,7 +144,7 @@ class Committing:
 
     async def _ask(self, api: object, values: dict[str, Any], _timeout_ms: int) -> dict[str, Any]:
         if "groups" in values:
-            entry = {"partition": 0, "offset": self.committed}
+            entry = {"partition": 0, "offset": self.committed, "metadata": ""}
             found = {"error": 0, "topics": ({"topic": TOPIC, "partitions": (entry,)},)}
             return {"groups": (found,)}
         (topic,) = values["topics"]
@@ -278,7 +283,7 @@ def test_what_a_client_cannot_take_leaves_others_their_share_until_it_is_behind_
 
         (alone,) = await consumer.poll(1000, 1000, nullcontext)
         assert alone.topic == TOPIC
-        consumer.put_last(alone)
+        consumer.put_last(alone, alone.offset)
         assert await topics() == [OFFSETS_TOPIC, TOPIC]
         await consumer.seek({PLACE: 1})
         assert await topics() == [TOPIC]
@@ -361,5 +366,31 @@ def test_two_that_need_a_link_at_once_share_it_and_none_is_left_open(tmp_path: P
         await eventually(lambda: len(door.listener.connections) == 1)
         peers.close()
         await eventually(lambda: not door.listener.connections)
+
+    with_door(tmp_path, scenario)
+
+
+def test_brokers_ask_each_other_in_versions_that_those_before_an_upgrade_know(
+    tmp_path: Path,
+) -> None:
+    """An unknown version closes the connection: no consumer would go on during an upgrade."""
+
+    async def scenario(door: Door) -> None:
+        peers = Peers(door.partitions.metadata, "me")
+        for api, version in ((LIST_OFFSETS_API, 10), (OFFSET_COMMIT_API, 9), (OFFSET_FETCH_API, 9)):
+            door.services.handlers[api.api_key] = ApiHandler(
+                SupportedApi(api.api_key, version, version),
+                door.services.handlers[api.api_key].handle,
+            )
+        link = await peers.broker(ONLY)
+        group = {"group_id": "g", "member_id": None, "topics": None}
+        asked: tuple[tuple[Api, Values], ...] = (
+            (LIST_OFFSETS_API, {"replica_id": -1, "topics": ()}),
+            (OFFSET_COMMIT_API, {"group_id": "g", "group_instance_id": None, "topics": ()}),
+            (OFFSET_FETCH_API, {"groups": (group,)}),
+        )
+        for api, values in asked:
+            await link.ask(api, values, 10_000)
+        peers.close()
 
     with_door(tmp_path, scenario)

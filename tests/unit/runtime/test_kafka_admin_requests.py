@@ -35,6 +35,8 @@ from tidemark_protocol.topic_messages import (
 )
 
 from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID
+from tests.unit.runtime.kafka_door import Door, with_door
+from tests.unit.runtime.test_kafka_listeners import asked_at
 from tests.unit.runtime.test_replication_link import Link
 from tests.unit.runtime.test_replication_link import run as run_link
 
@@ -265,6 +267,8 @@ def test_what_alters_brokers_is_refused_but_for_deleting_what_nobody_set(tmp_pat
         assert errors(await ask(link, api, change(1, None)), "resources") == [ErrorCode.NONE]
         refused = await ask(link, api, change(0, "1000"))
         assert errors(refused, "resources") == [ErrorCode.INVALID_CONFIG]
+        (told,) = refused["resources"]
+        assert "set spec.moveBytesPerSecond of the BrokerPool" in told["error_message"]
         assert controller.requests == []
 
     run(tmp_path, scenario)
@@ -458,3 +462,27 @@ def test_every_cut_of_a_request_is_refused(api: Api) -> None:
         for end in range(head, len(frame)):
             with pytest.raises(MalformedFrame):
                 api.decode_request(Reader(frame[head:end]), version)
+
+
+@pytest.mark.parametrize(
+    ("policy", "error"),
+    [
+        ("delete", ErrorCode.NONE),
+        ("compact,delete", ErrorCode.NONE),
+        ("compact", ErrorCode.POLICY_VIOLATION),
+        ("", ErrorCode.NONE),
+    ],
+)
+def test_records_are_deleted_unless_the_topic_is_only_compacted(
+    tmp_path: Path, policy: str, error: ErrorCode
+) -> None:
+    """As Kafka's Partition.deleteRecordsOnLeader: an empty policy forbids nothing."""
+
+    async def scenario(door: Door) -> None:
+        door.push(config={"cleanup.policy": policy})
+        partition = {"partition": 0, "offset": 0}
+        asked = {"topics": ({"topic": TOPIC, "partitions": (partition,)},), "timeout_ms": 1000}
+        answer = await asked_at(door.port, DELETE_RECORDS_API, 2, asked)
+        assert answer["topics"][0]["partitions"][0]["error"] == error
+
+    with_door(tmp_path, scenario)

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tidemark_broker.groups.messages import (
     GroupAnswer,
     OffsetCommit,
@@ -12,16 +13,20 @@ from tidemark_broker.groups.messages import (
 )
 from tidemark_broker.groups.settings import GroupSettings
 from tidemark_broker.runtime.kafka.group_offsets import ANSWER_BYTES
+from tidemark_broker.wire.offset_commit import OFFSET_COMMIT_API
 from tidemark_broker.wire.offset_fetch import OFFSET_FETCH_API
 from tidemark_broker.wire.primitives import INT32, MAX_ELEMENTS
+from tidemark_broker.wire.tables import Values
 from tidemark_protocol.error_codes import ErrorCode
 
-from tests.unit.runtime.in_process_pool import TOPIC
+from tests.unit.runtime.in_process_pool import TOPIC, TOPIC_ID
 from tests.unit.runtime.kafka_door import Client, Door, answered_beside, with_door
+from tests.unit.runtime.test_kafka_listeners import asked_at
 from tests.waiting import eventually
 
 METADATA = "m" * GroupSettings().max_offset_metadata
 ALL = None
+NO_ID = "00000000-0000-4000-8000-000000000001"
 
 
 def offsets_of(*groups: tuple[str, tuple[int, ...] | None]) -> bytes:
@@ -59,9 +64,13 @@ def told(answer: bytes) -> list[tuple[str, ErrorCode, list[tuple[int, int]]]]:
 
 async def commit(door: Door, group_id: str, partitions: range, metadata: str = "") -> None:
     """Offset 100 to partition 0, 101 to 1, ..."""
+    named = (OffsetToCommit(TOPIC, n, 100 + n, metadata=metadata) for n in partitions)
+    await commit_all(door, group_id, *named)
+
+
+async def commit_all(door: Door, group_id: str, *offsets: OffsetToCommit) -> None:
     answers: list[GroupAnswer] = []
-    offsets = tuple(OffsetToCommit(TOPIC, n, 100 + n, metadata=metadata) for n in partitions)
-    door.services.groups.send(OffsetCommit(group_id, offsets), answers.append)
+    door.services.groups.send(OffsetCommit(group_id, tuple(offsets)), answers.append)
     await eventually(lambda: answers)
     (answer,) = answers
     assert isinstance(answer, OffsetCommitAnswer)
@@ -126,3 +135,55 @@ def test_groups_beyond_the_size_of_an_answer_are_asked_for_again(tmp_path: Path)
         assert told(await client.ask(offsets_of(("c", ALL)))) == [("c", ErrorCode.NONE, [(0, 100)])]
 
     with_groups(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("topics", [None, (TOPIC_ID, NO_ID)])
+def test_offsets_are_fetched_by_the_ids_of_their_topics(
+    tmp_path: Path, topics: tuple[str, ...] | None
+) -> None:
+    """v10. Of a topic that is gone nothing is told: groups keep names."""
+
+    async def scenario(door: Door) -> None:
+        door.push(has_groups=True)
+        groups = door.services.groups
+        await eventually(lambda: groups.list_groups(frozenset())[0] is ErrorCode.NONE)
+        await commit_all(door, "g", OffsetToCommit("gone", 0, 7), OffsetToCommit(TOPIC, 0, 7))
+        named = [{"topic_id": each, "partitions": (0, 0, 1)} for each in topics or ()]
+        group: Values = {"group_id": "g", "topics": ALL if topics is None else named}
+        group |= {"member_id": None, "member_epoch": -1}
+        found = await asked_at(door.port, OFFSET_FETCH_API, 10, {"groups": (group,)})
+        told = {
+            topic["topic_id"]: [
+                (each["partition"], each["offset"], each["error"]) for each in topic["partitions"]
+            ]
+            for topic in found["groups"][0]["topics"]
+        }
+        none, unknown = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID
+        if topics is None:
+            assert told == {TOPIC_ID: [(0, 7, none)]}
+        else:
+            assert told == {
+                TOPIC_ID: [(0, 7, none), (1, -1, none)],
+                NO_ID: [(0, -1, unknown), (1, -1, unknown)],
+            }
+
+    with_door(tmp_path, scenario)
+
+
+def test_offsets_are_committed_by_the_ids_of_their_topics(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        door.push(has_groups=True)
+        groups = door.services.groups
+        await eventually(lambda: groups.list_groups(frozenset())[0] is ErrorCode.NONE)
+        partitions = [{"partition": number, "offset": 5, "metadata": None} for number in (0, 3)]
+        topics = [{"topic_id": each, "partitions": partitions} for each in (TOPIC_ID, NO_ID)]
+        asked = {"group_id": "g", "topics": topics, "group_instance_id": None}
+        found = await asked_at(door.port, OFFSET_COMMIT_API, 10, asked)
+        told = {
+            topic["topic_id"]: [each["error"] for each in topic["partitions"]]
+            for topic in found["topics"]
+        }
+        absent, unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID
+        assert told == {TOPIC_ID: [ErrorCode.NONE, absent], NO_ID: [unknown, unknown]}
+
+    with_door(tmp_path, scenario)

@@ -110,6 +110,24 @@ def test_a_new_leader_tells_no_latest_offset_below_what_its_predecessor_may_have
     run(tmp_path, scenario)
 
 
+@pytest.mark.parametrize(("timestamp", "first_version"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
+def test_a_place_in_the_log_may_be_asked_from_its_own_version_on(
+    tmp_path: Path, timestamp: int, first_version: int
+) -> None:
+    """-5 and -6 are of tiered storage: there is no such offset, and that is no error."""
+
+    async def scenario(link: Link) -> None:
+        link.push()
+        await committed(link, "a")
+        unsupported = (ErrorCode.UNSUPPORTED_VERSION, -1)
+        assert await told(link, timestamp, version=first_version - 1) == unsupported
+        error, offset = await told(link, timestamp, version=first_version)
+        assert (error, offset) == (ErrorCode.NONE, 0 if timestamp > -5 else -1)
+        assert await told(link, -7) == unsupported
+
+    run(tmp_path, scenario)
+
+
 def test_an_epoch_ends_where_the_next_one_began(tmp_path: Path) -> None:
     async def scenario(link: Link) -> None:
         link.push()

@@ -168,7 +168,7 @@ def test_a_log_that_is_removed_during_a_commit_fails_no_disk(pool: InProcessPool
 
     def slow_commit(path: Path, begun: int) -> bool:
         is_committed = commit(path, begun)
-        pool.brokers[1].directory.remove_log(log.topic_id, log.partition)
+        pool.brokers[1].directory.remove_logs([(log.topic_id, log.partition)])
         return is_committed
 
     with pytest.MonkeyPatch.context() as patched:

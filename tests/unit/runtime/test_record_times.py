@@ -1,6 +1,7 @@
 """Records dated too far from the broker's clock are refused; the limits are the topic's."""
 
 import dataclasses
+import re
 
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
@@ -63,3 +64,25 @@ def test_of_batches_that_cannot_be_opened_here_the_first_record_decides() -> Non
     assert timestamp_refusal([sealed], STRICT, NOW_MS) is not None
     lenient = dataclasses.replace(STRICT, timestamp_before_max_ms=5000)
     assert timestamp_refusal([sealed], lenient, NOW_MS) is None
+
+
+@pytest.mark.parametrize("gzip", [False, True])
+def test_each_record_out_of_range_is_named(gzip: bool) -> None:
+    far = batch(NOW_MS, NOW_MS + 1001, NOW_MS - 1001, gzip=gzip)
+    refused = timestamp_refusal([batch(NOW_MS), far, batch(NOW_MS + 5000)], STRICT, NOW_MS)
+    assert refused is not None
+    assert [found.position for found in refused.record_errors] == [2, 3, 4]
+    sides = [re.search("before|after", found.message) for found in refused.record_errors]
+    assert [found and found[0] for found in sides] == ["after", "before", "after"]
+
+
+def test_records_without_a_timestamp_are_in_range() -> None:
+    """Kafka's NO_TIMESTAMP, -1."""
+    assert timestamp_refusal([batch(-1), batch(NOW_MS, -1)], STRICT, NOW_MS) is None
+
+
+def test_a_batch_whose_header_alone_is_ahead_is_refused_as_a_whole() -> None:
+    plain = batch(NOW_MS)
+    lying = plain._replace(header=plain.header._replace(max_timestamp_ms=NOW_MS + 2 * HOUR_MS))
+    refused = timestamp_refusal([lying], LogSettings(), NOW_MS)
+    assert refused is not None and refused.record_errors == ()

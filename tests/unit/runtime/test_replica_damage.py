@@ -179,7 +179,7 @@ def test_who_may_ask_its_leader_is_woken(pool: InProcessPool) -> None:
     flip_a_bit(damaged, 2)
     damaged.read(2)
     woken: list[Offset] = []
-    damaged.partitions.listeners.metadata_applied = lambda: woken.append(
+    damaged.partitions.listeners.roles_applied = lambda: woken.append(
         damaged.replica().log.log_end_offset
     )
     pool.lead(2, in_sync=[2, 3])

@@ -89,7 +89,7 @@ class Link:
             answered=self.answered.append,
             tasks=tasks,
         )
-        self.partitions[2].listeners.metadata_applied = self.fetchers.refresh
+        self.partitions[2].listeners.roles_applied = self.fetchers.refresh
         self.port = 0
         self.version = 0
 
@@ -325,11 +325,11 @@ def test_a_cancelled_fetcher_ends_even_when_its_address_changed_just_then(
             suspect=link.suspects.append,
             answered=link.answered.append,
         )
-        fetcher.follow([], endpoints)
+        fetcher.dial(endpoints)
         task = asyncio.ensure_future(fetcher.run())
         for _ in range(turns):  # it connects, is refused, waits to connect again
             await asyncio.sleep(0)
-        fetcher.follow([], replace(endpoints, kafka_port=2))
+        fetcher.dial(replace(endpoints, kafka_port=2))
         task.cancel()
         async with asyncio.timeout(30):
             await asyncio.gather(task, return_exceptions=True)
@@ -389,7 +389,7 @@ def test_api_versions_names_what_is_served(tmp_path: Path) -> None:
         assert (size, correlation_id, error) == (len(answer) - 4, 7, 0)
         served = [tuple(api) for api in struct.iter_unpack(">hhh", answer[14:])]
         assert len(served) == count
-        assert served[:2] == [(0, 0, 12), (1, 4, 17)] and (18, 0, 4) in served
+        assert served[:2] == [(0, 0, 13), (1, 4, 18)] and (18, 0, 5) in served
 
     run(tmp_path, scenario)
 

@@ -36,3 +36,22 @@ def test_topics_are_made_for_clients_only_if_that_is_said(
     with pytest.raises(SystemExit):
         parse_settings(GIVEN)
     assert "TIDEMARK_AUTO_CREATE_TOPICS_ENABLE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["0", "10001"])
+def test_default_partitions_are_checked(
+    value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert parse_settings(GIVEN).default_partitions == 1
+    monkeypatch.setenv("TIDEMARK_NUM_PARTITIONS", "12")
+    assert parse_settings(GIVEN).default_partitions == 12
+    with pytest.raises(SystemExit):
+        parse_settings([*GIVEN, f"--num-partitions={value}"])
+    assert "expected 1 to 10000" in capsys.readouterr().err
+
+
+def test_brokers_tell_what_their_pool_says_by_kafkas_names() -> None:
+    arguments = ["--num-partitions=12", "--offsets-retention-minutes=7"]
+    told = broker_configs(parse_settings([*GIVEN, *arguments]))
+    assert (told["num.partitions"], told["offsets.retention.minutes"]) == ("12", "7")
+    assert told["group.initial.rebalance.delay.ms"] == "3000"

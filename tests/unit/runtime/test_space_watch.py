@@ -137,7 +137,7 @@ def test_a_role_not_taken_is_reported_until_there_is_space_also_while_nobody_has
     pool.push()
     assert list(broker.partitions.failed_replicas) == [KEY]
     disk.space_bytes = None
-    broker.partitions.untaken.take_again()
+    broker.partitions.roles.untaken.take_again()
     assert list(broker.partitions.failed_replicas) == []
     pool.lead(1, in_sync=[1])
     assert broker.produce("a", acks=1)[0].error is ErrorCode.NONE
@@ -158,6 +158,6 @@ def test_a_short_log_is_reported_no_more_once_nobody_counts_on_it_space_or_not(
     assert list(broker.partitions.failed_replicas) == [KEY]
     pool.lead_nobody()
     assert list(broker.partitions.failed_replicas) == []
-    assert broker.partitions.untaken.keys == ()
+    assert broker.partitions.roles.untaken.keys == ()
     pool.lead(1, in_sync=[1])
     assert broker.replica().role == "leader"

@@ -307,8 +307,8 @@ def test_a_recreated_topic_starts_without_the_old_ones_checkpoints(path):  # S23
 def test_a_removed_log_is_renamed_at_once_and_deleted_after_the_grace_time(path):  # S12
     directory = opened(path)
     append(directory.create_log("orders", TOPIC_ID, 0), b"a")
-    directory.remove_log(TOPIC_ID, 0)
-    directory.remove_log(TOPIC_ID, 0)
+    directory.remove_logs([(TOPIC_ID, 0)])
+    directory.remove_logs([(TOPIC_ID, 0)])
     (kept,) = path.glob("orders-0.*-delete")
     now_s = time.time()
     assert directory.delete_removed(now_s=now_s, grace_s=60) == 0
@@ -330,7 +330,7 @@ def test_the_longest_topic_name_that_there_may_be(path):
     directory = restarted(directory)
     assert [stray.name[-6:] for stray in directory.strays] == ["-stray"]
     directory.create_log(topic, TOPIC_ID, 99_999)
-    directory.remove_log(TOPIC_ID, 99_999)
+    directory.remove_logs([(TOPIC_ID, 99_999)])
     assert restarted(directory).logs == {}
     assert directory.delete_removed(now_s=time.time() + 61, grace_s=60) == 1
 
@@ -348,7 +348,7 @@ def test_segments_truncated_away_are_deleted_later(path):
 def test_a_log_removed_during_a_checkpoint_does_not_fail_it(path):
     class RemovesWhileSyncing(FaultyDisk):
         def sync_file(self, path):
-            directory.remove_log(TOPIC_ID, 0)
+            directory.remove_logs([(TOPIC_ID, 0)])
             super().sync_file(path)
 
     directory = opened(path, RemovesWhileSyncing())

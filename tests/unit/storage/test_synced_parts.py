@@ -278,7 +278,7 @@ def test_a_worker_writes_nothing_into_the_directory_of_a_log_made_anew(tmp_path:
     append(former, b"one")
     late = due_part(former)
     former.flush()
-    directory.remove_log(TOPIC_ID, 0)
+    directory.remove_logs([(TOPIC_ID, 0)])
     former.write_synced_part(late)
     anew = directory.create_log("orders", TOPIC_ID, 0)
     former._synced_parts.write(late)

@@ -212,9 +212,10 @@ def test_a_file_that_is_no_database_is_a_clear_error(tmp_path: Path) -> None:
 
 def test_writes_are_synced_in_full(store: SqliteStore) -> None:
     """S26: WAL with synchronous=FULL (2)."""
-    connection: sqlite3.Connection = store._connection
-    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connections: list[sqlite3.Connection] = store._connections
+    for connection in connections:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_an_oversized_object_is_refused_and_leaves_no_trace(store: SqliteStore) -> None:

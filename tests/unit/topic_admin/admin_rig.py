@@ -2,6 +2,7 @@
 through which brokers ask for topics."""
 
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,21 @@ from tidemark_protocol.topic_messages import (
     TopicResult,
 )
 
-from tests.unit.controller.control_rig import POOL, Rig
+from tests.unit.controller.control_rig import POOL, Rig, settle
 
 NAMESPACE, _, POOL_NAME = POOL.partition("/")
+
+
+class AtOnce(Executor):
+    """Runs what it is given before it returns: the rig's brokers know no real time."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            done.set_exception(error)
+        return done
 
 
 class FaultyStore(SqliteStore):
@@ -35,6 +48,17 @@ class FaultyStore(SqliteStore):
     replace_faults: tuple[tuple[StoreError, bool], ...] = ()
     between: Callable[[], Awaitable[None]] | None = None  # somebody's write before the next one
     before_delete: Callable[[], Awaitable[None]] | None = None  # the same, of deletions
+    reads = 0  # of single objects
+    lists = 0
+
+    async def list(self, kind: ResourceKind, *arguments: Any, **options: Any) -> list[Object]:
+        self.lists += 1
+        await settle()  # others ask meanwhile
+        return await super().list(kind, *arguments, **options)
+
+    async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
+        self.reads += 1
+        return await super().get(kind, namespace, name)
 
     async def create(self, kind: ResourceKind, item: Object) -> Object:
         made = await super().create(kind, item) if self.lands or self.fault is None else item
@@ -71,7 +95,7 @@ class FaultyStore(SqliteStore):
 
 class AdminRig:
     def __init__(self, directory: Path) -> None:
-        self.store = FaultyStore(directory / "objects.db")
+        self.store = FaultyStore(directory / "objects.db", executor=AtOnce())
         self.rig = Rig(store=self.store)
         self.admin = TopicAdmin(self.store, self.rig.service)
         self._requests = 0

@@ -155,6 +155,12 @@ def test_configs_are_set_deleted_and_lists_added_to(tmp_path: Path) -> None:
             ConfigChange("cleanup.policy", SUBTRACT, "delete"),
         )
         assert (await spec(rig))["config"] == {"cleanup.policy": "compact"}
+        change = ConfigChange("cleanup.policy", SUBTRACT, "compact")
+        await alter(rig, change, ConfigChange("retention.ms", SET, " +5 "))
+        # An empty policy keeps everything (KIP-1161); values have one spelling.
+        assert (await spec(rig))["config"] == {"cleanup.policy": "", "retention.ms": "5"}
+        await alter(rig, ConfigChange("cleanup.policy", APPEND, "delete, compact"))
+        assert (await spec(rig))["config"]["cleanup.policy"] == "delete,compact"
         await alter(rig, ConfigChange("segment.ms", SET, "5000"), replaces_all=True)
         assert (await spec(rig))["config"] == {"segment.ms": "5000"}
 
@@ -177,7 +183,7 @@ def test_what_tools_delete_after_a_move_is_no_change(tmp_path: Path) -> None:
         (ConfigChange("retention.m", DELETE), "retention.ms"),
         (ConfigChange("retention.ms", SET, "soon"), "integer"),
         (ConfigChange("retention.ms", APPEND, "1"), "no list"),
-        (ConfigChange("cleanup.policy", SUBTRACT, "delete"), "cleanup.policy"),
+        (ConfigChange("cleanup.policy", APPEND, "archive"), "cleanup.policy"),
         (ConfigChange("min.insync.replicas", SET, "4"), "replicationFactor"),
         (ConfigChange("flush.ms", SET, "1"), "spec.flush"),
     ],
@@ -376,6 +382,11 @@ def test_another_replication_factor_takes_all_partitions(tmp_path: Path) -> None
         await served(rig)
         some = await move(rig, {1: (3, 1)})
         assert some.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert "one spec.replicationFactor, 3" in some.message
+        assert "found 2 brokers for 1 of 2 partitions" in some.message
+        mixed = await move(rig, {0: (0, 1, 2), 1: (3, 1)})
+        assert mixed.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert "found 2 and 3 brokers for 2 of 2 partitions" in mixed.message
         forbidden = await move(rig, {0: (0, 1), 1: (3, 1)}, may_change_replication_factor=False)
         assert forbidden.error is ErrorCode.INVALID_REPLICATION_FACTOR
         assert (await move(rig, {0: (0, 1), 1: (3, 1)})).error is ErrorCode.NONE

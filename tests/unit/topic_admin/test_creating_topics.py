@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tidemark_operator.manifests.schemas import validate
@@ -33,11 +34,11 @@ from tests.waiting import HANG_SECONDS
 Scenario = Callable[[AdminRig], Awaitable[None]]
 
 
-def run(tmp_path: Path, scenario: Scenario, brokers: int = 3) -> None:
+def run(tmp_path: Path, scenario: Scenario, brokers: int = 3, **pool_spec: Any) -> None:
     async def ran() -> None:
         rig = AdminRig(tmp_path)
         try:
-            await scenario(await rig.start(brokers))
+            await scenario(await rig.start(brokers, **pool_spec))
         finally:
             await rig.rig.service.step_down()
             rig.store.close()
@@ -80,6 +81,14 @@ def test_default_counts_follow_the_pool(tmp_path: Path, brokers: int, replicas: 
         assert (made.partition_count, made.replication_factor) == (1, replicas)
 
     run(tmp_path, scenario, brokers)
+
+
+def test_the_pool_says_how_many_partitions_a_topic_gets_by_default(tmp_path: Path) -> None:
+    async def scenario(rig: AdminRig) -> None:
+        unsaid, said = await rig.create(NewTopic("orders"), NewTopic("other", 2))
+        assert (unsaid.partition_count, said.partition_count) == (6, 2)
+
+    run(tmp_path, scenario, defaultPartitions=6)
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "Orders", "a_b", "-", "x" * 249, "a..b"])

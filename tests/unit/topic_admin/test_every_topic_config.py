@@ -14,7 +14,7 @@ from tidemark_protocol.topic_configs import KNOWN_CONFIGS, FixedConfig
 
 from tests.unit.topic_admin.configured_replica import replica_lag_max_ms
 
-# Kafka 4.1's topic configs (LogConfig), but internal ones and those of tiered storage alone.
+# Kafka 4.4's topic configs (LogConfig), but internal ones and those of tiered storage alone.
 KAFKA = {
     "cleanup.policy",
     "compression.gzip.level",
@@ -22,6 +22,7 @@ KAFKA = {
     "compression.type",
     "compression.zstd.level",
     "delete.retention.ms",
+    "errors.deadletterqueue.group.enable",
     "file.delete.delay.ms",
     "flush.messages",
     "flush.ms",
@@ -31,6 +32,7 @@ KAFKA = {
     "local.retention.bytes",
     "local.retention.ms",
     "max.compaction.lag.ms",
+    "max.decompressed.message.bytes",
     "max.message.bytes",
     "message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms",

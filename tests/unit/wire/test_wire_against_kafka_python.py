@@ -104,7 +104,7 @@ def test_tables_agree(api: Api, request_class: Any, response_class: Any, version
     assert api.decode_response(frame[4:], version)[0] == 9
 
 
-@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("version", range(3, 14))
 def test_produce(version: int) -> None:
     request = producer.ProduceRequest(
         version=version,
@@ -115,6 +115,7 @@ def test_produce(version: int) -> None:
             producer.ProduceRequest.TopicProduceData(
                 version=version,
                 name="orders",
+                topic_id=TOPIC_ID,
                 partition_data=[
                     producer.ProduceRequest.TopicProduceData.PartitionProduceData(
                         version=version, index=3, records=b"r" * 300
@@ -123,13 +124,20 @@ def test_produce(version: int) -> None:
             )
         ],
     )
-    found = decode_produce_request(theirs(request), version)
+    names = {TopicId(str(TOPIC_ID)): "orders"}
+    found = decode_produce_request(theirs(request), version, name_of=lambda each: names[each])
     assert (found.transactional_id, found.acks, found.timeout_ms) == (None, -1, 1500)
     asked = found.partitions[0]
     assert (asked.topic, asked.partition, bytes(asked.records)) == ("orders", 3, b"r" * 300)
     answers = [
-        ProduceAnswer("orders", 3, ErrorCode.NONE, 2**40, log_start_offset=5),
-        ProduceAnswer("other", 1, ErrorCode.INVALID_RECORD, message="no"),
+        ProduceAnswer("orders", 3, ErrorCode.NONE, 2**40, log_start_offset=5, topic_id=TOPIC_ID),
+        ProduceAnswer(
+            "other",
+            1,
+            ErrorCode.INVALID_RECORD,
+            message="no",
+            record_errors=[(0, "no key"), (70_000, "neither")],
+        ),
     ]
     frame = b"".join(encode_produce_response(9, version, answers))
     read = producer.ProduceResponse.decode(frame, version=version, header=True, framed=True)
@@ -138,9 +146,13 @@ def test_produce(version: int) -> None:
     assert (second.index, second.error_code) == (1, 87)
     if version >= 8:
         assert second.error_message == "no"
+        errors = [
+            (each.batch_index, each.batch_index_error_message) for each in second.record_errors
+        ]
+        assert errors == [(0, "no key"), (70_000, "neither")]
 
 
-@pytest.mark.parametrize("version", range(4, 18))
+@pytest.mark.parametrize("version", range(4, 19))
 def test_fetch(version: int) -> None:
     request = consumer.FetchRequest(
         version=version,

@@ -2,12 +2,14 @@
 
 import pytest
 from tidemark_broker.wire.api_versions import (
+    MeantNode,
     SupportedApi,
     decode_api_versions_request,
     encode_api_versions_response,
 )
 from tidemark_broker.wire.frames import RequestHeader
 from tidemark_broker.wire.primitives import MalformedFrame, Reader
+from tidemark_protocol.error_codes import ErrorCode
 
 SUPPORTED = (SupportedApi(1, 15, 17), SupportedApi(18, 0, 4))
 
@@ -30,7 +32,7 @@ def test_versions_1_and_2_add_the_throttle_time(version: int) -> None:
     )
 
 
-@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("version", [3, 4, 5])
 def test_flexible_versions_keep_the_plain_response_header(version: int) -> None:  # KIP-511
     assert answered(version) == (
         "00 00 00 1a 00 00 00 07 00 00 03 00 01 00 0f 00 11 00 00 12 00 00 00 04 00 00 00 00 00 00"
@@ -44,7 +46,7 @@ def test_produce_is_told_from_version_0_so_that_old_clients_compress() -> None: 
     assert answer.hex(" ").endswith("00 00 00 00 00 0c")
 
 
-@pytest.mark.parametrize("version", [5, 99, -1])
+@pytest.mark.parametrize("version", [6, 99, -1])
 def test_an_unknown_version_is_answered_in_version_0_with_what_is_known(version: int) -> None:
     assert answered(version) == "00 00 00 10 00 00 00 07 00 23 00 00 00 01 00 12 00 00 00 04"
 
@@ -55,3 +57,18 @@ def test_request_bodies_are_checked() -> None:
     for version, body in ((0, b"x"), (3, b""), (4, b"\x00\x04li"), (4, b"\x00\x04lib\x021\x00x")):
         with pytest.raises(MalformedFrame):
             decode_api_versions_request(Reader(body), version)
+
+
+def test_a_client_may_say_whom_it_means() -> None:
+    client = b"\x00\x04lib\x021"
+    named = client + b"\x03ab\x00\x00\x00\x07\x00"
+    assert decode_api_versions_request(Reader(named), 5) == MeantNode("ab", 7)
+    unnamed = client + b"\x00\xff\xff\xff\xff\x00"
+    assert decode_api_versions_request(Reader(unnamed), 5) == MeantNode()
+
+
+def test_with_an_error_no_api_is_told() -> None:
+    header = RequestHeader(18, 5, 7, None)
+    error = ErrorCode.REBOOTSTRAP_REQUIRED
+    answer = b"".join(encode_api_versions_response(header, SUPPORTED, error)).hex(" ")
+    assert answer == "00 00 00 0c 00 00 00 07 00 81 01 00 00 00 00 00"

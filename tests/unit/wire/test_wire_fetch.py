@@ -1,4 +1,4 @@
-"""Fetch v15 to v17: bytes as Kafka's, round trips, and every cut or mangled byte refused."""
+"""Fetch v15 to v18: bytes as Kafka's, round trips, and every cut or mangled byte refused."""
 
 import random
 
@@ -73,7 +73,7 @@ def whole(response: FetchResponse) -> bytes:
     return b"".join(encode_fetch_response(response))
 
 
-@pytest.mark.parametrize("version", [15, 16, 17])
+@pytest.mark.parametrize("version", [15, 16, 17, 18])
 def test_requests_round_trip(version: int) -> None:
     frame = encode_fetch_request(REQUEST, correlation_id=9, client_id="me", version=version)
     assert decoded(frame, version) == REQUEST
@@ -116,13 +116,14 @@ def test_unknown_tags_are_skipped() -> None:
     )
     end_of_partition = len(frame) - 5
     assert frame[end_of_partition] == 0
-    frame[end_of_partition : end_of_partition + 1] = b"\x01\x00\x10" + b"d" * 16
+    directory, high_watermark = b"\x00\x10" + b"d" * 16, b"\x01\x08" + b"h" * 8  # v18
+    frame[end_of_partition : end_of_partition + 1] = b"\x02" + directory + high_watermark
     assert decoded(bytes(frame)).topics[0].partitions == (FetchPartition(2, 5, 100, 4, 7, 2048),)
 
 
-@pytest.mark.parametrize("version", [-1, 0, 14, 18, 2**15 - 1])
+@pytest.mark.parametrize("version", [-1, 0, 14, 19, 2**15 - 1])
 def test_other_versions_are_refused(version: int) -> None:
-    with pytest.raises(MalformedFrame, match="expected version 15 to 17"):
+    with pytest.raises(MalformedFrame, match="expected version 15 to 18"):
         decode_fetch_request(Reader(b""), version)
 
 

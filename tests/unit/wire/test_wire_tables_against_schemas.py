@@ -13,6 +13,7 @@ import pytest
 from tidemark_broker.wire.alter_client_quotas import ALTER_CLIENT_QUOTAS_API
 from tidemark_broker.wire.alter_configs import ALTER_CONFIGS_API
 from tidemark_broker.wire.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS_API
+from tidemark_broker.wire.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_API
 from tidemark_broker.wire.create_partitions import CREATE_PARTITIONS_API
 from tidemark_broker.wire.create_topics import CREATE_TOPICS_API
 from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
@@ -22,12 +23,15 @@ from tidemark_broker.wire.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS_A
 from tidemark_broker.wire.describe_configs import DESCRIBE_CONFIGS_API
 from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
 from tidemark_broker.wire.describe_log_dirs import DESCRIBE_LOG_DIRS_API
+from tidemark_broker.wire.describe_producers import DESCRIBE_PRODUCERS_API
+from tidemark_broker.wire.describe_quorum import DESCRIBE_QUORUM_API
 from tidemark_broker.wire.elect_leaders import ELECT_LEADERS_API
 from tidemark_broker.wire.find_coordinator import FIND_COORDINATOR_API
 from tidemark_broker.wire.heartbeat import HEARTBEAT_API
 from tidemark_broker.wire.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS_API
 from tidemark_broker.wire.join_group import JOIN_GROUP_API
 from tidemark_broker.wire.leave_group import LEAVE_GROUP_API
+from tidemark_broker.wire.list_config_resources import LIST_CONFIG_RESOURCES_API
 from tidemark_broker.wire.list_groups import LIST_GROUPS_API
 from tidemark_broker.wire.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS_API
 from tidemark_broker.wire.offset_commit import OFFSET_COMMIT_API
@@ -41,14 +45,18 @@ APIS = (
     DESCRIBE_CLIENT_QUOTAS_API,
     ALTER_CONFIGS_API,
     ALTER_PARTITION_REASSIGNMENTS_API,
+    ALTER_REPLICA_LOG_DIRS_API,
     CREATE_PARTITIONS_API,
     CREATE_TOPICS_API,
     DELETE_RECORDS_API,
     DELETE_TOPICS_API,
     DESCRIBE_CONFIGS_API,
     DESCRIBE_LOG_DIRS_API,
+    DESCRIBE_PRODUCERS_API,
+    DESCRIBE_QUORUM_API,
     ELECT_LEADERS_API,
     INCREMENTAL_ALTER_CONFIGS_API,
+    LIST_CONFIG_RESOURCES_API,
     LIST_PARTITION_REASSIGNMENTS_API,
     DELETE_GROUPS_API,
     DESCRIBE_GROUPS_API,
@@ -62,11 +70,14 @@ APIS = (
     OFFSET_FETCH_API,
     SYNC_GROUP_API,
 )
+# Newer than the peer's: held against Kafka's own classes (tests/wire_fuzz).
+NEWER = {(DELETE_GROUPS_API.name, 3)}
 CASES = [
     (api, version, side)
     for api in APIS
     for version in range(api.min_version, api.max_version + 1)
     for side in ("Request", "Response")
+    if (api.name, version) not in NEWER
 ]
 
 
@@ -91,7 +102,7 @@ def value_of(schema: dict[str, Any], numbers: Iterator[int]) -> Any:
         return {3, 8}  # an int32 on the wire
     if kind == "float64":
         return number / 2
-    assert kind in {"int8", "int16", "int32", "int64"}, kind
+    assert kind in {"int8", "int16", "uint16", "int32", "int64"}, kind
     return number
 
 

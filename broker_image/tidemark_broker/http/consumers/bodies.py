@@ -87,6 +87,12 @@ class OffsetsBody(_Strict):
     offsets: list[_Offset]
 
 
+class CommitBody(_Strict):
+    """Without offsets: all that was polled."""
+
+    offsets: list[_Offset] | None = None
+
+
 Body = TypeVar("Body")
 
 
@@ -113,13 +119,21 @@ def places_of(body: PlacesBody) -> tuple[TopicPartition, ...]:
 
 
 def offsets_of(body: OffsetsBody) -> dict[TopicPartition, Commit]:
-    _check_count("offsets", len(body.offsets))
-    for at, entry in enumerate(body.offsets):
+    return _commits(body.offsets)
+
+
+def commits_of(body: CommitBody) -> dict[TopicPartition, Commit] | None:
+    return _commits(body.offsets) if body.offsets else None
+
+
+def _commits(offsets: list[_Offset]) -> dict[TopicPartition, Commit]:
+    _check_count("offsets", len(offsets))
+    for at, entry in enumerate(offsets):
         if not 0 <= entry.offset <= MAX_OFFSET:
             raise malformed(f"body: $.offsets[{at}].offset: expected 0 to 2^63 - 1")
     return {
         (entry.topic, entry.partition): Commit(entry.offset, entry.metadata or "")
-        for entry in body.offsets
+        for entry in offsets
     }
 
 

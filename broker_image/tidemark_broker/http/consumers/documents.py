@@ -70,10 +70,23 @@ class OffsetsDocument(_Strict):
     offsets: list[OffsetDocument] = Field(min_length=1, max_length=MAX_PARTITIONS)
 
 
+class CommitDocument(_Strict):
+    offsets: list[OffsetDocument] = Field(default=[], max_length=MAX_PARTITIONS)
+
+
+class AssignmentsDocument(BaseModel):
+    partitions: list[PlaceDocument]
+
+
+class CommittedDocument(BaseModel):
+    offsets: list[OffsetDocument]
+
+
 NewConsumer = Annotated[NewConsumerDocument, Body(media_type=BODY_TYPE)]
 Subscription = Annotated[SubscriptionDocument, Body(media_type=BODY_TYPE)]
 Places = Annotated[PlacesDocument, Body(media_type=BODY_TYPE)]
 Offsets = Annotated[OffsetsDocument, Body(media_type=BODY_TYPE)]
+Commits = Annotated[CommitDocument, Body(media_type=BODY_TYPE)]
 
 
 async def make_consumer(group: Group, body: NewConsumer) -> ConsumerDocument:
@@ -102,6 +115,11 @@ async def unsubscribe(group: Group, name: Name) -> None:
     raise AssertionError(_SERVED_BEFORE)
 
 
+async def assignments(group: Group, name: Name) -> AssignmentsDocument:
+    """Which partitions it has at the moment, assigned by its client or its group."""
+    raise AssertionError(_SERVED_BEFORE)
+
+
 async def assign(group: Group, name: Name, body: Places) -> None:
     """These partitions, whatever others of the group read: without a subscription."""
     raise AssertionError(_SERVED_BEFORE)
@@ -115,9 +133,16 @@ async def poll(
     raise AssertionError(_SERVED_BEFORE)
 
 
-async def commit(group: Group, name: Name, body: Offsets | None = None) -> None:
-    """The offsets to be read next; without a body all that it was given. 409: a partition is not
-    its own any more, and nothing of that is committed."""
+async def committed(group: Group, name: Name, body: Places | None = None) -> CommittedDocument:
+    """The group's offsets of these partitions, where it has some; without a body, of those that
+    the consumer has."""
+    raise AssertionError(_SERVED_BEFORE)
+
+
+async def commit(group: Group, name: Name, body: Commits | None = None) -> None:
+    """The offsets to be read next; without any, all that it was given. 404: there is no such
+    partition, and nothing is committed. 409: a partition is not its own any more, and nothing of
+    that is committed."""
     raise AssertionError(_SERVED_BEFORE)
 
 
@@ -150,8 +175,10 @@ ROUTES = (
     ConsumerRoute("GET", "/subscription", subscription, 200, (404,)),
     ConsumerRoute("POST", "/subscription", subscribe),
     ConsumerRoute("DELETE", "/subscription", unsubscribe, refusals=(404,)),
+    ConsumerRoute("GET", "/assignments", assignments, 200, (404,)),
     ConsumerRoute("POST", "/assignments", assign),
     ConsumerRoute("GET", "/records", poll, 200, (400, 404, 406, 409, 500, 503)),
+    ConsumerRoute("GET", "/offsets", committed, 200, (400, 404, 413, 503)),
     ConsumerRoute("POST", "/offsets", commit),
     ConsumerRoute("POST", "/positions", seek),
     ConsumerRoute("POST", "/positions/beginning", seek_to_beginning),

@@ -5,7 +5,7 @@ while it waits was given nothing, so nothing of that is committed.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
@@ -13,6 +13,7 @@ import msgspec
 from tidemark_protocol.error_codes import ErrorCode
 
 from tidemark_broker.groups.consumer_protocol import TopicPartition
+from tidemark_broker.http import leadership
 from tidemark_broker.http.addresses import client_url
 from tidemark_broker.http.admission import Admission
 from tidemark_broker.http.answers import Answer, ClientGone, Receive, until_gone
@@ -29,10 +30,10 @@ from tidemark_broker.http.record_json import (
     UnrenderableRecords,
 )
 from tidemark_broker.http.requests import Request
+from tidemark_broker.runtime.consumers.coordination import GroupRefusal
 from tidemark_broker.runtime.consumers.group_consumer import (
     ConsumerSettings,
     Fetched,
-    GroupConsumer,
     Unreadable,
 )
 from tidemark_broker.runtime.consumers.membership import NotInGroup
@@ -62,8 +63,10 @@ class ConsumerRoutes:
             ("GET", "subscription"): self._subscription,
             ("POST", "subscription"): self._subscribe,
             ("DELETE", "subscription"): self._unsubscribe,
+            ("GET", "assignments"): self._assignments,
             ("POST", "assignments"): self._assign,
             ("GET", "records"): self._records,
+            ("GET", "offsets"): self._committed,
             ("POST", "offsets"): self._commit,
             ("POST", "positions"): self._seek,
             ("POST", "positions/beginning"): self._seek_to_beginning,
@@ -136,6 +139,10 @@ class ConsumerRoutes:
         instance.consumer.membership.subscribe(())
         return _DONE
 
+    async def _assignments(self, request: Request, instance: Instance) -> Answer:
+        held = instance.consumer.generation.partitions
+        return _json({"partitions": [{"topic": topic, "partition": at} for topic, at in held]})
+
     async def _assign(self, request: Request, instance: Instance) -> Answer:
         body = bodies.decode(await request.read_body(BODY_BYTES), bodies.PlacesBody)
         places = bodies.places_of(body)
@@ -145,13 +152,10 @@ class ConsumerRoutes:
         instance.consumer.membership.assign(places)
         return _DONE
 
-    def _require_known(self, places: "tuple[TopicPartition, ...]") -> None:
+    def _require_known(self, places: Iterable[TopicPartition]) -> None:
+        """Raises HttpProblem (404)."""
         for topic, partition in places:
-            if not self._metadata.has_partition(topic, partition):
-                raise HttpProblem(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"partition {topic[:80]}-{partition}: this broker knows no such partition",
-                )
+            leadership.partition_number(self._metadata, topic, str(partition))
 
     # ---- records
 
@@ -165,7 +169,7 @@ class ConsumerRoutes:
         instance.polls += 1
         try:
             fetched = await self._poll(request, instance, query)
-            lists = await self._rendered(instance.consumer, fetched, embedded_format)
+            lists = await self._rendered(instance, fetched, embedded_format)
         finally:
             instance.polls -= 1
             instance.used_s = asyncio.get_running_loop().time()
@@ -173,14 +177,15 @@ class ConsumerRoutes:
         return Answer(200, body, embedded_format.value)
 
     async def _rendered(
-        self, consumer: GroupConsumer, fetched: tuple[Fetched, ...], embedded: EmbeddedFormat
+        self, instance: Instance, fetched: tuple[Fetched, ...], embedded: EmbeddedFormat
     ) -> list[bytes]:
-        """Each partition's records without the list's brackets. What cannot be rendered of one is
-        told when the others have nothing. Raises HttpProblem."""
+        """Each partition's records without the list's brackets. Raises HttpProblem: nothing is
+        handed out, and the next poll goes on behind a record that this format cannot show. That
+        is put off once, for what the other partitions have."""
         most_records = max(1, self._limits.records // max(1, len(fetched)))
         held_bytes = sum(len(found.data) for found in fetched)
         pieces: list[tuple[Fetched, FetchedRecords]] = []
-        problem: UnrenderableRecords | None = None
+        refused: list[tuple[Fetched, UnrenderableRecords]] = []
         with self._admission.bytes_reserved(held_bytes * ANSWER_BYTES_PER_LOG_BYTE):
             for found in fetched:
                 renderer = RecordRenderer(
@@ -194,17 +199,16 @@ class ConsumerRoutes:
                 try:
                     pieces.append((found, await renderer.render(found.data, found.offset)))
                 except UnrenderableRecords as error:
-                    consumer.put_last(found)
-                    problem = problem or error
+                    refused.append((found, error))
+        if refused:
+            has_others = any(len(rendered.body) > 2 for _, rendered in pieces)
+            _tell_or_put_off(instance, refused, has_others=has_others)
         # Not before all of them are there: what is refused must be read again.
-        lists = [
+        return [
             rendered.body[1:-1]
             for found, rendered in pieces
-            if consumer.hand_out(found, rendered.next_offset) and len(rendered.body) > 2
+            if instance.consumer.hand_out(found, rendered.next_offset) and len(rendered.body) > 2
         ]
-        if problem is not None and not lists:
-            raise problem
-        return lists
 
     async def _poll(
         self, request: Request, instance: Instance, query: PollQuery
@@ -230,11 +234,29 @@ class ConsumerRoutes:
 
     # ---- offsets
 
-    async def _commit(self, request: Request, instance: Instance) -> Answer:
+    async def _committed(self, request: Request, instance: Instance) -> Answer:
+        """Of the partitions in the body; without one, of those that it has."""
+        places = instance.consumer.generation.partitions
         data = await request.read_body(BODY_BYTES)
-        commits = None
         if data.strip():
-            commits = bodies.offsets_of(bodies.decode(data, bodies.OffsetsBody))
+            places = bodies.places_of(bodies.decode(data, bodies.PlacesBody))
+            self._require_known(places)
+        try:
+            committed = await instance.consumer.committed(places) if places else {}
+        except PeerUnavailable as error:
+            raise HttpProblem(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        except GroupRefusal as error:
+            raise HttpProblem(error.error, str(error)) from error
+        offsets = [
+            {"topic": topic, "partition": at, "offset": commit.offset, "metadata": commit.metadata}
+            for (topic, at), commit in committed.items()
+        ]
+        return _json({"offsets": offsets})
+
+    async def _commit(self, request: Request, instance: Instance) -> Answer:
+        data = (await request.read_body(BODY_BYTES)).strip()
+        commits = bodies.commits_of(bodies.decode(data, bodies.CommitBody))
+        self._require_known(commits or ())
         try:
             errors = await instance.consumer.commit(commits)
         except PeerUnavailable as error:
@@ -244,7 +266,8 @@ class ConsumerRoutes:
             ) from error
         for (topic, partition), error_code in errors.items():
             if error_code is not ErrorCode.NONE:
-                raise _not_committed(topic, partition, error_code)
+                has_asked = topic in instance.consumer.membership.topics
+                raise _not_committed(topic, partition, error_code, has_asked=has_asked)
         return _DONE
 
     async def _seek(self, request: Request, instance: Instance) -> Answer:
@@ -263,6 +286,7 @@ class ConsumerRoutes:
         return await self._seek_to(instance, dict.fromkeys(bodies.places_of(body), end))
 
     async def _seek_to(self, instance: Instance, places: dict[TopicPartition, int]) -> Answer:
+        self._require_known(places)
         for topic, partition in places:
             if (topic, partition) not in instance.consumer.generation.partitions:
                 raise _conflict(f"partition {topic[:80]}-{partition} is not assigned to it now")
@@ -287,6 +311,24 @@ async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, Result]) -> R
         watching.cancel()
 
 
+def _tell_or_put_off(
+    instance: Instance, refused: list[tuple[Fetched, UnrenderableRecords]], *, has_others: bool
+) -> None:
+    """Raises the first problem, unless the others' records come first: once for each problem."""
+    consumer = instance.consumer
+    for found, _ in refused:
+        consumer.put_last(found, found.offset)
+    found, problem = refused[0]
+    position = (found.topic, found.partition, found.offset)
+    if has_others and position != instance.put_off:
+        instance.put_off = position
+        return
+    if consumer.hand_out(found, problem.next_offset):  # its client has not gone elsewhere
+        consumer.put_last(found, problem.next_offset)
+        problem.members |= {"topic": found.topic, "partition": found.partition}
+        raise problem
+
+
 def _json(document: object) -> Answer:
     return Answer(200, msgspec.json.encode(document), ANSWER_TYPE)
 
@@ -295,8 +337,13 @@ def _conflict(detail: str) -> HttpProblem:
     return HttpProblem(ErrorCode.INVALID_REQUEST, f"this consumer: {detail}", status=409)
 
 
-def _not_committed(topic: str, partition: int, error: ErrorCode) -> HttpProblem:
+def _not_committed(topic: str, partition: int, error: ErrorCode, *, has_asked: bool) -> HttpProblem:
+    """`has_asked`: it is subscribed to the topic, so the partition may have been its own."""
     detail = f"partition {topic}-{partition}: {kind_of(error).title}"
+    if error is ErrorCode.REBALANCE_IN_PROGRESS and not has_asked:
+        return _conflict(
+            f"partition {topic}-{partition} is in neither its subscription nor its assignments"
+        )
     if error in (
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.ILLEGAL_GENERATION,

@@ -9,7 +9,7 @@ committed for: others may have read on.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import groupby
@@ -171,11 +171,11 @@ class GroupConsumer:
         place = (fetched.topic, fetched.partition)
         return self._positions.hand_out(place, fetched.offset, next_offset)
 
-    def put_last(self, fetched: Fetched) -> None:
-        """Its client cannot take this: other partitions shall have their share of an answer first,
-        until it goes on behind it."""
+    def put_last(self, fetched: Fetched, offset: int) -> None:
+        """Its client cannot take what is there: other partitions have their share of an answer
+        first, until this one goes on from `offset`."""
         place = (fetched.topic, fetched.partition)
-        self._positions.put_last[place] = fetched.offset
+        self._positions.put_last[place] = offset
 
     async def _fetch(self, wait_ms: int, max_bytes: int) -> tuple[Fetched, ...]:
         self._unreadable = None
@@ -268,6 +268,10 @@ class GroupConsumer:
         for place, offset in places.items():
             found = offset if offset >= 0 else await self._positions.end_of(place, offset)
             self._positions.seek(place, found)
+
+    async def committed(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Commit]:
+        """The group's offsets, where it has some. Raises PeerUnavailable, GroupRefusal."""
+        return await self._positions.committed(places)
 
     async def commit(
         self, commits: dict[TopicPartition, Commit] | None = None

@@ -17,12 +17,16 @@ from tidemark_broker.wire.fetch import (
     decode_fetch_response,
     encode_fetch_request,
 )
-from tidemark_broker.wire.frames import FrameSplitter
+from tidemark_broker.wire.frames import LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, FrameSplitter
 from tidemark_broker.wire.primitives import MalformedFrame
 from tidemark_broker.wire.tables import Api, Values
 
 MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a first batch is whole however large
 CONNECT_TIMEOUT_SECONDS = 1.0
+
+# Below the newest versions: a broker that is not upgraded yet knows no newer ones, and closes the
+# connection; and topics are named here, not identified.
+_PEER_VERSIONS = {LIST_OFFSETS: 10, OFFSET_COMMIT: 9, OFFSET_FETCH: 9}
 
 
 class PeerUnavailable(Exception):
@@ -79,13 +83,12 @@ class PeerLink(asyncio.Protocol):
                 waiting.set_result(bytes(frame))
 
     async def ask(self, api: Api, values: Values, timeout_ms: int) -> Values:
-        """In the newest version. Raises PeerUnavailable."""
-        frame = api.encode_request(
-            self._correlation_id + 1, api.max_version, self._client_id, values
-        )
+        """In the newest version that every broker of the pool knows. Raises PeerUnavailable."""
+        version = _PEER_VERSIONS.get(api.api_key, api.max_version)
+        frame = api.encode_request(self._correlation_id + 1, version, self._client_id, values)
         answer = await self._ask(frame, timeout_ms)
         try:
-            return api.decode_response(answer, api.max_version)[1]
+            return api.decode_response(answer, version)[1]
         except MalformedFrame as error:
             raise PeerUnavailable(f"{api.name}: {error}") from error
 

@@ -95,8 +95,8 @@ class Positions:
         if not missing:
             return
         generation_id = self.generation_id
-        committed = await self._committed(missing)
-        found = {place: offset for place, offset in committed.items() if offset >= 0}
+        committed = await self.committed(missing)
+        found = {place: commit.offset for place, commit in committed.items()}
         ends: dict[TopicPartition, int] = {}
         for place in missing:
             if place in found:
@@ -111,7 +111,8 @@ class Positions:
                 self.seek(place, offset)
         self.next_offsets = found | self.next_offsets
 
-    async def _committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Commit]:
+        """Of those for which the group has one. Raises PeerUnavailable, GroupRefusal."""
         asked = {"group_id": self.coordination.group_id, "topics": _by_topic(partitions)}
         answer = await self.coordination.ask(
             OFFSET_FETCH_API, {"groups": (asked,)}, ANSWER_TIMEOUT_MS
@@ -120,9 +121,10 @@ class Positions:
         if found["error"] != ErrorCode.NONE:
             raise GroupRefusal(ErrorCode(found["error"]))
         return {
-            (topic["topic"], entry["partition"]): entry["offset"]
+            (topic["topic"], entry["partition"]): Commit(entry["offset"], entry["metadata"] or "")
             for topic in found["topics"]
             for entry in topic["partitions"]
+            if entry["offset"] >= 0
         }
 
     async def end_of(self, partition: TopicPartition, end: int) -> int:
@@ -176,7 +178,7 @@ class Positions:
         return errors
 
 
-def _by_topic(partitions: list[TopicPartition]) -> tuple[Values, ...]:
+def _by_topic(partitions: Iterable[TopicPartition]) -> tuple[Values, ...]:
     topics: dict[str, list[int]] = {}
     for topic, number in partitions:
         topics.setdefault(topic, []).append(number)

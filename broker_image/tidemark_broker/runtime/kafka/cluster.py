@@ -28,6 +28,7 @@ from tidemark_broker.runtime.kafka.addresses import (
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.kafka.topic_auto_creation import TopicAutoCreation
+from tidemark_broker.wire.authorized_operations import NOT_ASKED, OF_CLUSTER, OF_TOPIC
 from tidemark_broker.wire.describe_cluster import DESCRIBE_CLUSTER_API, ENDPOINTS_OF_BROKERS
 from tidemark_broker.wire.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS_API
 from tidemark_broker.wire.metadata import METADATA_API
@@ -67,11 +68,20 @@ class ClusterView:
             brokers = self._departures.live_and_departed()
         if wants_all:
             wanted = [(topic.topic, ZERO_TOPIC_ID) for topic in self._visible_topics()]
+
+        def topic(entry: tuple[str | None, TopicId]) -> Values:
+            found = self._asked_topic(*entry, request.listener)
+            is_told = asked["include_topic_authorized_operations"] and found["topic"] is not None
+            return found | {"authorized_operations": _told(OF_TOPIC, is_told)}
+
         return {
             "brokers": described_brokers(self._metadata, brokers, request.listener),
             "cluster_id": self._services.cluster_id,
             "controller_id": self._controller_id(),
-            "topics": Each(wanted, lambda entry: self._asked_topic(*entry, request.listener)),
+            "topics": Each(wanted, topic),
+            "cluster_authorized_operations": _told(
+                OF_CLUSTER, asked["include_cluster_authorized_operations"]
+            ),
         }
 
     def describe_cluster(self, request: KafkaRequest, asked: Values) -> Values:
@@ -91,6 +101,9 @@ class ClusterView:
             "cluster_id": self._services.cluster_id,
             "controller_id": self._controller_id(),
             "brokers": described_brokers(self._metadata, brokers, request.listener),
+            "cluster_authorized_operations": _told(
+                OF_CLUSTER, asked["include_cluster_authorized_operations"]
+            ),
         }
 
     def describe_topic_partitions(self, request: KafkaRequest, asked: Values) -> Values:
@@ -112,6 +125,7 @@ class ClusterView:
             rest = tuple(found["partitions"])[first:]
             found["partitions"] = rest[:room]
             found["is_internal"] = found.get("is_internal", False)
+            found["authorized_operations"] = OF_TOPIC  # unasked, as Kafka
             topics.append(found)
             if len(rest) > room:
                 next_cursor = {"topic": name, "partition": rest[room]["partition"]}
@@ -196,6 +210,10 @@ class ClusterView:
     def _controller_id(self) -> int:
         live = self._live_brokers()
         return live[0].broker_id if live else NO_BROKER
+
+
+def _told(operations: int, is_asked: bool) -> int:
+    return operations if is_asked else NOT_ASKED
 
 
 def _absence(name: str | None) -> ErrorCode:

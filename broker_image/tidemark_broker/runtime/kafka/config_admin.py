@@ -1,13 +1,12 @@
-"""DescribeConfigs, IncrementalAlterConfigs and AlterConfigs, of topics and brokers.
+"""DescribeConfigs, IncrementalAlterConfigs and AlterConfigs, of topics, brokers and groups.
 
 A topic's configs are those of its Topic object. A broker's settings come from its BrokerPool: they
-are told, and what would change them is refused; to delete what nobody set is no change (tools do
-it after a move of partitions).
+are told, and what would change them is refused with the field that says them; to delete what nobody
+set is no change (tools do it after a move of partitions). Groups have no configs of their own.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
 
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.topic_messages import (
@@ -18,7 +17,8 @@ from tidemark_protocol.topic_messages import (
     TopicResult,
 )
 
-from tidemark_broker.runtime.kafka.config_words import ConfigType
+from tidemark_broker.runtime.kafka.broker_configs import GROUP_CONFIG_ERROR, broker_config_error
+from tidemark_broker.runtime.kafka.config_words import ConfigType, ResourceType
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.kafka.topic_admin import by_topic, told
@@ -30,11 +30,6 @@ from tidemark_broker.wire.incremental_alter_configs import INCREMENTAL_ALTER_CON
 from tidemark_broker.wire.tables import Each, Values
 
 ALTER_TIMEOUT_MS = 30_000  # these requests carry none
-
-
-class ResourceType(IntEnum):
-    TOPIC = 2
-    BROKER = 4
 
 
 def config_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
@@ -104,6 +99,10 @@ class ConfigAdmin:
             case ResourceType.BROKER:
                 message = f"this is broker {self._broker_id}: ask broker {name[:20]} itself"
                 return TopicResult(name, ErrorCode.INVALID_REQUEST, message)
+            case ResourceType.GROUP if name == "":
+                return TopicResult(name, ErrorCode.INVALID_REQUEST, "expected the name of a group")
+            case ResourceType.GROUP:
+                return ()
         return _unknown_type(resource)
 
     # ---- altering
@@ -153,14 +152,13 @@ class ConfigAdmin:
         match resource["resource_type"]:
             case ResourceType.TOPIC:
                 return _malformed_changes(resource, operations)
-            case ResourceType.BROKER if operations <= {ConfigOperation.DELETE}:
+            case ResourceType.BROKER | ResourceType.GROUP if operations <= {ConfigOperation.DELETE}:
                 return None
             case ResourceType.BROKER:
-                return TopicResult(
-                    name,
-                    ErrorCode.INVALID_CONFIG,
-                    "brokers have the settings of their BrokerPool: change that, or the topics",
-                )
+                wanted = [each["name"] for each in resource["configs"]]
+                return TopicResult(name, ErrorCode.INVALID_CONFIG, broker_config_error(wanted))
+            case ResourceType.GROUP:
+                return TopicResult(name, ErrorCode.INVALID_CONFIG, GROUP_CONFIG_ERROR)
         return _unknown_type(resource)
 
 
@@ -205,8 +203,8 @@ def _too_many(name: str) -> TopicResult:
 
 def _unknown_type(resource: Values) -> TopicResult:
     message = (
-        f"resource type {resource['resource_type']}: expected {ResourceType.TOPIC} (topic) or"
-        f" {ResourceType.BROKER} (broker)"
+        f"resource type {resource['resource_type']}: expected {ResourceType.TOPIC} (topic),"
+        f" {ResourceType.BROKER} (broker) or {ResourceType.GROUP} (group)"
     )
     return TopicResult(resource["resource"], ErrorCode.INVALID_REQUEST, message)
 

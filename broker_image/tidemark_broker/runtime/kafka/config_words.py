@@ -26,6 +26,16 @@ class ConfigType(IntEnum):
     LIST = 7
 
 
+class ResourceType(IntEnum):
+    """Kafka's ConfigResource.Type."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigWords:
     documentation: str

@@ -1,4 +1,4 @@
-"""FindCoordinator v0-6, ListGroups v0-5, DescribeGroups v0-6, DeleteGroups v0-2.
+"""FindCoordinator v0-6, ListGroups v0-5, DescribeGroups v0-6, DeleteGroups v0-3.
 
 There are no transactions and no share groups: their coordinators are refused. All groups are
 classic ones. Versions of DescribeGroups before 6 say state `Dead` and no error of a group that is
@@ -16,6 +16,7 @@ from tidemark_broker.runtime.kafka.answering import Answering
 from tidemark_broker.runtime.kafka.group_members import ask
 from tidemark_broker.runtime.kafka.requests import ApiHandler, KafkaRequest
 from tidemark_broker.runtime.metadata import MetadataCache
+from tidemark_broker.wire.authorized_operations import NOT_ASKED, OF_GROUP
 from tidemark_broker.wire.delete_groups import DELETE_GROUPS_API
 from tidemark_broker.wire.describe_groups import DESCRIBE_GROUPS_API
 from tidemark_broker.wire.find_coordinator import FIND_COORDINATOR_API
@@ -29,6 +30,13 @@ DELETIONS_SECONDS = 20.0
 _FIRST_FIND_OF_MANY = 4  # KIP-699
 _NOBODY: Values = {"broker_id": -1, "host": "", "port": -1}
 _FIRST_DESCRIBE_WITH_NOT_FOUND = 6
+_NOT_DELETED = {
+    ErrorCode.NON_EMPTY_GROUP: "the group has members: stop them, or wait for their sessions' end",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "its coordinator could not be asked in time: try again",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "its coordinator is loading groups: try again",
+    ErrorCode.NOT_COORDINATOR: "its coordinator is another broker now: look it up again",
+}
 
 
 def group_admin_handlers(
@@ -97,12 +105,13 @@ class GroupAdmin:
         }
 
     async def describe_groups(self, request: KafkaRequest, asked: Values) -> Values:
-        return {
-            "groups": Each(
-                tuple(dict.fromkeys(asked["groups"])),  # of one group there may be much to tell
-                lambda name: _described(self._groups.describe_group(name), request.version),
-            )
-        }
+        def group(name: str) -> Values:
+            found = _described(self._groups.describe_group(name), request.version)
+            is_told = asked["include_authorized_operations"] and found["error"] is ErrorCode.NONE
+            return found | {"authorized_operations": OF_GROUP if is_told else NOT_ASKED}
+
+        # Each once: of one group there may be much to tell.
+        return {"groups": Each(tuple(dict.fromkeys(asked["groups"])), group)}
 
     async def delete_groups(self, request: KafkaRequest, asked: Values) -> Values:
         return {"groups": await delete_all(self._groups, tuple(dict.fromkeys(asked["groups"])))}
@@ -122,7 +131,7 @@ async def delete_all(groups: GroupCoordinators, group_ids: tuple[str, ...]) -> t
         else:
             errors += [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(some)
     return tuple(
-        {"group_id": group_id, "error": error}
+        {"group_id": group_id, "error": error, "message": _NOT_DELETED.get(error)}
         for group_id, error in zip(group_ids, errors, strict=True)
     )
 

@@ -1,7 +1,8 @@
-"""OffsetCommit v2-9, OffsetFetch v1-9, OffsetDelete v0: how far groups have read.
+"""OffsetCommit v2-10, OffsetFetch v1-10, OffsetDelete v0: how far groups have read.
 
 Offsets of partitions that there are not are refused one by one, the others are taken (as Kafka).
-Committed offsets of a topic that is gone are still told to who asks.
+Committed offsets of a topic that is gone are still told to who asks, but not by v10, which knows
+topics by their ids: groups keep names.
 """
 
 from collections.abc import Iterable
@@ -32,6 +33,7 @@ from tidemark_broker.wire.tables import Each, Values
 
 _FIRST_FETCH_WITH_ERROR = 2
 _FIRST_FETCH_OF_GROUPS = 8  # KIP-709
+_FIRST_WITH_TOPIC_IDS = 10  # of both requests
 ANSWER_BYTES = 16 * 1024 * 1024
 OFFSET_BYTES = 32  # of one in an answer, without its metadata
 
@@ -78,11 +80,15 @@ class GroupOffsets:
     async def commit(self, request: KafkaRequest, asked: Values) -> Values:
         errors: dict[tuple[str, int], ErrorCode] = {}
         offsets = []
+        has_ids = request.version >= _FIRST_WITH_TOPIC_IDS
         for topic in asked["topics"]:
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if has_ids and not self._name(topic):
+                unknown = ErrorCode.UNKNOWN_TOPIC_ID
             for entry in topic["partitions"]:
                 key = (topic["topic"], entry["partition"])
-                errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if self._is_known(*key):
+                errors[key] = unknown
+                if unknown is not ErrorCode.UNKNOWN_TOPIC_ID and self._is_known(*key):
                     metadata = entry["metadata"] or ""
                     offsets.append(
                         OffsetToCommit(*key, entry["offset"], entry["leader_epoch"], metadata)
@@ -100,7 +106,15 @@ class GroupOffsets:
             errors |= _by_partition(found.partitions)
         return {"topics": _errors_as_asked(asked, errors)}
 
+    def _name(self, topic: Values) -> str:
+        """Set the name of a topic that is asked for by its id, and return it; empty: unknown."""
+        known = self._metadata.topics_by_id.get(topic["topic_id"])
+        topic["topic"] = "" if known is None else known.topic
+        return str(topic["topic"])
+
     def fetch(self, request: KafkaRequest, asked: Values) -> Values:
+        if request.version >= _FIRST_WITH_TOPIC_IDS:
+            return self._fetch_by_id(asked)
         if request.version >= _FIRST_FETCH_OF_GROUPS:
             room = AnswerRoom()
             groups = tuple(_asked_once(asked["groups"]).items())
@@ -119,6 +133,33 @@ class GroupOffsets:
                 for topic in asked["topics"]
             )
         return found
+
+    def _fetch_by_id(self, asked: Values) -> Values:
+        """Of ids that no topic has each partition is refused; of a name that no topic has any more
+        nothing is told."""
+        unknown: dict[str, list[Values]] = {}
+        for group in asked["groups"]:
+            topics = group["topics"] or ()
+            unknown.setdefault(group["group_id"], []).extend(
+                topic for topic in topics if not self._name(topic)
+            )
+            if group["topics"] is not None:
+                group["topics"] = tuple(topic for topic in topics if topic["topic"])
+        room = AnswerRoom()
+
+        def answer(entry: tuple[str, AskedOnce]) -> Values:
+            found = self._fetch_group(*entry, room)
+            known = self._metadata.topics
+            told = [
+                topic | {"topic_id": known[topic["topic"]].topic_id}
+                for topic in found["topics"]
+                if topic["topic"] in known
+            ]
+            if found["error"] is ErrorCode.NONE:
+                told += map(_unknown_id, unknown[entry[0]])
+            return found | {"topics": told}
+
+        return {"groups": Each(tuple(_asked_once(asked["groups"]).items()), answer)}
 
     def _fetch_group(self, group_id: str, partitions: AskedOnce, room: "AnswerRoom") -> Values:
         if room.is_full:
@@ -177,6 +218,7 @@ def _errors_as_asked(asked: Values, errors: dict[tuple[str, int], ErrorCode]) ->
     return tuple(
         {
             "topic": topic["topic"],
+            "topic_id": topic.get("topic_id"),
             "partitions": tuple(
                 {
                     "partition": entry["partition"],
@@ -187,6 +229,15 @@ def _errors_as_asked(asked: Values, errors: dict[tuple[str, int], ErrorCode]) ->
         }
         for topic in asked["topics"]
     )
+
+
+def _unknown_id(topic: Values) -> Values:
+    error = ErrorCode.UNKNOWN_TOPIC_ID
+    numbers = tuple(dict.fromkeys(topic["partitions"]))
+    return {
+        "topic_id": topic["topic_id"],
+        "partitions": tuple({"partition": number, "error": error} for number in numbers),
+    }
 
 
 def _fetched(offset: FetchedOffset) -> Values:

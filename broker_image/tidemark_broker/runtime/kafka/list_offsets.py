@@ -19,6 +19,7 @@ from tidemark_broker.storage.errors import OwnLogDamaged, StorageError, is_stora
 from tidemark_broker.wire.list_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
     LATEST,
     LATEST_TIERED,
     LIST_OFFSETS_API,
@@ -28,7 +29,12 @@ from tidemark_broker.wire.steps import WHOLE_TURN
 from tidemark_broker.wire.tables import Values, each_partition
 
 _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5  # KIP-207
-_FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_FIRST_VERSION_OF = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 
 Named = tuple[str, int]
 
@@ -81,12 +87,12 @@ def look_up(replica: HostedReplica, timestamp_ms: int, version: int) -> Values:
     log = replica.log
     leader = replica.leader
     assert leader is not None
-    if timestamp_ms < LATEST_TIERED or version < _FIRST_VERSION_OF.get(timestamp_ms, 0):
+    if timestamp_ms < EARLIEST_PENDING_UPLOAD or version < _FIRST_VERSION_OF.get(timestamp_ms, 0):
         return {"error": ErrorCode.UNSUPPORTED_VERSION}
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         return {"offset": start, "leader_epoch": epoch_at(replica, start)}
-    if timestamp_ms == LATEST_TIERED:
+    if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return {}  # nothing is tiered
     if leader.hides_latest_offset:
         is_known = version >= _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE

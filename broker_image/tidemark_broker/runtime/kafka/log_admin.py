@@ -1,4 +1,7 @@
-"""DeleteRecords and DescribeLogDirs, of the replicas on this broker."""
+"""DeleteRecords, DescribeLogDirs and AlterReplicaLogDirs, of the replicas on this broker.
+
+A broker has one directory: a replica is there already, or is asked for in one that there is not.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -12,6 +15,7 @@ from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.log_starts import DeleteRecordsResult
 from tidemark_broker.runtime.low_watermarks import Awaited, LowWatermarks
 from tidemark_broker.storage.disk import DiskSpace
+from tidemark_broker.wire.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS_API
 from tidemark_broker.wire.delete_records import DELETE_RECORDS_API
 from tidemark_broker.wire.describe_log_dirs import DESCRIBE_LOG_DIRS_API
 from tidemark_broker.wire.tables import Values, each_partition
@@ -24,6 +28,7 @@ def log_admin_handlers(services: KafkaServices) -> tuple[ApiHandler, ...]:
     return (
         services.answering.table_handler(DELETE_RECORDS_API, admin.delete_records),
         services.answering.table_handler(DESCRIBE_LOG_DIRS_API, admin.describe_log_dirs),
+        services.answering.prompt_handler(ALTER_REPLICA_LOG_DIRS_API, admin.alter_log_dirs),
     )
 
 
@@ -63,8 +68,9 @@ class LogAdmin:
         replica = self._partitions.find_leading(topic, partition)
         if isinstance(replica, ErrorCode):
             return DeleteRecordsResult(replica)
-        if not replica.log.settings.deletes:
-            return DeleteRecordsResult(ErrorCode.POLICY_VIOLATION)  # compacted: as Kafka
+        settings = replica.log.settings
+        if settings.compacts and not settings.deletes:
+            return DeleteRecordsResult(ErrorCode.POLICY_VIOLATION)  # as Kafka
         result = self._partitions.delete_records(topic, partition, Offset(before_offset))
         return result if result.error is ErrorCode.NONE else DeleteRecordsResult(result.error)
 
@@ -90,6 +96,21 @@ class LogAdmin:
             "usable_bytes": space.free_bytes,
         }
         return {"error": ErrorCode.NONE, "directories": (directory,)}
+
+    def alter_log_dirs(self, request: KafkaRequest, asked: Values) -> Values:
+        hosted = {(replica.topic, replica.partition) for replica in self._partitions.replicas}
+        topics: dict[str, list[Values]] = {}
+        for directory in asked["directories"]:
+            for topic in directory["topics"]:
+                for number in topic["partitions"]:
+                    error = ErrorCode.NONE
+                    if directory["path"] != self._path:
+                        error = ErrorCode.LOG_DIR_NOT_FOUND
+                    elif (topic["topic"], number) not in hosted:
+                        error = ErrorCode.REPLICA_NOT_AVAILABLE
+                    answer = {"partition": number, "error": error}
+                    topics.setdefault(topic["topic"], []).append(answer)
+        return {"topics": tuple({"topic": topic, "partitions": topics[topic]} for topic in topics)}
 
 
 def _described(replica: HostedReplica) -> Values:

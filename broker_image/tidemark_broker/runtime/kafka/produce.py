@@ -7,6 +7,7 @@ record format before v2, more than one batch, zstd before the version that broug
 from collections.abc import Sequence
 
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import TopicId
 
 from tidemark_broker.runtime.kafka.leader_hints import LeaderHints
 from tidemark_broker.runtime.kafka.quotas import Used
@@ -14,10 +15,12 @@ from tidemark_broker.runtime.kafka.requests import NO_ANSWER, ApiHandler, KafkaR
 from tidemark_broker.runtime.kafka.services import KafkaServices
 from tidemark_broker.runtime.partitions import Partitions, ProduceResult
 from tidemark_broker.runtime.produce_path import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+from tidemark_broker.runtime.record_errors import MOST_RECORD_ERRORS
 from tidemark_broker.wire.api_versions import SupportedApi
 from tidemark_broker.wire.frames import PRODUCE
 from tidemark_broker.wire.primitives import INT16, INT32
 from tidemark_broker.wire.produce import (
+    FIRST_PRODUCE_VERSION_WITH_IDS,
     MAX_PRODUCE_VERSION,
     MIN_PRODUCE_VERSION,
     ProduceAnswer,
@@ -37,8 +40,14 @@ BYTES_OF_A_STEP = 256 * 1024  # of a batch that is large
 
 
 def produce_handler(services: KafkaServices) -> ApiHandler:
+    topics_by_id = services.partitions.metadata.topics_by_id
+
+    def name_of(topic_id: TopicId) -> str:
+        known = topics_by_id.get(topic_id)
+        return "" if known is None else known.topic
+
     def handle(request: KafkaRequest) -> None:
-        produce = decode_produce_request(request.reader, request.version)
+        produce = decode_produce_request(request.reader, request.version, name_of=name_of)
         size_bytes = request.reader.end
         throttle_ms = services.quotas.throttle_ms(
             request.header.client_id, Used.PRODUCE_BYTES, size_bytes
@@ -59,7 +68,15 @@ def produce_handler(services: KafkaServices) -> ApiHandler:
 class Producing:
     """One request until its last partition is answered. It keeps no records."""
 
-    __slots__ = ("_answers", "_left", "_partitions", "_places", "_produce", "_request")
+    __slots__ = (
+        "_answers",
+        "_left",
+        "_partitions",
+        "_places",
+        "_produce",
+        "_record_errors_left",
+        "_request",
+    )
 
     def __init__(
         self, partitions: Partitions, request: KafkaRequest, produce: ProduceRequest
@@ -67,9 +84,12 @@ class Producing:
         self._partitions = partitions
         self._request = request
         self._produce = produce._replace(partitions=())
-        self._places = tuple((asked.topic, asked.partition) for asked in produce.partitions)
+        self._places = tuple(
+            (asked.topic, asked.partition, asked.topic_id) for asked in produce.partitions
+        )
         self._left = len(self._places)
         self._answers: list[ProduceAnswer | None] = [None] * self._left
+        self._record_errors_left = MOST_RECORD_ERRORS
 
     def start_steps(self, partitions: Sequence[ProducePartition]) -> Steps[None]:
         """Until it ends no other request of the connection begins: batches keep their order."""
@@ -99,7 +119,9 @@ class Producing:
         )
 
     def _done(self, index: int, result: ProduceResult) -> None:
-        topic, partition = self._places[index]
+        topic, partition, topic_id = self._places[index]
+        record_errors = result.record_errors[: self._record_errors_left]
+        self._record_errors_left -= len(record_errors)
         self._answers[index] = ProduceAnswer(
             topic,
             partition,
@@ -108,6 +130,8 @@ class Producing:
             append_time_ms=result.append_time_ms,
             log_start_offset=result.log_start_offset,
             message=result.message,
+            record_errors=record_errors,
+            topic_id=topic_id,
         )
         self._left -= 1
         if not self._left:
@@ -151,6 +175,8 @@ def refusal(asked: ProducePartition, produce: ProduceRequest, version: int) -> P
         )
     if produce.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
         return ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS)
+    if not asked.topic and version >= FIRST_PRODUCE_VERSION_WITH_IDS:
+        return ProduceResult(ErrorCode.UNKNOWN_TOPIC_ID)
     records = asked.records
     if len(records) <= _MAGIC_AT:
         return None

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from tidemark_broker.runtime.controller_client import Address
 from tidemark_broker.runtime.departures import Departures
 from tidemark_broker.runtime.group_coordinator import GroupCoordinators
 from tidemark_broker.runtime.kafka.answering import Answering
@@ -19,6 +20,10 @@ from tidemark_broker.storage.disk import DiskSpace
 
 def no_time() -> float:
     return 0.0
+
+
+def no_address() -> Address | None:
+    return None
 
 
 @dataclass(slots=True)
@@ -37,6 +42,7 @@ class KafkaServices:
     cluster_id: str = ""
     log_directory: str = ""
     space: Callable[[], DiskSpace] = lambda: DiskSpace(-1, -1)  # of its volume; in a worker
+    controller_address: Callable[[], Address | None] = no_address  # of the operator that leads
     creates_topics: bool = False  # that clients ask for and that there are not
     broker_configs: Mapping[str, str] = field(default_factory=dict)  # by Kafka's names
     first_session_id: int = 1

@@ -1,0 +1,48 @@
+"""The groups of all brokers as one list: who asks one broker need not know the others.
+
+Brokers are asked one after the other and passed on as they answer, so one answer is held at a time.
+One that does not answer is named: its groups are missing.
+"""
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import msgspec
+from tidemark_protocol.controller_messages import BrokerState
+
+from tidemark_broker.http.broker_view import BrokerView
+
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+CONNECT_SECONDS = 1.0
+ANSWER_SECONDS = 5.0
+
+
+class _Groups(msgspec.Struct):
+    groups: list[msgspec.Raw]
+    is_loading: bool
+
+
+async def others(view: BrokerView) -> AsyncIterator[tuple[int, _Groups | None]]:
+    """Of each other broker that is not fenced, by its id; None: it did not answer."""
+    timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS, sock_connect=CONNECT_SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        for broker_id, broker in sorted(view.partitions.metadata.brokers.items()):
+            if broker_id != view.broker_id and not broker.is_fenced:
+                yield broker_id, await _of(session, broker)
+
+
+async def _of(session: aiohttp.ClientSession, broker: BrokerState) -> _Groups | None:
+    endpoints = broker.endpoints
+    host = f"[{endpoints.host}]" if ":" in endpoints.host else endpoints.host
+    body = bytearray()
+    try:
+        async with session.get(f"http://{host}:{endpoints.http_port}/groups") as response:
+            if response.status != 200:
+                return None
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > MAX_ANSWER_BYTES:
+                    return None
+        return msgspec.json.decode(body, type=_Groups)
+    except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):
+        return None

@@ -1,0 +1,66 @@
+"""Where a group's offsets are set to: pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tidemark_cli.failures import EXIT_USAGE, CommandFailed
+from tidemark_cli.groups import Place
+from tidemark_cli.outcomes import OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One of them: `earliest`, `latest`, an offset, or a time in ms since 1970."""
+
+    word: str = ""
+    offset: int | None = None
+    time_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    topic: str
+    partition: int
+    before: int | None  # None: nothing was committed
+    after: int
+
+
+def read_goal(text: str) -> Goal:
+    """Raises CommandFailed."""
+    if text in ("earliest", "latest"):
+        return Goal(word=text)
+    if text.isdecimal():
+        return Goal(offset=int(text))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise CommandFailed(
+            expected="--to earliest, latest, an offset or a time such as 2026-01-31T12:00:00Z",
+            found=repr(text),
+            to_do="choose one of them",
+            exit_code=EXIT_USAGE,
+        ) from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return Goal(time_ms=max(0, round(moment.timestamp() * 1000)))
+
+
+def changes(
+    places: Iterable[Place],
+    committed: Mapping[Place, int],
+    ranges: Mapping[Place, OffsetRange],
+    goal: Goal,
+    at_time: Mapping[Place, int],
+) -> list[OffsetChange]:
+    """Offsets outside of what the log has go to its nearer end, as Kafka's tool has it."""
+    found = []
+    for place in sorted(places):
+        start, end = ranges[place].log_start_offset, ranges[place].high_watermark
+        if goal.word:
+            after = start if goal.word == "earliest" else end
+        elif goal.offset is not None:
+            after = min(max(goal.offset, start), end)
+        else:
+            after = at_time[place] if at_time[place] >= 0 else end
+        found.append(OffsetChange(*place, committed.get(place), after))
+    return found

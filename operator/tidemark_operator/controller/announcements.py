@@ -1,0 +1,48 @@
+"""Who is told what became durable, and when: each once for many changes (shell).
+
+Brokers hear of all that became durable in one turn of the loop together. Reconcilers hear of a
+decision about many slices when it is through: their work would hold up elections.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tidemark_operator.controller.views import Change
+
+
+class Announcements:
+    def __init__(self, on_image: Callable[[], None], on_change: Callable[[Change], None]) -> None:
+        self._on_image = on_image
+        self._on_change = on_change
+        self._is_image_due = False
+        self._holding = 0
+        self._held: dict[Change, None] = {}
+
+    def image(self) -> None:
+        """It says something new."""
+        if not self._is_image_due:
+            self._is_image_due = True
+            asyncio.get_running_loop().call_soon(self._tell_brokers)
+
+    def change(self, change: Change) -> None:
+        if self._holding:
+            self._held[change] = None
+        else:
+            self._on_change(change)
+
+    @contextmanager
+    def changes_at_the_end(self) -> Iterator[None]:
+        self._holding += 1
+        try:
+            yield
+        finally:
+            self._holding -= 1
+            if not self._holding:
+                held, self._held = self._held, {}
+                for change in held:
+                    self._on_change(change)
+
+    def _tell_brokers(self) -> None:
+        self._is_image_due = False
+        self._on_image()

@@ -1,0 +1,131 @@
+"""What heartbeats ask for beside an answer: granted next to their polls, one broker's at a time.
+
+Granting takes the pool's lock and writes slices, which may take longer than a session while a large
+topic is made. The poll that asked is answered in its time all the same (0103); a later one of the
+same broker says whether the wish is stored. Of what a broker asks meanwhile the newest counts, as
+each heartbeat says everything again.
+"""
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from tidemark_protocol.controller_messages import CommittedCut, HeartbeatRequest
+from tidemark_protocol.ids import BrokerEpoch, BrokerId
+
+from tidemark_operator.controller.gray_failures import GrayFailures
+from tidemark_operator.controller.pool_controller import PoolController
+from tidemark_operator.controller.registration import is_storage_failed
+from tidemark_operator.controller.slice_store import PutOff
+from tidemark_operator.controller.standing import Replica
+
+logger = logging.getLogger(__name__)
+
+
+class Spawns(Protocol):
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> object: ...
+
+
+class HeartbeatWishes:
+    """Of one pool. `on_granted`: something new may be told to its brokers."""
+
+    def __init__(
+        self,
+        decisions: PoolController,
+        gray_failures: GrayFailures,
+        tasks: Spawns,
+        *,
+        on_granted: Callable[[], None],
+    ) -> None:
+        self._decisions = decisions
+        self._gray_failures = gray_failures
+        self._tasks = tasks
+        self._on_granted = on_granted
+        self._newest: dict[BrokerId, HeartbeatRequest] = {}  # not looked at yet
+        self._granting: set[BrokerId] = set()
+        self._recorded_cuts: dict[tuple[BrokerId, BrokerEpoch], frozenset[CommittedCut]] = {}
+
+    def note(self, request: HeartbeatRequest) -> bool:
+        """Of the registered life. True: something is to be granted. Raises NotLeading."""
+        is_stalled = not request.storage_failed and self._gray_failures.note(request)
+        broker_id = request.broker_id
+        if not (is_stalled or self._has_any(request)):
+            self._newest.pop(broker_id, None)  # what it asked before it asks no more
+            return False
+        self._newest[broker_id] = request
+        if broker_id not in self._granting:
+            self._tasks.spawn(self._grant(broker_id), f"wishes of broker {broker_id}")
+            self._granting.add(broker_id)
+        return True
+
+    def are_cuts_recorded(self, request: HeartbeatRequest) -> bool:
+        if not request.committed_cuts:
+            return False
+        recorded = self._recorded_cuts.get((request.broker_id, request.broker_epoch), frozenset())
+        return recorded.issuperset(request.committed_cuts)
+
+    def _has_any(self, request: HeartbeatRequest) -> bool:
+        record = self._decisions.state.brokers[request.broker_id]
+        notes = self._decisions.state.notes_of(request.broker_id)
+        return (
+            (request.storage_failed and not is_storage_failed(record))
+            or (bool(request.committed_cuts) and not self.are_cuts_recorded(request))
+            or notes.failed_replicas != notes.settled_failures
+            or (request.wants_to_stop and record.is_live and notes.drained_at_version is None)
+            or (request.wants_to_serve and not request.wants_to_stop and not record.is_live)
+        )
+
+    async def _grant(self, broker_id: BrokerId) -> None:
+        try:
+            while (request := self._newest.pop(broker_id, None)) is not None:
+                await self._grant_newest(request)
+                self._on_granted()
+        finally:
+            self._granting.discard(broker_id)
+
+    async def _grant_newest(self, request: HeartbeatRequest) -> None:
+        """One that cannot be stored now is tried again by the next heartbeat. Raises Deposed."""
+        try:
+            await self._decide(request)
+        except PutOff as error:
+            logger.warning(
+                "heartbeat's wish put off",
+                extra={"broker_id": request.broker_id, "error": str(error)},
+            )
+
+    async def _decide(self, request: HeartbeatRequest) -> None:
+        decisions = self._decisions
+        broker_id, broker_epoch = request.broker_id, request.broker_epoch
+        if request.committed_cuts and not self.are_cuts_recorded(request):
+            await self._record_cuts(request)
+        if request.storage_failed:
+            await decisions.storage_failed(broker_id, broker_epoch)
+            return
+        if decisions.current(broker_id, broker_epoch) is None:
+            return
+        notes = decisions.state.notes_of(broker_id)
+        if notes.failed_replicas != notes.settled_failures:
+            await decisions.settle_failures(broker_id, broker_epoch)
+        record = decisions.current(broker_id, broker_epoch)
+        if record is None or request.number < notes.heartbeat:
+            return  # a later heartbeat says what is wished
+        if request.wants_to_stop:
+            if record.is_live and notes.drained_at_version is None:
+                await decisions.drain(broker_id, broker_epoch)
+        elif request.wants_to_serve and not record.is_live:
+            await decisions.activate(broker_id, broker_epoch)
+        if notes.is_write_stalled:
+            await self._gray_failures.relieve()
+
+    async def _record_cuts(self, request: HeartbeatRequest) -> None:
+        """Put off: the broker reports them again, as no answer says otherwise."""
+        cuts, key = request.committed_cuts, (request.broker_id, request.broker_epoch)
+        if await self._decisions.record_cuts(cuts):
+            for former in [each for each in self._recorded_cuts if each[0] == key[0]]:
+                if former != key:
+                    del self._recorded_cuts[former]
+            self._recorded_cuts[key] = self._recorded_cuts.get(key, frozenset()).union(cuts)
+
+
+def failed_replicas(request: HeartbeatRequest) -> frozenset[Replica]:
+    return frozenset((report.topic_id, report.partition) for report in request.failed_replicas)

@@ -1,0 +1,158 @@
+"""Changes of many slices of one pool, as one decision makes them (shell).
+
+What they become is decided a few slices at a time, and the loop has its turn in between: neither
+heartbeats nor the Lease wait for a large pool. How brokers stand is looked at once, at the
+beginning, so that nobody is elected who falls by the same event; each slice is one compare-and-set
+(S3). Callers hold the pool's turn: alone, or beside others for the topics that they hold.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from tidemark_protocol.ids import TopicId
+
+from tidemark_operator.controller.pool_state import PoolState
+from tidemark_operator.controller.slice_store import Decide, Deposed, PutOff, SliceStore
+from tidemark_operator.controller.slices import PartitionSlice
+from tidemark_operator.controller.standing import Standing, Standings
+
+logger = logging.getLogger(__name__)
+
+# Some ten milliseconds of the loop. A slice costs as much as some partitions.
+PARTITIONS_AT_A_TIME = 512
+SLICE_COSTS = 3
+WRITES_AT_ONCE = 64
+
+
+class SliceChanges:
+    def __init__(
+        self, state: PoolState, slice_store: SliceStore, *, on_put_off: Callable[[], None]
+    ) -> None:
+        self._state = state
+        self._slice_store = slice_store
+        self._on_put_off = on_put_off
+
+    async def settle(
+        self, *overriding: Standing, topics: Collection[TopicId] | None = None
+    ) -> bool:
+        """Every slice, or those of some topics, as it should be, given how brokers stand. First
+        those with a partition that may need another leader. False: put off to a tick."""
+        state = self._state
+        standings = state.standings(*overriding)
+        counts = state.leader_counts()
+
+        def again(value: PartitionSlice) -> PartitionSlice:
+            return state.settled_slice(value, standings, state.leader_counts())
+
+        def decided(value: PartitionSlice) -> Decide | None:
+            wanted = state.settled_slice(value, standings, counts)
+            if value.name in self._slice_store.unsettled:
+                return again
+            return None if wanted is value else _first_then(value, wanted, again)
+
+        urgent, others = _by_urgency(self._values(topics), standings)
+        is_done = await self._decide_each(urgent, decided)
+        return await self._decide_each(others, decided) and is_done
+
+    async def balance(self) -> None:
+        """Leadership back to preferred replicas where that evens it out (L5)."""
+        state = self._state
+        standings, counts = state.standings(), state.leader_counts()
+
+        def unchanged(stored: PartitionSlice) -> PartitionSlice:
+            return stored  # balancing is no matter of safety: the next pass looks again
+
+        def decided(value: PartitionSlice) -> Decide | None:
+            wanted = state.balanced_slice(value, standings, counts)
+            return None if wanted is value else _first_then(value, wanted, unchanged)
+
+        await self._decide_each(self._values(None), decided)
+
+    async def write(self, decisions: Mapping[str, Decide]) -> bool:
+        """By name. False: one at least is put off to a tick."""
+        waiting = deque(decisions.items())
+        outcomes: list[bool] = []
+
+        async def write_some() -> None:
+            while waiting:
+                outcomes.append(await self._write(*waiting.popleft()))
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(min(WRITES_AT_ONCE, len(waiting))):
+                    tasks.create_task(write_some(), name="slice writes")
+        except ExceptionGroup as failed:
+            deposed = [error for error in failed.exceptions if isinstance(error, Deposed)]
+            raise (deposed or failed.exceptions)[0] from failed
+        return all(outcomes)
+
+    async def _write(self, name: str, decide: Decide) -> bool:
+        value = self._state.slices.get(name)
+        if value is None:
+            return True  # it is gone since
+        try:
+            await self._slice_store.change(value, decide)
+        except PutOff as error:
+            self._on_put_off()
+            logger.warning("decision put off", extra={"slice": name, "error": str(error)})
+            return False
+        return True
+
+    def _values(self, topics: Collection[TopicId] | None) -> list[PartitionSlice]:
+        if topics is None:
+            return list(self._state.slices.values())
+        return [value for topic_id in topics for value in self._state.topic_slices(topic_id)]
+
+    async def _decide_each(
+        self, values: list[PartitionSlice], decided: Callable[[PartitionSlice], Decide | None]
+    ) -> bool:
+        is_done = True
+        for some in _a_few_at_a_time(values):
+            decisions: dict[str, Decide] = {}
+            for value in some:
+                known = self._state.slices.get(value.name)
+                decide = None if known is None else decided(known)
+                if decide is not None:
+                    decisions[value.name] = decide
+            is_done = await self.write(decisions) and is_done
+            await asyncio.sleep(0)
+        return is_done
+
+
+def _first_then(known: PartitionSlice, wanted: PartitionSlice, again: Decide) -> Decide:
+    """What was decided together with the other slices, as long as the slice is still that."""
+    return lambda stored: wanted if stored is known else again(stored)
+
+
+def _a_few_at_a_time(values: Iterable[PartitionSlice]) -> Iterator[list[PartitionSlice]]:
+    some: list[PartitionSlice] = []
+    count = 0
+    for value in values:
+        some.append(value)
+        count += len(value.partitions) + SLICE_COSTS
+        if count >= PARTITIONS_AT_A_TIME:
+            yield some
+            some, count = [], 0
+    if some:
+        yield some
+
+
+def _by_urgency(
+    values: Iterable[PartitionSlice], standings: Standings
+) -> tuple[list[PartitionSlice], list[PartitionSlice]]:
+    urgent: list[PartitionSlice] = []
+    others: list[PartitionSlice] = []
+    for value in values:
+        (urgent if _may_need_a_leader(value, standings) else others).append(value)
+    return urgent, others
+
+
+def _may_need_a_leader(value: PartitionSlice, standings: Standings) -> bool:
+    if value.is_retained:
+        return False
+    return any(
+        not standings.may_lead_on(state.leader, state.leader_broker_epoch)
+        for state in value.partitions
+    )

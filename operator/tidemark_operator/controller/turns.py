@@ -1,0 +1,111 @@
+"""Whose turn it is to decide about a pool: one decision alone, or work on single topics together.
+
+Turns are given in the order in which they were asked for. When the first who waits wants a shared
+one, all who wait for a shared one have it together: their writes share commits, and an election
+waits for one slice of each at most, however many topics are being made.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+
+SHARED_AT_ONCE = 64
+
+
+class Turns:
+    """`async with turns` is a turn alone, `async with turns.shared()` one beside others."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Future[None], bool] = {}  # in order; True: for a shared turn
+        self._sharing = 0
+        self._is_alone = False
+
+    async def __aenter__(self) -> None:
+        await self._take(shared=False)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._give_back(shared=False)
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[None]:
+        await self._take(shared=True)
+        try:
+            yield
+        finally:
+            self._give_back(shared=True)
+
+    def locked(self) -> bool:
+        """Somebody decides, alone or beside others."""
+        return self._is_alone or self._sharing > 0
+
+    def is_wanted_alone(self) -> bool:
+        """Somebody decides alone, or is to."""
+        return self._is_alone or not all(self._waiting.values())
+
+    async def _take(self, *, shared: bool) -> None:
+        if not self._waiting and self._is_free(shared=shared):
+            self._give(shared=shared)
+            return
+        given = asyncio.get_running_loop().create_future()
+        self._waiting[given] = shared
+        try:
+            await given
+        except asyncio.CancelledError:
+            if given.cancelled():
+                self._waiting.pop(given, None)
+                self._pass_on()
+            else:  # it was given just now
+                self._give_back(shared=shared)
+            raise
+
+    def _give_back(self, *, shared: bool) -> None:
+        if shared:
+            self._sharing -= 1
+        else:
+            self._is_alone = False
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        if not self._waiting:
+            return
+        shared = next(iter(self._waiting.values()))
+        for given, wants_shared in tuple(self._waiting.items()):
+            if wants_shared is not shared or given.done():
+                continue
+            if not self._is_free(shared=shared):
+                return
+            del self._waiting[given]
+            self._give(shared=shared)
+            given.set_result(None)
+
+    def _is_free(self, *, shared: bool) -> bool:
+        if self._is_alone:
+            return False
+        return self._sharing < SHARED_AT_ONCE if shared else self._sharing == 0
+
+    def _give(self, *, shared: bool) -> None:
+        if shared:
+            self._sharing += 1
+        else:
+            self._is_alone = True
+
+
+class KeyedLocks:
+    """One lock for each key, there while somebody has it or waits for it."""
+
+    def __init__(self) -> None:
+        self._locks: dict[Hashable, tuple[asyncio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def of(self, key: Hashable) -> AsyncIterator[None]:
+        lock, users = self._locks.get(key, (asyncio.Lock(), 0))
+        self._locks[key] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks[key]
+            if users == 1:
+                del self._locks[key]
+            else:
+                self._locks[key] = (lock, users - 1)

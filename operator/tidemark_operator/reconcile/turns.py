@@ -1,0 +1,71 @@
+"""What turns have seen of their objects, so that what they know already costs no further turn.
+
+Most events of a watch are of the operator's own status writes, and most changes of slices are made
+by the turn of their own Topic.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tidemark_operator.reconcile.work_queue import WorkKey
+from tidemark_operator.stores.object_store import Object, ResourceKind
+
+
+@dataclass(slots=True)
+class Turn:
+    """What happened to an object while a turn of its own was under way."""
+
+    has_changed: bool = False  # in the controller, since it was last observed
+    newest: str = ""  # version of the object that a watch told of; "": none
+
+
+class Turns:
+    def __init__(self) -> None:
+        self._running: dict[WorkKey, Turn] = {}
+        self._seen: dict[WorkKey, str] = {}  # which version of the object the last turn saw
+
+    @contextmanager
+    def begin(self, key: WorkKey) -> Iterator[Turn]:
+        turn = self._running[key] = Turn()
+        try:
+            yield turn
+        finally:
+            del self._running[key]
+
+    def is_due_again(self, key: WorkKey, turn: Turn) -> bool:
+        """After a turn: something happened meanwhile that it does not know."""
+        return turn.has_changed or turn.newest not in ("", self._seen.get(key))
+
+    def note_seen(self, kind: ResourceKind, item: Object) -> None:
+        """As a turn of that object has read or written it."""
+        self._seen[key_of(kind, item)] = _version(item)
+
+    def note_gone(self, key: WorkKey) -> None:
+        self._seen.pop(key, None)
+
+    def note_change(self, key: WorkKey) -> bool:
+        """Of what the controller holds. Whether a turn is under way, which will see to it."""
+        turn = self._running.get(key)
+        if turn is not None:
+            turn.has_changed = True
+        return turn is not None
+
+    def is_news(self, key: WorkKey, item: Object, *, is_deleted: bool) -> bool:
+        """Of an event: whether it needs another turn now."""
+        version = "deleted" if is_deleted else _version(item)
+        turn = self._running.get(key)
+        if turn is not None:
+            turn.newest = version
+            return False
+        return version != self._seen.get(key)
+
+
+def key_of(kind: ResourceKind, item: Object) -> WorkKey:
+    return WorkKey(kind.kind, item["metadata"]["namespace"], item["metadata"]["name"])
+
+
+def _version(item: Object) -> str:
+    """Of that very object; another one of its name has another UID."""
+    metadata = item["metadata"]
+    return f"{metadata.get('uid', '')} {metadata.get('resourceVersion', '')}"

@@ -1,0 +1,27 @@
+"""How many partitions a request may still add to its pool (spec.limits.maxPartitions). Pure."""
+
+from tidemark_protocol.error_codes import ErrorCode
+
+from tidemark_operator.topic_admin.refusal import Refusal
+
+
+class Room:
+    def __init__(self, limit: int, present: int) -> None:
+        """`present`: partitions of the pool's slices. What other requests ask for at the same time
+        is not known here: together they may go beyond the limit by what they add."""
+        self._limit = limit
+        self._present = present
+        self._taken: dict[str, int] = {}  # by topic
+
+    def take(self, topic: str, partitions: int) -> Refusal | None:
+        """So many more for that topic; asked again, instead of what it took."""
+        taken = sum(self._taken.values()) - self._taken.get(topic, 0)
+        present = self._present + taken
+        if present + partitions <= self._limit:
+            self._taken[topic] = partitions
+            return None
+        return Refusal(
+            ErrorCode.POLICY_VIOLATION,
+            f"topic {topic}: {partitions} more partitions would be {present + partitions} in the"
+            f" pool, whose spec.limits.maxPartitions is {self._limit}: delete topics, or raise it",
+        )

@@ -1,0 +1,49 @@
+"""How late the callbacks of an event loop come, as its beats say; broker and operator show it.
+
+A beat that comes late means that everything else on the loop came late too. Readers may be on other
+threads: each value is one attribute.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+BEAT_SECONDS = 0.1
+WINDOW_SECONDS = 60.0  # the maximum is of this window and the one before
+
+
+class LoopLag:
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        """`now_s`: the clock of the loop, readable from any thread."""
+        self.last_s = 0.0  # of the last beat
+        self._now_s = now_s
+        self._last_beat_s = now_s()
+        self._window_began_s = self._last_beat_s
+        self._window_max_s = 0.0
+        self._former_max_s = 0.0
+
+    @property
+    def max_s(self) -> float:
+        """The most of the last one to two minutes."""
+        return max(self._window_max_s, self._former_max_s)
+
+    async def run(self) -> None:
+        """On the loop that is measured, until cancelled."""
+        self._last_beat_s = self._now_s()
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            self.beat()
+
+    def beat(self) -> None:
+        now_s = self._now_s()
+        self.last_s = max(0.0, now_s - self._last_beat_s - BEAT_SECONDS)
+        self._last_beat_s = now_s
+        if now_s - self._window_began_s >= WINDOW_SECONDS:
+            is_next = now_s - self._window_began_s < 2 * WINDOW_SECONDS
+            self._former_max_s = self._window_max_s if is_next else 0.0
+            self._window_began_s, self._window_max_s = now_s, 0.0
+        self._window_max_s = max(self._window_max_s, self.last_s)
+
+    def stands_still_ms(self) -> int:
+        """How late the next beat is already. From any thread."""
+        return max(0, round(1000 * (self._now_s() - self._last_beat_s - BEAT_SECONDS)))
