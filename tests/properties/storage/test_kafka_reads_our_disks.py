@@ -1,5 +1,6 @@
 """Kafka's own DumpLogSegments over a data directory of ours: rolled, compacted, truncated."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tidemark_broker.storage.settings import LogSettings
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch
 
 from tests.unit.storage.compacted_logs import NOW_MS, compact, compressed, keyed_batch, linked, seal
-from tests.unit.storage.small_logs import OTHER_TOPIC_ID, TOPIC_ID, headers_of
+from tests.unit.storage.small_logs import OTHER_TOPIC_ID, TOPIC_ID, headers_of, open_log
 
 ROOT = Path(__file__).parents[3]
 SETTINGS = LogSettings(
@@ -53,10 +54,10 @@ def data_directory(path: Path) -> Path:
 
 
 def rest_of(codec: int) -> Batch:
-    """Compaction keeps a part of it, packed again: more than a block of LZ4."""
+    """Compaction keeps a part of it, packed again: more than a block of LZ4. From 5 on: plain."""
     once, value = f"once-{codec}", "x" * 70_000
     batch = keyed_batch(("x", "1"), (once, value), timestamp_ms=NOW_MS)
-    return compressed(batch, codec)
+    return compressed(batch, codec if codec < 5 else 0)
 
 
 def dump(path: Path) -> subprocess.CompletedProcess[str]:
@@ -66,6 +67,33 @@ def dump(path: Path) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+def test_kafka_opens_every_codec_that_compaction_packs(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", settings=SETTINGS)
+    for codec in range(5):
+        log.append_as_leader([rest_of(codec)], leader_epoch=LeaderEpoch(0))
+    log.append_as_leader([linked(rest_of(5))], leader_epoch=LeaderEpoch(0))
+    seal(log)
+    assert compact(log, OsDisk()) is not None
+    found = subprocess.run(
+        java("DumpLogSegments", tmp_path, "*.log", "--deep-iteration", "--print-data-log"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Exception" not in found.stdout + found.stderr
+    keys = re.findall(r"key: (once-\d)", found.stdout)
+    assert keys == [f"once-{number}" for number in range(6)]
+
+
+def java(tool: str, path: Path, pattern: str, *options: str) -> list[str]:
+    jars = subprocess.run(
+        [str(ROOT / "hack" / "kafka" / "jars")], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
+    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", f"{jars}/*"]
+    files = ",".join(map(str, sorted(path.glob(f"*/{pattern}"))))
+    return ["java", *quick, f"kafka.tools.{tool}", *options, "--files", files]
 
 
 @pytest.mark.long
