@@ -93,7 +93,7 @@ def java(tool: str, path: Path, pattern: str, *options: str) -> list[str]:
     ).stdout.strip()
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", f"{jars}/*"]
     files = ",".join(map(str, sorted(path.glob(f"*/{pattern}"))))
-    return ["java", *quick, f"kafka.tools.{tool}", *options, "--files", files]
+    return ["java", *quick, f"org.apache.kafka.tools.{tool}", *options, "--files", files]
 
 
 @pytest.mark.long
