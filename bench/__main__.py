@@ -1,4 +1,4 @@
-"""`make bench`: Tidemark beside Apache Kafka 4.1 on this machine, in turns.
+"""`make bench`: Tidemark beside Apache Kafka 4.4 on this machine, in turns.
 
 Each round runs both systems from nothing to their end, one after the other, the first of a round
 by turns; a ratio is of two figures of one round, because only that can be trusted on a machine that

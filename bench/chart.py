@@ -28,7 +28,7 @@ def chart(compared: list[Compared]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
         f' viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="13">',
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        '<text x="12" y="22" font-size="16" font-weight="bold">Tidemark beside Kafka 4.1,'
+        '<text x="12" y="22" font-size="16" font-weight="bold">Tidemark beside Kafka 4.4,'
         " one machine: times better</text>",
         *_axis(height),
         *(part for index, entry in enumerate(shown) for part in _bar(index, entry)),
