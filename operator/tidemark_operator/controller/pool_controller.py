@@ -25,6 +25,7 @@ from tidemark_operator.controller.announcements import Announcements
 from tidemark_operator.controller.broker_notes import BrokerNotes
 from tidemark_operator.controller.broker_record import BrokerLifeState, BrokerRecord
 from tidemark_operator.controller.image import MetadataImage
+from tidemark_operator.controller.keyed_locks import KeyedLocks
 from tidemark_operator.controller.pool_state import PoolState
 from tidemark_operator.controller.producer_id_rounds import NO_ROUND, round_of
 from tidemark_operator.controller.registration import (
@@ -42,7 +43,7 @@ from tidemark_operator.controller.slice_store import Decide, NamespaceGone, PutO
 from tidemark_operator.controller.slices import PartitionSlice
 from tidemark_operator.controller.standing import Standing
 from tidemark_operator.controller.topic_views import TopicViews
-from tidemark_operator.controller.turns import KeyedLocks, Turns
+from tidemark_operator.controller.turns import Turns
 from tidemark_operator.controller.views import Change, PoolSettings, TopicView
 from tidemark_operator.stores.object_store import ObjectStore
 
@@ -68,7 +69,7 @@ class PoolController:
         self.sessions = Sessions(settings)
         self.image = MetadataImage(controller_epoch, deleted_kept=settings.deleted_topics_kept)
         self.lock = Turns()
-        self.topic_locks = KeyedLocks()  # taken before a turn
+        self.topic_locks = KeyedLocks[TopicId]()  # taken before a turn
         # A decision was put off, or a take-over happened: the next tick looks at everything.
         self.is_dirty = True
         self.is_sweeping = False  # what deletions have left
@@ -240,7 +241,7 @@ class PoolController:
 
     async def confirm_slices(self, topic_id: TopicId) -> None:
         """Those of that topic that are gone from the store are forgotten. Writes nothing."""
-        async with self.topic_locks.of(topic_id), self.lock.shared():
+        async with self.topic_locks.hold(topic_id), self.lock.shared():
             for value in self.state.topic_slices(topic_id):
                 await self.slice_store.confirm(value)
 

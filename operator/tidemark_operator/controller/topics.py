@@ -43,7 +43,7 @@ async def create(
     deletion_policy: str,
     had_slices: bool,
 ) -> None:
-    async with pool.topic_locks.of(topic.topic_id):
+    async with pool.topic_locks.hold(topic.topic_id):
         growth = Growth(topic, assignments, 0, object_name, deletion_policy)
         while True:
             async with pool.lock.shared():
@@ -82,7 +82,7 @@ async def _restore(
 async def update(pool: PoolController, topic: TopicState, *, deletion_policy: str | None) -> None:
     """Config, and with it effective min ISR (S6). commitRule and flush are immutable."""
     topic_id = topic.topic_id
-    async with pool.topic_locks.of(topic_id):
+    async with pool.topic_locks.hold(topic_id):
         slices = pool.state.topic_slices(topic_id)
         if not slices:
             raise TopicUnknown(f"topic {topic.topic} ({topic_id}) has no slices")
@@ -96,7 +96,7 @@ async def update(pool: PoolController, topic: TopicState, *, deletion_policy: st
 async def add_partitions(
     pool: PoolController, topic_id: TopicId, assignments: Assignments, *, first: int
 ) -> None:
-    async with pool.topic_locks.of(topic_id):
+    async with pool.topic_locks.hold(topic_id):
         slices = pool.state.topic_slices(topic_id)
         if not slices:
             raise TopicUnknown(f"topic id {topic_id} has no slices")
@@ -116,7 +116,7 @@ async def add_partitions(
 
 
 async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool, topic: str = "") -> None:
-    async with pool.topic_locks.of(topic_id):
+    async with pool.topic_locks.hold(topic_id):
         slices = pool.state.topic_slices(topic_id)
         if retain:
             for value in slices:
@@ -151,7 +151,7 @@ async def choose_leaders(
 async def look_for_slices(pool: PoolController, topic_id: TopicId) -> None:
     """Slices that were missing and have been restored are taken in (S12); if they are from an old
     backup, what is known of their epochs says so (S17)."""
-    async with pool.topic_locks.of(topic_id):
+    async with pool.topic_locks.hold(topic_id):
         await _take_in(pool, topic_id)
 
 

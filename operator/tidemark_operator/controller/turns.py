@@ -6,7 +6,7 @@ waits for one slice of each at most, however many topics are being made.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 SHARED_AT_ONCE = 64
@@ -88,24 +88,3 @@ class Turns:
             self._sharing += 1
         else:
             self._is_alone = True
-
-
-class KeyedLocks:
-    """One lock for each key, there while somebody has it or waits for it."""
-
-    def __init__(self) -> None:
-        self._locks: dict[Hashable, tuple[asyncio.Lock, int]] = {}
-
-    @asynccontextmanager
-    async def of(self, key: Hashable) -> AsyncIterator[None]:
-        lock, users = self._locks.get(key, (asyncio.Lock(), 0))
-        self._locks[key] = (lock, users + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks[key]
-            if users == 1:
-                del self._locks[key]
-            else:
-                self._locks[key] = (lock, users - 1)

@@ -9,10 +9,10 @@ import logging
 
 from tidemark_protocol.ids import TopicId
 
+from tidemark_operator.controller.keyed_locks import KeyedLocks
 from tidemark_operator.controller.service import ControllerService
 from tidemark_operator.controller.slices import slice_name
 from tidemark_operator.reconcile.indexed_store import IndexedStore
-from tidemark_operator.reconcile.keyed_locks import KeyedLocks
 from tidemark_operator.reconcile.observe import TopicObserver
 from tidemark_operator.reconcile.slices import KeptTopic
 from tidemark_operator.reconcile.work_queue import WorkKey

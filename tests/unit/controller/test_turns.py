@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 
 import pytest
-from tidemark_operator.controller.turns import SHARED_AT_ONCE, KeyedLocks, Turns
+from tidemark_operator.controller.turns import SHARED_AT_ONCE, Turns
 
 from tests.unit.controller.control_rig import settle
 from tests.waiting import run
@@ -110,20 +110,3 @@ def test_so_many_share_a_turn_and_no_more() -> None:
         assert visitors.inside == names[1:]
 
     visiting(scenario)
-
-
-def test_locks_are_there_while_somebody_has_them() -> None:
-    async def scenario() -> None:
-        locks, order = KeyedLocks(), list[str]()
-
-        async def hold(key: str, name: str) -> None:
-            async with locks.of(key):
-                order.append(f"{name} in")
-                await asyncio.sleep(0)
-                order.append(f"{name} out")
-
-        await asyncio.gather(hold("x", "1"), hold("x", "2"), hold("y", "3"))
-        assert order == ["1 in", "3 in", "1 out", "3 out", "2 in", "2 out"]
-        assert not locks._locks
-
-    run(scenario)
