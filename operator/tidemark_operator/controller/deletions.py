@@ -39,7 +39,7 @@ async def delete_for_good(pool: PoolController, topic_id: TopicId, topic: str) -
     for value in slices:
         pool.state.slices.pop(value.name, None)
         pool.state.leftovers[value.name] = value
-    pool.state.forget_topic(topic_id)
+    pool.forget_topic(topic_id)
     await _delete_leftovers(pool, slices)
 
 

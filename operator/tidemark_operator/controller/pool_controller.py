@@ -256,6 +256,11 @@ class PoolController:
         logger.error("slice is missing", extra={"slice": value.name, "topic": value.topic.topic})
         self._announcements.change(Change("topic", self.state.pool, value.object_name))
 
+    def forget_topic(self, topic_id: TopicId) -> None:
+        """Its slices are gone for good."""
+        self.state.forget_topic(topic_id)
+        self._views.forget(topic_id)
+
     def topic_view(self, topic_id: TopicId) -> TopicView | None:
         return self._views.of(topic_id, self.slice_store.unsettled)
 

@@ -39,6 +39,13 @@ class TopicViews:
             self._made[topic_id] = (slices, view)
         return view
 
+    def __len__(self) -> int:
+        """Views that are kept."""
+        return len(self._made)
+
+    def forget(self, topic_id: TopicId) -> None:
+        self._made.pop(topic_id, None)
+
     def _view(
         self,
         topic_id: TopicId,
