@@ -304,12 +304,24 @@ def _other_client(system: System) -> Iterator[list[float]]:
 
 @contextmanager
 def _load(system: System) -> Iterator[SteadyProducer]:
+    """Its reports are taken in all the time: a full pipe would stop it."""
     with SteadyProducer(system, "gap", per_second=LOAD_RATE, record_bytes=100) as load:
         wait_for("a first acknowledgement", lambda: _has_flowed(load), seconds=30)
-        time.sleep(2)
-        yield load
-        time.sleep(2)
-        load.look()
+        ended = threading.Event()
+
+        def take_in() -> None:
+            while not ended.wait(LOOK_SECONDS):
+                load.look()
+
+        thread = threading.Thread(target=take_in, name="reports of the load")
+        thread.start()
+        try:
+            time.sleep(2)
+            yield load
+            time.sleep(2)
+        finally:
+            ended.set()
+            thread.join()
     if load.failed:
         raise BenchFailed(f"{load.failed} records of the load failed")
 
