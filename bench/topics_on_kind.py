@@ -73,7 +73,7 @@ class Cluster:
         )
 
     def writes(self) -> float:
-        """That the API server took of our kinds, ever, by anybody."""
+        """Count the writes to our kinds that the API server has served since it started."""
         text = _kubectl("get", "--raw", "/metrics")
         return sum(
             float(line.rpartition(" ")[2])

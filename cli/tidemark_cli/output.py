@@ -66,7 +66,7 @@ class Output:
                 "error": {
                     "message": failed.sentence,
                     "expected": failed.expected,
-                    # Readers of before knew no `message`.
+                    # Scripts written before `message` existed read the sentence here.
                     "found": failed.found or failed.sentence,
                     "toDo": failed.to_do or "correct the command",
                 }

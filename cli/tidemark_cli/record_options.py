@@ -103,7 +103,7 @@ def record_options(arguments: argparse.Namespace) -> RecordOptions:
 
 
 def time_ms(text: str, option: str = "--timestamp") -> int:
-    """Of milliseconds since 1970, or of a time of ISO 8601 (UTC if it says nothing else)."""
+    """Parse milliseconds since 1970, or an ISO 8601 time (UTC unless it has an offset)."""
     if text.isascii() and text.isdecimal() and int(text) <= MAX_INT64:
         return int(text)
     try:

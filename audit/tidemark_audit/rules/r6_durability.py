@@ -163,7 +163,7 @@ def lost_offsets(loss: Sequence[LossEvidence]) -> tuple[int, int] | None:
 def _how_to_mend(loss: Sequence[LossEvidence]) -> str:
     where, offsets = loss[0].partition, lost_offsets(loss)
     begin = f"tidemark consume {shlex.quote(where.topic)} --partition {where.partition}"
-    shows = f"`{begin} --from earliest` shows what is there now"
+    shows = f"`{begin} --from earliest` prints the records that these offsets hold now"
     if offsets is not None:
         count = offsets[1] - offsets[0] + 1
         shows = (

@@ -300,8 +300,9 @@ class HostedReplica:
         self._perform(self.leader.on_tick(now_ms))
 
     def expire_producers(self, now_ms: int) -> int:
-        """In every role: whoever leads next must know whom, and memory is bounded for all (S24).
-        When to come again."""
+        """Forget expired producers, as leader and as follower; return when to look again (ms).
+
+        A follower may become leader, and both have to bound their memory (S24)."""
         expiration_ms = self.log.settings.producer_expiration_ms
         self.log.producers.expire(now_ms, expiration_ms=expiration_ms)
         return now_ms + max(1, min(expiration_ms // 10, MAX_EXPIRY_PAUSE_MS))

@@ -1,7 +1,7 @@
 """The roles of this broker's replicas: taken as metadata say, logs made and removed for them.
 
-Synchronous. A log to be made or removed syncs its volume, so whoever applies much has both done in
-a worker between two parts of a push (`LogWork`); what is not done by then is done here.
+Synchronous. A log to be made or removed syncs its volume, so a large push has both done in
+a worker between two of its parts (`LogWork`); logs that no worker has made are made here.
 """
 
 import logging
@@ -134,8 +134,9 @@ class Roles:
             self._fail_storage(error)
             return
         if has_space or replica.role != "idle":
-            # Leading and following nothing takes no space: that it went well says nothing. Were
-            # it told, the role would be granted, not taken, and withdrawn, over and over.
+            # An idle replica needs no space, so its success does not show that a role can be taken.
+            # If it were reported, the controller would grant the role, and take it back, again
+            # and again.
             self.untaken.forget(key)
         if replica.damage is None and key not in self.untaken:
             self._failed_replicas.pop(key, None)

@@ -27,7 +27,7 @@ from tidemark_cli.targets import Target, find_api, find_target, uptime_ms
 
 HELP = "show partitions (leader, epoch, ISR, high watermark), brokers, and what needs attention"
 WATCH_SECONDS = 2.0
-START_GRACE_MS = 60_000  # as long as nobody is advised to give records up
+START_GRACE_MS = 60_000  # the controller advises no unclean election before
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

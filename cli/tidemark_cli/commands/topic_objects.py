@@ -237,7 +237,7 @@ def _partition_row(view: PartitionView) -> tuple[int, str, str, str, int]:
 
 
 def _partition_json(view: PartitionView) -> dict[str, Any]:
-    """The last two keys are those of before, until the next release."""
+    """Describe a partition; the last two keys are old names, kept for one release."""
     partition, leader, replicas, in_sync, epoch = _partition_row(view)
     return {
         "partition": partition,

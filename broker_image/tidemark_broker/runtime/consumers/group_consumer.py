@@ -172,8 +172,9 @@ class GroupConsumer:
         return self._positions.hand_out(place, fetched.offset, next_offset)
 
     def put_last(self, fetched: Fetched, offset: int) -> None:
-        """Its client cannot take what is there: other partitions have their share of an answer
-        first, until this one goes on from `offset`."""
+        """Fill answers from other partitions first, until this one goes on from `offset`.
+
+        Its client cannot read the record there."""
         place = (fetched.topic, fetched.partition)
         self._positions.put_last[place] = offset
 
