@@ -30,6 +30,7 @@ class FakeCluster:
     replica_bytes: dict[tuple[int, int], str] = field(default_factory=dict)
     topic_id: str = "first"
     is_deleted: bool = False
+    refused_reads: int = 0  # while it was deleted
     log_start: int = 0
     page_records: int = 10_000
     most_batch_bytes: int | None = None  # of values
@@ -141,6 +142,7 @@ class FakeCluster:
     def _reading_at(self, broker_id: int) -> Answer:
         async def records(request: web.Request) -> web.StreamResponse:
             if self.is_deleted:
+                self.refused_reads += 1
                 return unknown_topic()
             partition = int(request.match_info["partition"])
             nearest = self.nearest.get(request.query.get("rack", ""), self.leaders[partition])

@@ -13,7 +13,7 @@ from tidemark_cli.failures import CommandFailed
 from tidemark_cli.output import Output
 
 from tests.unit.cli.fake_broker import TOPIC, FakeCluster
-from tests.waiting import HANG_SECONDS
+from tests.waiting import HANG_SECONDS, eventually
 
 Run = Callable[..., list[tuple[int, int]]]
 Story = Callable[[FakeCluster], Any]
@@ -127,7 +127,7 @@ def test_another_topic_of_that_name_is_not_read_on(
         reading = asyncio.create_task(consumed(cluster, "-p", "0"))
         await has_begun(cluster)
         cluster.is_deleted = True
-        await asyncio.sleep(0.03)
+        await eventually(lambda: cluster.refused_reads)
         cluster.logs[0], cluster.topic_id = [b"another"] * count, "second"
         cluster.is_deleted = False
         await reading
