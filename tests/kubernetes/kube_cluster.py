@@ -187,6 +187,15 @@ class KubeCluster:
         leader: int = self.must_get("pslice", slice_name)["partitions"][index]["leader"]
         return leader
 
+    def until_preferred_lead(self, slice_name: str) -> None:
+        """Wait until no leader is about to move back to the first replica of its partition."""
+
+        def is_balanced() -> bool:
+            partitions = self.must_get("pslice", slice_name)["partitions"]
+            return all(state["leader"] == state["replicas"][0] for state in partitions)
+
+        self.until(is_balanced, f"preferred replicas of {slice_name} lead", timeout_s=60)
+
     def broker_epoch(self, broker_id: int) -> int:
         epoch: int = self.must_get("bkr", f"default-{broker_id}")["status"]["brokerEpoch"]
         return epoch

@@ -69,12 +69,7 @@ def test_a_topic_on_running_brokers_is_ready_at_once(cluster: KubeCluster, order
 
 def test_an_idle_cluster_writes_nothing(cluster: KubeCluster, orders: float) -> None:
     cluster.until_in_sync("orders")
-
-    def is_balanced() -> bool:
-        partitions = cluster.must_get("pslice", "orders-0")["partitions"]
-        return all(each["leader"] == each["replicas"][0] for each in partitions)
-
-    cluster.until(is_balanced, "preferred replicas lead", timeout_s=60)
+    cluster.until_preferred_lead("orders-0")
     cluster.until(lambda: cluster.writes(now() - timedelta(seconds=5)) == {}, "5 s without a write")
     since = now()
     time.sleep(60)
