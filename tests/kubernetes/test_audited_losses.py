@@ -130,6 +130,7 @@ def roll(cluster: KubeCluster) -> Span:
 
 def lose_records(cluster: KubeCluster, url: str) -> tuple[Span, Span]:
     """When an unclean leader was elected, and when the former one cut its records."""
+    cluster.until_preferred_lead(f"{CARELESS}-0")  # else the balancer moves the leader meanwhile
     found = cluster.must_get("pslice", f"{CARELESS}-0")["partitions"][0]
     leader = found["leader"]
     (follower,) = {*found["replicas"]} - {leader}
