@@ -151,6 +151,7 @@ def test_a_missing_pool_is_a_condition(cluster: KubeCluster, orders: float) -> N
 
 
 def test_a_record_is_kept_while_its_pod_is_replaced(cluster: KubeCluster, orders: float) -> None:
+    cluster.until_preferred_lead("orders-0")
     leader = cluster.leader_of("orders-0")
     body = {"records": [{"value": "kept"}]}
     answer = cluster.broker_http(leader, "/topics/orders/partitions/0?acks=all", body)
@@ -168,6 +169,7 @@ def test_a_record_is_kept_while_its_pod_is_replaced(cluster: KubeCluster, orders
     cluster.kubectl("wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=30s")
     log.info(f"in sync again after {cluster.until_in_sync('orders'):.1f} s")
     assert cluster.must_get("pvc", claim)["metadata"]["uid"] == claim_before
+    cluster.until_preferred_lead("orders-0")
     leader = cluster.leader_of("orders-0")
     path = f"/topics/orders/partitions/0/records?offset={offset}"
     assert cluster.broker_http(leader, path)[0]["value"] == "kept"
@@ -325,6 +327,7 @@ def test_a_retained_topic_comes_back_with_its_records(cluster: KubeCluster, orde
     cluster.wait_ready("ledger", timeout_s=20)
     assert cluster.must_get("topic", "ledger")["status"]["topicId"] == topic_id
     path = "/topics/ledger/partitions/0/records?offset=0"
+    cluster.until_preferred_lead("ledger-0")
     assert cluster.broker_http(cluster.leader_of("ledger-0"), path)[0]["value"] == "kept"
 
 
