@@ -6,22 +6,26 @@ breaks off with a traceback of its own; who began them ends them.
 """
 
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import active_children
 from types import FrameType
+from typing import Any
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 
 class Stop:
     """A handler of signals. It raises KeyboardInterrupt while inside, where somebody waits for it,
-    also for a signal that came before. `signal_number` stays: an exception that is raised in the
-    callback of a weak reference, where a handler may run, is told to nobody."""
+    also for a signal that came before. `signal_number` stays: what is raised in the callback of a
+    weak reference, where a handler may run, goes no further. Python then writes a traceback, which
+    is left out here."""
 
     def __init__(self) -> None:
         self.signal_number = 0
         self._interrupts = False
+        self._former_hook: Callable[[Any], object] = sys.unraisablehook
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         del frame
@@ -30,23 +34,43 @@ class Stop:
             raise KeyboardInterrupt
 
     def __enter__(self) -> None:
+        self._former_hook, sys.unraisablehook = sys.unraisablehook, self._note_lost
         self._interrupts = True
         if self.signal_number:
-            self._interrupts = False
+            self.__exit__()
             raise KeyboardInterrupt
 
     def __exit__(self, *_: object) -> None:
         self._interrupts = False
+        sys.unraisablehook = self._former_hook
+
+    def _note_lost(self, lost: Any) -> None:
+        if lost.exc_type is not KeyboardInterrupt or not self.signal_number:
+            self._former_hook(lost)
 
 
 @contextmanager
 def workers_that_hear_no_ctrl_c() -> Iterator[None]:
-    """Processes begun in here inherit that; their pool has to be there before."""
+    """Processes that are spawned in here inherit that; their pool has to be there before.
+
+    Signals that come meanwhile are handled at the end. Blocking them in this thread is not enough:
+    another one takes them, and the handler runs in this one, between the start of a process and
+    the bytes that it waits for.
+    """
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    held = [number for number, handler in handlers.items() if callable(handler)]
+    for number in held:
+        signal.signal(number, lambda number, _: came.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number in held:
+            signal.signal(number, handlers[number])
+        for heard in came:
+            signal.raise_signal(heard)
 
 
 def end_workers() -> None:

@@ -113,6 +113,13 @@ def read_record_list(body: bytes) -> tuple[ConsumedRecord, ...]:
         raise UnreadableAnswer(f"expected a list of records in base64, found {found}") from error
 
 
+def read_topic_ids(headers: Mapping[str, str]) -> dict[str, str]:
+    """Ids by the names of topics, of the answer to a consumer's poll."""
+    entries = headers.get("tidemark-topic-ids", "").split(", ")
+    named = (entry.partition("=") for entry in entries if entry)
+    return {topic: topic_id for topic, _, topic_id in named}
+
+
 def read_records(offset: int, headers: Mapping[str, str], body: bytes) -> RecordPage:
     records = read_record_list(body)
     after_last = records[-1].offset + 1 if records else offset
@@ -120,6 +127,7 @@ def read_records(offset: int, headers: Mapping[str, str], body: bytes) -> Record
         records=records,
         high_watermark=_header(headers, "tidemark-high-watermark", -1),
         next_offset=_header(headers, "tidemark-next-offset", after_last),
+        topic_id=headers.get("tidemark-topic-id", ""),
     )
 
 

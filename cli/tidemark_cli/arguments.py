@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from tidemark_cli.failures import EXIT_DEFECT, EXIT_USAGE, CommandFailed
+from tidemark_cli.moments import is_relative
 from tidemark_cli.output import Output
 
 LOCAL_CONTROLLER_URL = "http://127.0.0.1:17070"
@@ -27,6 +28,7 @@ COMMANDS = (
 )  # fmt: skip
 WITHOUT_TARGET = frozenset({"dev", "demo", "audit"})
 TARGET_OPTIONS = ("server", "context", "namespace", "pool")
+OPTIONS_WITH_TIME = frozenset({"--from", "--to"})
 OPTIONS_WITH_VALUE = frozenset(
     {"-o", "--output", "-n", *(f"--{option}" for option in TARGET_OPTIONS)}
 )
@@ -149,9 +151,20 @@ def _place_of_command(arguments: Sequence[str]) -> int:
     return place
 
 
+def _with_relative_times(arguments: Sequence[str]) -> list[str]:
+    """Join `--from -1h` to one word: argparse takes the second one for an option."""
+    words: list[str] = []
+    for word in arguments:
+        if words and words[-1] in OPTIONS_WITH_TIME and is_relative(word):
+            words[-1] += f"={word}"
+        else:
+            words.append(word)
+    return words
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Like parse_args, but options may stand before and between the values of `produce`."""
-    words = list(arguments)
+    words = _with_relative_times(arguments)
     place = _place_of_command(words)
     if words[place : place + 1] == ["help"]:  # as kubectl and rpk have it
         words = [*words[:place], *words[place + 1 :], "--help"]

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from tidemark_cli.failures import EXIT_USAGE, CommandFailed
 from tidemark_cli.groups import Place
+from tidemark_cli.moments import MOMENT_HELP, moment_ms
 from tidemark_cli.outcomes import OffsetRange
 
 
@@ -26,23 +26,21 @@ class OffsetChange:
     after: int
 
 
-def read_goal(text: str) -> Goal:
+def read_goal(text: str, now_ms: int) -> Goal:
     """Raises CommandFailed."""
     if text in ("earliest", "latest"):
         return Goal(word=text)
     if text.isdecimal():
         return Goal(offset=int(text))
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+    time_ms = moment_ms(text, now_ms)
+    if time_ms is None:
         raise CommandFailed(
-            expected="--to earliest, latest, an offset or a time such as 2026-01-31T12:00:00Z",
+            expected=f"--to earliest, latest, an offset or a time as {MOMENT_HELP}",
             found=repr(text),
             to_do="choose one of them",
             exit_code=EXIT_USAGE,
-        ) from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return Goal(time_ms=max(0, round(moment.timestamp() * 1000)))
+        )
+    return Goal(time_ms=time_ms)
 
 
 def changes(

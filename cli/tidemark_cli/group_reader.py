@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from tidemark_cli.answers import read_problem, read_record_list
+from tidemark_cli.answers import read_problem, read_record_list, read_topic_ids
 from tidemark_cli.client import TidemarkClient
 from tidemark_cli.http_session import HttpAnswer, HttpSession, TimeLimits
 from tidemark_cli.leader_lookup import NobodyAnswers
@@ -120,6 +120,7 @@ class GroupReader:
             await self._begin()
         try:
             answer = await self._asked("GET", f"/records?timeout={POLL_MS}")
+            self._watch.note(read_topic_ids(answer.headers).get(self._topic, ""))
             return read_record_list(answer.body)
         except BrokerRefused as refused:
             if not refused.is_retriable or refused.error == "NETWORK_EXCEPTION":

@@ -74,11 +74,13 @@ class ConsumedRecord(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """One answer of a fetch; `next_offset` is where the next one starts."""
+    """One answer of a fetch; `next_offset` is where the next one starts. `topic_id` is of the log
+    that was read, "" from a broker that does not tell."""
 
     records: tuple[ConsumedRecord, ...]
     high_watermark: int
     next_offset: int
+    topic_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tidemark_cli.client import TidemarkClient
+from tidemark_cli.cluster_status import read_broker_addresses
+from tidemark_cli.kafka_requests import KafkaFailed, offset_at
 from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
 from tidemark_cli.outcomes import BrokerRefused, ConsumedRecord, OffsetRange, RecordPage
 
@@ -20,6 +22,7 @@ ASK_PAUSE_SECONDS = 0.25
 SAY_AFTER_SECONDS = 5.0
 SAY_AGAIN_SECONDS = 60.0
 OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
+REPLACED = "it was deleted meanwhile, and there is another one of that name"
 
 T = TypeVar("T")
 Say = Callable[[str], None]
@@ -31,14 +34,15 @@ class TopicGone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """`earliest`, `latest`, an offset, or so many offsets before the end."""
+    """`earliest`, `latest`, an offset, a time in ms, or so many offsets before the end."""
 
     text: str = "latest"
     tail: int | None = None
+    time_ms: int | None = None
 
     @property
     def is_offset(self) -> bool:
-        return self.tail is None and self.text.isdecimal()
+        return self.tail is None and self.time_ms is None and self.text.isdecimal()
 
     def offset_in(self, found: OffsetRange) -> int:
         if self.tail is not None:
@@ -58,6 +62,11 @@ class TopicWatch:
         self._unknown_since: float | None = None
         self._ask_at = 0.0
 
+    def note(self, topic_id: str) -> None:
+        """Compare the id of a log that was read; "" is not known. Raises TopicGone."""
+        if topic_id not in ("", self._topic_id):
+            raise TopicGone(REPLACED)
+
     async def check(self, *, at_once: bool = False) -> None:
         """Asks now and then, or at once. Raises TopicGone."""
         now = asyncio.get_running_loop().time()
@@ -75,7 +84,7 @@ class TopicWatch:
             return
         self._unknown_since = None
         if view.topic_id != self._topic_id:
-            raise TopicGone("it was deleted meanwhile, and there is another one of that name")
+            raise TopicGone(REPLACED)
 
 
 class PartitionReader:
@@ -121,7 +130,27 @@ class PartitionReader:
         if self._start.is_offset and not self._ends:
             return int(self._start.text), None
         found = await self._until_answered(lambda: self._client.offsets(*self._place))
+        time_ms = self._start.time_ms
+        if time_ms is not None:
+            first = await self._until_answered(lambda: self._offset_at(time_ms))
+            first = first if first >= 0 else found.high_watermark
+            return first, found.high_watermark if self._ends else None
         return self._start.offset_in(found), found.high_watermark if self._ends else None
+
+    async def _offset_at(self, time_ms: int) -> int:
+        """Of the first record at or after that time; -1: there is none. Raises BrokerRefused."""
+        topic, partition = self._place
+        try:
+            await self._client.topic(topic)  # a broker asked now: leaders move
+            addresses = read_broker_addresses(await self._client.lookup.ask("/brokers"))
+            view = self._client.lookup.metadata.partition(topic, partition)
+            leader = None if view is None else addresses.get(view.leader)
+            if leader is not None:
+                return await offset_at(leader, self._place, time_ms)
+        except (KafkaFailed, NobodyAnswers, UnknownTopic) as error:
+            raise BrokerRefused("LEADER_NOT_AVAILABLE", str(error), is_retriable=True) from error
+        message = f"{self._name}: no leader with a Kafka port is known"
+        raise BrokerRefused("LEADER_NOT_AVAILABLE", message, is_retriable=True)
 
     def _fetch(self, offset: int, end: int | None) -> "asyncio.Task[RecordPage] | None":
         if end is not None and offset >= end:
@@ -130,7 +159,9 @@ class PartitionReader:
 
     async def _page(self, offset: int) -> RecordPage:
         try:
-            return await self._until_answered(lambda: self._client.fetch(*self._place, offset))
+            page = await self._until_answered(lambda: self._client.fetch(*self._place, offset))
+            self._watch.note(page.topic_id)
+            return page
         except BrokerRefused as refused:
             is_asked_for = self._start.is_offset and offset == int(self._start.text)
             if refused.error != OUT_OF_RANGE or is_asked_for:

@@ -7,7 +7,7 @@ one command that replays it.
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -54,7 +54,7 @@ class CampaignResult:
 
 def results_of(
     seeds: Iterable[int], jobs: int, work: Callable[[int], RunResult] = run_seed
-) -> Iterator[RunResult]:
+) -> Generator[RunResult, None, None]:
     """In the order in which they end. With one job in this process."""
     if jobs == 1:
         yield from map(work, seeds)
@@ -63,17 +63,19 @@ def results_of(
     # Spawned, not forked: a child begins as a run from the command line does.
     context = get_context("spawn")
     with ProcessPoolExecutor(jobs, context, initializer=keep_garbage_of_runs_only) as pool:
+
+        def begin(most: int) -> list[Future[RunResult]]:
+            with workers_that_hear_no_ctrl_c():  # the pool starts a worker when it submits
+                return [pool.submit(work, seed) for seed in islice(waiting, most)]
+
         try:
-            with workers_that_hear_no_ctrl_c():
-                running: set[Future[RunResult]] = {
-                    pool.submit(work, seed) for seed in islice(waiting, 2 * jobs)
-                }
+            running = set(begin(2 * jobs))
             while running:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
-                    running.update(pool.submit(work, seed) for seed in islice(waiting, 1))
+                    running.update(begin(1))
                     yield future.result()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, GeneratorExit):  # the latter where the reader broke off
             end_workers()
             raise
         finally:

@@ -19,7 +19,9 @@ class Reading:
 
 def positions(result: FetchResult, next_offset: int) -> tuple[tuple[bytes, bytes], ...]:
     """The headers that say where the log is and where to go on."""
+    topic_id = ((b"tidemark-topic-id", result.topic_id.encode()),) if result.topic_id else ()
     return (
+        *topic_id,
         (b"tidemark-high-watermark", b"%d" % result.high_watermark),
         (b"tidemark-log-start-offset", b"%d" % result.log_start_offset),
         (b"tidemark-next-offset", b"%d" % next_offset),

@@ -212,6 +212,7 @@ class ConsumerRead:
             log.log_end_offset,
             message,
             preferred_replica,
+            self._replica.topic_id,
         )
 
 

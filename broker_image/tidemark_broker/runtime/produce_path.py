@@ -24,7 +24,13 @@ from tidemark_broker.runtime.results import NO_APPEND_TIME, ProduceResult
 from tidemark_broker.runtime.scheduling import Clock, Scheduler, Timer
 from tidemark_broker.storage.errors import CorruptBatch, DiskFull, StorageError, is_storage_failure
 from tidemark_broker.storage.producer_states import NO_PRODUCER_ID
-from tidemark_broker.storage.record_batch import Batch, split_batches, with_append_time
+from tidemark_broker.storage.record_batch import (
+    Batch,
+    split_batches,
+    with_append_time,
+    with_create_time,
+)
+from tidemark_broker.storage.settings import LogSettings
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 EXPIRY_SWEEP_SECONDS = 0.05  # how late a produce may be told that it timed out
@@ -81,7 +87,7 @@ class ProducePath:
             return
         settings = replica.log.settings
         if settings.compacts and (refusal := compaction_refusal(batches)) is not None:
-            if refusal.record_errors and not settings.stamps_append_time:
+            if refusal.record_errors:
                 wall_ms = int(self._wall_clock_s() * 1000)
                 refusal = with_more(refusal, timestamp_refusal(batches, settings, wall_ms))
             answer(done, refusal)
@@ -135,11 +141,10 @@ class ProducePath:
             answer(done, _no_space(self._shortage()))
             return None
         wall_ms = int(self._wall_clock_s() * 1000)
-        if settings.stamps_append_time:
-            batches = [with_append_time(batch, wall_ms) for batch in batches]
-        elif (refusal := timestamp_refusal(batches, settings, wall_ms)) is not None:
+        if (refusal := timestamp_refusal(batches, settings, wall_ms)) is not None:
             answer(done, refusal)
             return None
+        batches = [_as_stored(batch, settings, wall_ms) for batch in batches]
         try:
             first_offset, end_offset = replica.append(batches, now_ms)
             append_time_ms = wall_ms if settings.stamps_append_time else NO_APPEND_TIME
@@ -162,6 +167,13 @@ class ProducePath:
                 self._waiting.pop(replica, None)
         if self._waiting:
             self._expiry_timer = self._scheduler.call_later(EXPIRY_SWEEP_SECONDS, self._expire)
+
+
+def _as_stored(batch: Batch, settings: LogSettings, wall_ms: int) -> Batch:
+    """Give the batch the topic's type of timestamps (docs/decisions/0150)."""
+    if settings.stamps_append_time:
+        return with_append_time(batch, wall_ms)
+    return with_create_time(batch) if batch.header.has_append_time else batch
 
 
 def _waits_for_disk(replica: HostedReplica, acks: int, end_offset: Offset) -> bool:

@@ -7,7 +7,7 @@ that cannot be is refused as a whole. Records without a timestamp (-1) are never
 LogAppendTime nobody asks what producers say.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tidemark_protocol.error_codes import ErrorCode
 
@@ -20,11 +20,17 @@ from tidemark_broker.storage.settings import NO_LIMIT_MS, LogSettings
 
 _NO_TIMESTAMP = -1
 _HINT = "set the producer's clock right, or the topic's limit"
+_STAMPED = "its batch has the timestamp type LogAppendTime, which only a log sets"
+_STAMPED_HINT = "send it with the timestamp type CreateTime"
 
 
 def timestamp_refusal(
-    batches: Iterable[Batch], settings: LogSettings, wall_ms: int
+    batches: Sequence[Batch], settings: LogSettings, wall_ms: int
 ) -> ProduceResult | None:
+    if refusal := _stamped_refusal(batches, settings):
+        return refusal
+    if settings.stamps_append_time:
+        return None
     has_earliest = settings.timestamp_before_max_ms != NO_LIMIT_MS
     latest_ms = wall_ms + settings.timestamp_after_max_ms
     first_index = 0
@@ -39,6 +45,20 @@ def timestamp_refusal(
             found += bad
         first_index += batch.header.record_count
     return records_refused(ErrorCode.INVALID_TIMESTAMP, found, _HINT) if found else None
+
+
+def _stamped_refusal(batches: Sequence[Batch], settings: LogSettings) -> ProduceResult | None:
+    """Kafka's LogValidator: where the log stamps, or no time was stamped."""
+    first_index = 0
+    found: list[RecordError] = []
+    for batch in batches:
+        header = batch.header
+        end_index = first_index + header.record_count
+        has_no_time = header.max_timestamp_ms == _NO_TIMESTAMP
+        if header.has_append_time and (settings.stamps_append_time or has_no_time):
+            found += (RecordError(index, _STAMPED) for index in range(first_index, end_index))
+        first_index = end_index
+    return records_refused(ErrorCode.INVALID_TIMESTAMP, found, _STAMPED_HINT) if found else None
 
 
 def _out_of_range(

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidemark_protocol.error_codes import ErrorCode
-from tidemark_protocol.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, Offset
+from tidemark_protocol.ids import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 
 UNKNOWN_OFFSET = Offset(-1)
 NO_APPEND_TIME = -1
+NO_TOPIC_ID = TopicId("")
 
 
 class RecordError(NamedTuple):
@@ -55,6 +56,7 @@ class FetchResult(NamedTuple):
     log_end_offset: Offset = UNKNOWN_OFFSET
     message: str = ""
     preferred_replica: BrokerId = NO_BROKER
+    topic_id: TopicId = NO_TOPIC_ID  # of the log that was read
 
 
 @dataclass(frozen=True, slots=True)

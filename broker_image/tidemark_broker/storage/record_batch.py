@@ -43,6 +43,7 @@ __all__ = [
     "records_of",
     "split_batches",
     "with_append_time",
+    "with_create_time",
 ]
 
 HEADER_BYTES = 61
@@ -97,6 +98,11 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL)
+
+    @property
+    def has_append_time(self) -> bool:
+        """Whether the records have the time of their append, not times of their own."""
+        return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
@@ -209,10 +215,19 @@ def split_batches(data: memoryview, *, max_batch_bytes: int) -> list[Batch]:
 def with_append_time(batch: Batch, now_ms: int) -> Batch:
     """The batch with `message.timestamp.type=LogAppendTime`: all its records are from now. A copy,
     as attributes and timestamp are inside the CRC (Kafka: setMaxTimestamp)."""
-    header, data = batch
-    stamped = bytearray(data)
-    _ATTRIBUTES_AT.pack_into(stamped, CRC_START, header.attributes | LOG_APPEND_TIME)
-    _TIMESTAMP_AT.pack_into(stamped, _MAX_TIMESTAMP_START, now_ms)
+    return _stamped(batch, batch.header.attributes | LOG_APPEND_TIME, now_ms)
+
+
+def with_create_time(batch: Batch) -> Batch:
+    """Return a copy whose records have their own times, as `message.timestamp.type=CreateTime`."""
+    header = batch.header
+    return _stamped(batch, header.attributes & ~LOG_APPEND_TIME, header.max_timestamp_ms)
+
+
+def _stamped(batch: Batch, attributes: int, max_timestamp_ms: int) -> Batch:
+    stamped = bytearray(batch.data)
+    _ATTRIBUTES_AT.pack_into(stamped, CRC_START, attributes)
+    _TIMESTAMP_AT.pack_into(stamped, _MAX_TIMESTAMP_START, max_timestamp_ms)
     CRC_AT.pack_into(stamped, CRC_START - 4, crc32c(memoryview(stamped)[CRC_START:]))
     view = memoryview(bytes(stamped))
     return Batch(read_header(view), view)
@@ -381,7 +396,7 @@ class _RecordReader:
 
     def _timestamp_ms(self, header: BatchHeader, delta_ms: int, start: int) -> int:
         """Always one that 64 bits hold."""
-        if header.attributes & LOG_APPEND_TIME:
+        if header.has_append_time:
             return header.max_timestamp_ms
         timestamp_ms = header.base_timestamp_ms + delta_ms
         if MIN_INT64 <= timestamp_ms <= MAX_INT64:

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import sys
+import time
 from collections.abc import Sequence
 
 from tidemark_cli.client import ClientSettings, TidemarkClient
@@ -11,6 +12,7 @@ from tidemark_cli.commands.produce import partition_count, topic_is_gone
 from tidemark_cli.failures import EXIT_OK, EXIT_USAGE, CommandFailed
 from tidemark_cli.group_reader import GroupReader
 from tidemark_cli.metadata import UnreadableAnswer
+from tidemark_cli.moments import MOMENT_HELP, moment_ms
 from tidemark_cli.outcomes import BrokerRefused, ConsumedRecord
 from tidemark_cli.output import Output
 from tidemark_cli.partition_reader import (
@@ -40,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     begin.add_argument(
         "--from",
         dest="start",
-        metavar="earliest|latest|OFFSET",
+        metavar="earliest|latest|OFFSET|TIME",
         help="where to start (default: latest, which is new records only; earliest with "
-        "--until-end)",
+        f"--until-end); a time as {MOMENT_HELP}: the first record at or after it",
     )
     begin.add_argument(
         "--tail", type=int, metavar="N", help="start N offsets before the end of each partition"
@@ -202,14 +204,17 @@ def _start(arguments: argparse.Namespace) -> Start:
         if count is not None and count < 0:
             raise _bad(f"{option} of at least 0", str(count))
     text = arguments.start or ("earliest" if arguments.until_end else "latest")
+    time_ms = None
     if text not in ("earliest", "latest") and not (text.isascii() and text.isdecimal()):
-        raise _bad("--from earliest, latest or an offset", text)
+        time_ms = moment_ms(text, int(time.time() * 1000))
+        if time_ms is None:
+            raise _bad(f"--from earliest, latest, an offset or a time as {MOMENT_HELP}", text)
     if arguments.group is not None:
         others = (arguments.partition, arguments.tail, arguments.rack)
-        if text.isdecimal() or any(value is not None for value in others):
-            found = "an offset, --partition, --tail or --rack"
+        if text not in ("earliest", "latest") or any(value is not None for value in others):
+            found = "an offset, a time, --partition, --tail or --rack"
             raise _bad("--group with --from earliest or latest, and no place of its own", found)
-    return Start(text, arguments.tail)
+    return Start(text, arguments.tail, time_ms)
 
 
 def _writer(arguments: argparse.Namespace, output: Output) -> Writer:

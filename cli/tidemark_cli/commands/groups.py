@@ -6,6 +6,7 @@
 import argparse
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 
@@ -28,6 +29,7 @@ from tidemark_cli.kafka_requests import (
 )
 from tidemark_cli.leader_lookup import NobodyAnswers, UnknownTopic
 from tidemark_cli.metadata import UnreadableAnswer
+from tidemark_cli.moments import MOMENT_HELP
 from tidemark_cli.outcomes import BrokerRefused, OffsetRange
 from tidemark_cli.output import Output, table
 from tidemark_cli.targets import find_brokers, find_target
@@ -73,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 "--to",
                 required=True,
                 metavar="earliest|latest|OFFSET|TIME",
-                help="where it goes on; a time as 2026-01-31T12:00:00Z",
+                help=f"where it goes on; a time as {MOMENT_HELP}",
             )
             action.add_argument(
                 "--topic",
@@ -155,7 +157,7 @@ async def _delete(client: TidemarkClient, arguments: argparse.Namespace, output:
 
 
 async def _reset(client: TidemarkClient, arguments: argparse.Namespace, output: Output) -> int:
-    goal, options = read_goal(arguments.to), vars(arguments)
+    goal, options = read_goal(arguments.to, int(time.time() * 1000)), vars(arguments)
     named = options.get("topics", ())
     groups = await _all(client, output)
     group = next((each for each in groups if each.group == arguments.group), None)

@@ -31,6 +31,7 @@ class FakeCluster:
     topic_id: str = "first"
     is_deleted: bool = False
     refused_reads: int = 0  # while it was deleted
+    kafka_port: int = 0
     log_start: int = 0
     page_records: int = 10_000
     most_batch_bytes: int | None = None  # of values
@@ -117,7 +118,13 @@ class FakeCluster:
 
         async def brokers(request: web.Request) -> web.StreamResponse:
             listed = [
-                {"broker_id": number, "http_url": url} for number, url in enumerate(self.urls)
+                {
+                    "broker_id": number,
+                    "http_url": url,
+                    "host": "127.0.0.1",
+                    "kafka_port": self.kafka_port,
+                }
+                for number, url in enumerate(self.urls)
             ]
             return web.json_response({"brokers": listed})
 
@@ -242,6 +249,7 @@ class FakeCluster:
         headers = {
             "Tidemark-High-Watermark": str(len(log)),
             "Tidemark-Next-Offset": str(offset + len(records)),
+            "Tidemark-Topic-Id": self.topic_id,
         }
         return web.json_response(records, headers=headers)
 

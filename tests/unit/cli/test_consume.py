@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -134,6 +135,56 @@ def test_another_topic_of_that_name_is_not_read_on(
 
     failed = failure_of(story, filled())
     assert failed.found == "it was deleted meanwhile, and there is another one of that name"
+
+
+@pytest.mark.parametrize("count", [10, 100])
+def test_another_topic_of_that_name_is_noticed_though_no_read_was_refused(count: int) -> None:
+    """It was recreated between two polls; each answer tells of which topic it is."""
+
+    async def story(cluster: FakeCluster) -> None:
+        reading = asyncio.create_task(consumed(cluster, "-p", "0"))
+        await has_begun(cluster)
+        cluster.logs[0], cluster.topic_id = [b"another"] * count, "second"
+        await reading
+
+    failed = failure_of(story, filled())
+    assert failed.found == "it was deleted meanwhile, and there is another one of that name"
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "expected"),
+    [("2023-11-14T22:13:20Z", 7, [7, 8, 9]), ("@1700000000000", -1, []), ("-1h", 8, [8, 9])],
+)
+def test_it_begins_at_a_time(
+    text: str, found: int, expected: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[int] = []
+
+    async def story() -> None:
+        server = await asyncio.start_server(offset_by_time(found, asked), "127.0.0.1", 0)
+        async with server, filled() as cluster:
+            cluster.kafka_port = server.sockets[0].getsockname()[1]
+            assert await consumed(cluster, "-e", "-p", "0", "--from", text) == 0
+
+    asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
+    offsets = [json.loads(line)["offset"] for line in capsys.readouterr().out.splitlines()]
+    assert (offsets, len(asked)) == (expected, 1)
+    assert asked == [1_700_000_000_000] or text == "-1h"
+
+
+def offset_by_time(found: int, asked: list[int]) -> Callable[..., Any]:
+    """A broker's ListOffsets v1 for partition 0: size, correlation id, topics, partitions."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        (size,) = struct.unpack(">i", await reader.readexactly(4))
+        asked.append(struct.unpack(">q", (await reader.readexactly(size))[-8:])[0])
+        name = struct.pack(">h", len(TOPIC)) + TOPIC.encode()
+        answer = struct.pack(">ii", 1, 1) + name + struct.pack(">iihqq", 1, 0, 0, -1, found)
+        writer.write(struct.pack(">i", len(answer)) + answer)
+        await writer.drain()
+        writer.close()
+
+    return serve
 
 
 def test_a_moment_without_the_topic_is_waited_out(capsys: pytest.CaptureFixture[str]) -> None:

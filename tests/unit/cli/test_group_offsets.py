@@ -28,6 +28,7 @@ from tidemark_protocol.error_codes import ErrorCode
 
 Answer = TypeVar("Answer")
 ORDERS = ("orders", 0)
+NOW_MS = 10 * 86_400_000
 
 
 @pytest.mark.parametrize(
@@ -39,16 +40,18 @@ ORDERS = ("orders", 0)
         ("1970-01-01T00:00:02Z", Goal(time_ms=2000)),
         ("1970-01-01T01:00:00+01:00", Goal(time_ms=0)),
         ("1970-01-02", Goal(time_ms=86_400_000)),
+        ("-1d", Goal(time_ms=9 * 86_400_000)),
+        ("@1700000000000", Goal(time_ms=1_700_000_000_000)),
     ],
 )
 def test_goals_are_words_offsets_and_times(word: str, goal: Goal) -> None:
-    assert read_goal(word) == goal
+    assert read_goal(word, NOW_MS) == goal
 
 
 @pytest.mark.parametrize("word", ["soon", "-1", "1.5", ""])
 def test_strange_goal_is_refused(word: str) -> None:
     with pytest.raises(CommandFailed, match="--to earliest, latest"):
-        read_goal(word)
+        read_goal(word, NOW_MS)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,23 @@ class Coordinator:
     _position: int = 0
     _server: TestServer | None = None
 
+    async def next_page(self, request: web.Request) -> web.Response:
+        first, self._position = self._position, self._position + self.page_records
+        self._position = min(self._position, len(self.records))
+        found: list[dict[str, Any]] = [
+            {
+                "topic": TOPIC,
+                "partition": 0,
+                "offset": offset,
+                "timestamp": 1,
+                "key": None,
+                "value": base64.b64encode(self.records[offset]).decode(),
+                "headers": [],
+            }
+            for offset in range(first, self._position)
+        ]
+        return web.json_response(found)
+
     def app(self) -> web.Application:
         async def make(request: web.Request) -> web.StreamResponse:
             self.made.append(await request.json())
@@ -48,21 +65,7 @@ class Coordinator:
         async def poll(request: web.Request) -> web.StreamResponse:
             if self.next_polls:
                 return await self.next_polls.pop(0)(request)
-            first, self._position = self._position, self._position + self.page_records
-            self._position = min(self._position, len(self.records))
-            found = [
-                {
-                    "topic": TOPIC,
-                    "partition": 0,
-                    "offset": offset,
-                    "timestamp": 1,
-                    "key": None,
-                    "value": base64.b64encode(self.records[offset]).decode(),
-                    "headers": [],
-                }
-                for offset in range(first, self._position)
-            ]
-            return web.json_response(found)
+            return await self.next_page(request)
 
         async def commit(request: web.Request) -> web.StreamResponse:
             body = await request.json()
@@ -213,8 +216,23 @@ def test_a_topic_that_is_deleted_meanwhile_ends_it() -> None:
     assert coordinator.ended == 1
 
 
+def test_records_of_another_topic_of_that_name_are_not_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def of_another(request: web.Request) -> web.StreamResponse:
+        answer = await coordinator.next_page(request)
+        answer.headers["Tidemark-Topic-Ids"] = f"{TOPIC}=second"
+        return answer
+
+    coordinator = Coordinator(TEN, next_polls=[of_another])
+    with pytest.raises(CommandFailed, match="another one of that name"):
+        consumed(coordinator)
+    assert (capsys.readouterr().out, coordinator.asked, coordinator.ended) == ("", [], 1)
+
+
 @pytest.mark.parametrize(
-    "options", [["--from", "5"], ["-p", "0"], ["--tail", "1"], ["--rack", "east"]]
+    "options",
+    [["--from", "-1h"], ["--from", "5"], ["-p", "0"], ["--tail", "1"], ["--rack", "east"]],
 )
 def test_a_group_gives_the_places_itself(options: list[str]) -> None:
     with pytest.raises(CommandFailed) as failed:

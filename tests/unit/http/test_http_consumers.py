@@ -34,9 +34,12 @@ from tidemark_broker.runtime.consumers.positions import Commit
 from tidemark_broker.runtime.metadata import MetadataCache
 from tidemark_broker.storage.record_batch import NewRecord, build_batch
 from tidemark_protocol.error_codes import ErrorCode
+from tidemark_protocol.ids import TopicId
 
 from tests.unit.http.fake_broker import Client, fake_broker
 from tests.waiting import HANG_SECONDS
+
+ORDERS_ID = TopicId("7f1c0000-0000-0000-0000-000000000001")
 
 
 def refused(act: Callable[[], Any]) -> int:
@@ -241,7 +244,7 @@ class TwoPartitions(ForgottenConsumer):
             self.reserved.append(max_bytes)
         records = [NewRecord(None, b"%d" % number, ()) for number in range(5)]
         batch = build_batch(records, timestamp_ms=1)
-        return tuple(Fetched("orders", partition, 0, batch) for partition in range(2))
+        return tuple(Fetched("orders", partition, 0, batch, ORDERS_ID) for partition in range(2))
 
     def hand_out(self, fetched: Fetched, next_offset: int) -> bool:
         self.handed_out.append((fetched.partition, next_offset))
@@ -289,12 +292,12 @@ class OnePartitionWithBytes(TwoPartitions):
     ) -> tuple[Fetched, ...]:
         values = [b"0", b"1", b"\xff", b"3"]
         batch = build_batch([NewRecord(None, value, ()) for value in values], timestamp_ms=1)
-        found = [Fetched("orders", 0, self.next_offsets[0], batch)]
+        found = [Fetched("orders", 0, self.next_offsets[0], batch, ORDERS_ID)]
         if not self.is_quiet:
             other = build_batch([NewRecord(None, b"7", ())], timestamp_ms=1)
             offset = self.next_offsets[1]
             other = offset.to_bytes(8, "big") + other[8:]
-            found.append(Fetched("orders", 1, offset, other))
+            found.append(Fetched("orders", 1, offset, other, ORDERS_ID))
         return tuple(found)
 
     def hand_out(self, fetched: Fetched, next_offset: int) -> bool:

@@ -72,6 +72,8 @@ def test_records_are_written_read_digested_and_counted(tmp_path: Path) -> None:
         found = [(record["offset"], record["value"]) for record in read.json()]
         assert found == [(1, [0]), (2, 1), (3, [1]), (4, 2), (5, [2])]
         assert read.headers["tidemark-next-offset"] == "6"
+        topic = (await client.get("/topics/orders")).json()
+        assert read.headers["tidemark-topic-id"] == topic["topic_id"]
         assert (await client.get(f"{TARGET}/offsets")).json()["end_offset"] == 6
         replica = (await client.get(f"{TARGET}/replica?to_offset=6")).json()
         assert (replica["role"], len(replica["sha256"])) == ("leader", 64)

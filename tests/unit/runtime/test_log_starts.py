@@ -11,7 +11,7 @@ from tidemark_broker.runtime.checkpointing import Checkpointing, PassSettings
 from tidemark_broker.runtime.log_starts import UP_TO_HIGH_WATERMARK
 from tidemark_broker.runtime.results import NO_APPEND_TIME
 from tidemark_broker.storage import checkpoints
-from tidemark_broker.storage.record_batch import read_records, split_batches
+from tidemark_broker.storage.record_batch import read_records, split_batches, with_append_time
 from tidemark_protocol.error_codes import ErrorCode
 from tidemark_protocol.ids import Offset
 
@@ -233,6 +233,33 @@ def test_a_topic_with_log_append_time_stamps_what_it_takes(pool: InProcessPool) 
     assert batch.header.max_timestamp_ms == stamp_ms
     assert [record.timestamp_ms for record in read_records(batch.data)] == [stamp_ms]
     assert pool.brokers[1].replica().log.offset_for_timestamp(stamp_ms) == (0, stamp_ms)
+
+
+def test_a_topic_with_create_time_keeps_the_times_of_records_whose_batch_says_otherwise(
+    pool: InProcessPool,
+) -> None:
+    """As Kafka 4.4: the type becomes the topic's, the batch's largest time stays."""
+    pool.lead(1, in_sync=[1, 2])
+    (sent,) = split_batches(memoryview(a_produced_batch(0, "a")), max_batch_bytes=1000)
+    stamped = with_append_time(sent, 1_600_000_000_000)
+    assert pool.brokers[1].produce_bytes(bytes(stamped.data), acks=1)[0].error is ErrorCode.NONE
+    data = memoryview(pool.brokers[1].log_bytes())
+    (batch,) = split_batches(data, max_batch_bytes=len(data))
+    assert not batch.header.has_append_time
+    assert batch.header.max_timestamp_ms == 1_600_000_000_000
+    assert [record.timestamp_ms for record in read_records(batch.data)] == [1_700_000_000_000]
+
+
+def test_a_topic_with_log_append_time_refuses_a_batch_that_is_stamped_already(
+    pool: InProcessPool,
+) -> None:
+    configure(pool, message_timestamp_type="LogAppendTime")
+    pool.lead(1, in_sync=[1, 2])
+    (sent,) = split_batches(memoryview(a_produced_batch(0, "a")), max_batch_bytes=1000)
+    answer = pool.brokers[1].produce_bytes(bytes(with_append_time(sent, 1).data), acks=1)[0]
+    assert answer.error is ErrorCode.INVALID_TIMESTAMP
+    assert [found.position for found in answer.record_errors] == [0]
+    assert pool.brokers[1].log_bytes() == b""
 
 
 def test_a_duplicate_is_answered_with_the_time_that_its_original_was_stamped_with(

@@ -6,9 +6,11 @@ import re
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from tidemark_broker.runtime.record_times import timestamp_refusal
-from tidemark_broker.storage.record_batch import Batch, split_batches
+from tidemark_broker.storage.record_batch import LOG_APPEND_TIME, Batch, split_batches
 from tidemark_broker.storage.settings import LogSettings
 from tidemark_protocol.error_codes import ErrorCode
+
+from tests.unit.storage.crafted_batches import crafted_batch, crafted_record
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -86,3 +88,47 @@ def test_a_batch_whose_header_alone_is_ahead_is_refused_as_a_whole() -> None:
     lying = plain._replace(header=plain.header._replace(max_timestamp_ms=NOW_MS + 2 * HOUR_MS))
     refused = timestamp_refusal([lying], LogSettings(), NOW_MS)
     assert refused is not None and refused.record_errors == ()
+
+
+STAMPS = LogSettings(stamps_append_time=True)
+
+
+def stamped_batch(max_ms: int, *, codec: int = 0) -> Batch:
+    """As a producer would send it that sets what only a log should."""
+    records = [crafted_record(b"k", b"v", offset_delta=number) for number in range(2)]
+    return crafted_batch(
+        records, base_ms=1000, max_ms=max_ms, attributes=LOG_APPEND_TIME, codec=codec
+    )
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize(
+    "settings, max_ms, is_refused",
+    [
+        (STAMPS, NOW_MS, True),
+        (STAMPS, -1, True),
+        (STAMPS, NOW_MS + 2 * HOUR_MS, True),
+        (LogSettings(), NOW_MS, False),
+        (LogSettings(), -1, True),
+        (LogSettings(), NOW_MS + 2 * HOUR_MS, True),
+    ],
+)
+def test_a_batch_that_says_that_a_log_stamped_it_is_refused_as_kafka_refuses_it(
+    settings: LogSettings, max_ms: int, is_refused: bool, codec: int
+) -> None:
+    """What LogValidator of Kafka 4.4.0 answers to each (docs/decisions/0150)."""
+    batches = [stamped_batch(max_ms, codec=codec)]
+    if not settings.stamps_append_time:
+        batches.insert(0, batch(NOW_MS))
+    refused = timestamp_refusal(batches, settings, NOW_MS)
+    if not is_refused:
+        assert refused is None
+        return
+    assert refused is not None and refused.error is ErrorCode.INVALID_TIMESTAMP
+    first = len(batches) - 1
+    assert [found.position for found in refused.record_errors] == [first, first + 1]
+
+
+def test_a_log_that_stamps_does_not_ask_for_times_of_producers() -> None:
+    strict = dataclasses.replace(STRICT, stamps_append_time=True)
+    assert timestamp_refusal([batch(0), batch(NOW_MS + 2 * HOUR_MS)], strict, NOW_MS) is None

@@ -5,13 +5,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import weakref
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from tests.interrupts import Stop
-from tests.simulator.campaign import campaign
+from tests.interrupts import Stop, workers_that_hear_no_ctrl_c
+from tests.simulator.campaign import campaign, results_of
 from tests.simulator.run import RunResult
 from tests.simulator.runner import weather_at
 from tests.simulator.storms import ALL_WEATHERS
@@ -106,3 +109,49 @@ def test_a_signal_that_comes_before_anybody_waits_for_it_ends_what_waits_then() 
     assert campaign(SEEDS, 1, Console(file=io.StringIO()), stop=stop).runs == 0
     stop(signal.SIGINT, None)  # while its tables are shown
     assert stop.signal_number == signal.SIGINT
+
+
+class Referenced:
+    """What a weak reference can be to."""
+
+
+def test_an_interrupt_in_the_callback_of_a_weak_reference_leaves_no_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stop = Stop()
+
+    def work(seed: int) -> RunResult:
+        subject = Referenced()
+        reference = weakref.ref(subject, lambda _: stop(signal.SIGINT, None))
+        del subject
+        assert reference() is None
+        return RunResult(seed, "options", None, 1, 1, 0.1)
+
+    assert campaign(SEEDS, 1, Console(file=io.StringIO()), work=work, stop=stop).runs == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_a_signal_while_a_worker_is_started_waits_until_it_has_started() -> None:
+    """The handler runs in this thread whichever thread the signal comes to."""
+    heard: list[int] = []
+    former = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    try:
+        with workers_that_hear_no_ctrl_c():
+            signal.raise_signal(signal.SIGTERM)
+            heard_meanwhile = list(heard)
+        assert (heard_meanwhile, heard) == ([], [signal.SIGTERM])
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def only_the_first_ends(seed: int) -> RunResult:
+    if seed != SEEDS.start:
+        threading.Event().wait()
+    return RunResult(seed, "options", None, 1, 1, 0.1)
+
+
+def test_workers_end_at_once_when_their_results_are_read_no_further() -> None:
+    results = results_of(SEEDS, 2, work=only_the_first_ends)
+    assert next(results).seed == SEEDS.start
+    results.close()
+    wait_for("the end of its workers", lambda: not active_children())

@@ -174,7 +174,7 @@ class ConsumerRoutes:
             instance.polls -= 1
             instance.used_s = asyncio.get_running_loop().time()
         body = b"[" + b",".join(lists) + b"]"
-        return Answer(200, body, embedded_format.value)
+        return Answer(200, body, embedded_format.value, _topic_ids(fetched))
 
     async def _rendered(
         self, instance: Instance, fetched: tuple[Fetched, ...], embedded: EmbeddedFormat
@@ -327,6 +327,13 @@ def _tell_or_put_off(
         consumer.put_last(found, problem.next_offset)
         problem.members |= {"topic": found.topic, "partition": found.partition}
         raise problem
+
+
+def _topic_ids(fetched: Iterable[Fetched]) -> tuple[tuple[bytes, bytes], ...]:
+    """Of the logs that were read: a topic that was deleted and made again has another one."""
+    ids = {found.topic: found.topic_id for found in fetched}
+    told = ", ".join(f"{topic}={topic_id}" for topic, topic_id in sorted(ids.items()))
+    return ((b"tidemark-topic-ids", told.encode()),) if told else ()
 
 
 def _json(document: object) -> Answer:

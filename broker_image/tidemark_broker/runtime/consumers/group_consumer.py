@@ -69,6 +69,7 @@ class Fetched:
     partition: int
     offset: int
     data: bytes
+    topic_id: TopicId
 
 
 class Unreadable(Exception):
@@ -240,17 +241,17 @@ class GroupConsumer:
             for answer in answered.partitions:
                 place = (topic, answer.partition)
                 if place in offsets:
-                    found += await self._taken(place, offsets[place], answer)
+                    found += await self._taken(place, offsets[place], answer, answered.topic_id)
                     has_errors = has_errors or answer.error is not ErrorCode.NONE
         if has_errors and not found:  # it ended the leader's wait at once, and would again
             await asyncio.sleep(min(PAUSE_SECONDS, wait_ms / 1000))
         return found
 
     async def _taken(
-        self, place: TopicPartition, offset: int, answer: PartitionAnswer
+        self, place: TopicPartition, offset: int, answer: PartitionAnswer, topic_id: TopicId
     ) -> list[Fetched]:
         if answer.error is ErrorCode.NONE and answer.records:
-            return [Fetched(*place, offset, bytes(answer.records))]
+            return [Fetched(*place, offset, bytes(answer.records), topic_id)]
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             if self.settings.reset not in RESETS:
                 raise NoOffset(place)
