@@ -1,7 +1,7 @@
 """The replicas that this broker hosts, by both names, and whose logs are still to be made."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark_protocol.controller_messages import TopicPush
@@ -134,7 +134,32 @@ def counts_on_former_life(state: PartitionState, life: BrokerLife) -> bool:
     )
 
 
-def log_role(replica: HostedReplica, state: PartitionState) -> None:
+def log_roles(applied: Sequence[tuple[HostedReplica, PartitionState]]) -> None:
+    """One line for all of them: a line costs more than the role that it tells of."""
+    if len(applied) == 1:
+        _log_role(*applied[0])
+        return
+    _log.info(
+        "partition states applied",
+        extra={
+            "partitions": [
+                {
+                    "topic": replica.topic,
+                    "partition": replica.partition,
+                    "role": replica.role,
+                    "leader": state.leader,
+                    "leader_epoch": state.leader_epoch,
+                    "partition_epoch": state.partition_epoch,
+                    "in_sync": [member.broker_id for member in state.in_sync_replicas],
+                    "log_end_offset": replica.log.log_end_offset,
+                }
+                for replica, state in applied
+            ]
+        },
+    )
+
+
+def _log_role(replica: HostedReplica, state: PartitionState) -> None:
     _log.info(
         "partition state applied",
         extra={

@@ -338,7 +338,11 @@ class Partitions:
         for key in changes.partitions:
             self._apply_role(key, now_ms)
         if changes.partitions:
-            self.listeners.roles_applied()
+            self._roles_applied()
+
+    def _roles_applied(self) -> None:
+        self.roles.log_applied()
+        self.listeners.roles_applied()
 
     def _apply_role(self, key: TopicPartition, now_ms: int) -> None:
         self.roles.apply(key, now_ms)
@@ -358,7 +362,7 @@ class Partitions:
         """Those that could not be taken, now that there is space."""
         self.roles.untaken.take_again()
         self._remove_logs(self.roles.take_removed())
-        self.listeners.roles_applied()
+        self._roles_applied()
 
     def on_in_sync_answer(self, proposal: InSyncProposal, found: InSyncAnswer) -> None:
         """The full durable state comes with errors too: it is applied first."""
@@ -369,7 +373,7 @@ class Partitions:
         if found.state is not None and self.metadata.apply_partition(key[0], found.state):
             self._apply_role(key, now_ms)
             self._remove_logs(self.roles.take_removed())
-            self.listeners.roles_applied()
+            self._roles_applied()
         replica = self._hosted.by_id.get(key)
         if replica is not None:
             replica.on_answer(proposal, found, now_ms)
@@ -422,7 +426,7 @@ class Partitions:
         self._hosted.add(replica)
         self._events.truncated(replica)
         self.roles.apply((replica.topic_id, replica.partition), self._clock())
-        self.listeners.roles_applied()  # there is something to fetch again
+        self._roles_applied()  # there is something to fetch again
 
     def note_failures_heard(self, failed: Iterable[TopicPartition]) -> None:
         """The controller counts on none of these any more, and what it said since is applied."""

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from tidemark_protocol.controller_messages import TopicPush
 from tidemark_protocol.ids import BrokerEpoch, BrokerId, Offset, TopicId
+from tidemark_protocol.partition_state import PartitionState
 
 from tidemark_broker.runtime.hosted_replica import BrokerLife, HostedReplica
-from tidemark_broker.runtime.hosted_replicas import HostedReplicas, log_role
+from tidemark_broker.runtime.hosted_replicas import HostedReplicas, log_roles
 from tidemark_broker.runtime.metadata import MetadataCache, TopicPartition
 from tidemark_broker.runtime.scheduling import Clock
 from tidemark_broker.runtime.untaken_roles import UntakenRoles
@@ -63,6 +64,7 @@ class Roles:
         self._new_replica = new_replica
         self._fail_storage = fail_storage
         self._to_remove: list[TopicPartition] = []
+        self._applied: list[tuple[HostedReplica, PartitionState]] = []  # not logged yet
 
     def life(self) -> BrokerLife:
         return BrokerLife(self._broker_id, self.broker_epoch, self._metadata.brokers)
@@ -91,6 +93,12 @@ class Roles:
     def take_removed(self) -> tuple[TopicPartition, ...]:
         removed, self._to_remove = tuple(self._to_remove), []
         return removed
+
+    def log_applied(self) -> None:
+        """The states that were applied since it was called last."""
+        if self._applied:
+            applied, self._applied = self._applied, []
+            log_roles(applied)
 
     def take_touched(self) -> tuple[TopicPartition, ...]:
         """Whose roles, or what their followers may ask, may be others since it was called last."""
@@ -141,7 +149,7 @@ class Roles:
         if replica.damage is None and key not in self.untaken:
             self._failed_replicas.pop(key, None)
         self.settle_damage(replica)
-        log_role(replica, state)
+        self._applied.append((replica, state))
 
     def _create(self, key: TopicPartition, topic: str) -> HostedReplica:
         assert self.directory is not None, "metadata applied before logs are open"

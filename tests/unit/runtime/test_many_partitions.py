@@ -402,3 +402,29 @@ def test_a_push_makes_fetchers_look_at_what_changed_only(pool: InProcessPool) ->
 
     asyncio.run(scenario())
     assert looked_at == [[3, 5], [8]]
+
+
+# ---- what is told of it
+
+
+def test_roles_of_one_step_are_logged_in_one_line(
+    pool: InProcessPool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line costs more than the role: ten thousand of them hold up the loop after a kill."""
+    lead_many(pool)
+    caplog.set_level("INFO")
+    broker = pool.brokers[1].partitions
+    broker.apply_push(push_of(pool, many(pool, epoch=1)))
+    told = [getattr(record, "partitions", None) for record in caplog.records]
+    lines = [line for line in told if line is not None]
+    assert [len(line) for line in lines] == [
+        ROLES_AT_A_TIME,
+        MANY.partition_count - ROLES_AT_A_TIME,
+    ]
+    states = [
+        (each["partition"], each["role"], each["leader_epoch"]) for line in lines for each in line
+    ]
+    assert states == [(number, "leader", 1) for number in range(MANY.partition_count)]
+    caplog.clear()
+    broker.apply_push(push_of(pool, TopicPush(MANY, (state_of(pool, 3, epoch=2),))))
+    assert [record.getMessage() for record in caplog.records] == ["partition state applied"]

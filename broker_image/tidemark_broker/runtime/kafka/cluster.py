@@ -5,7 +5,7 @@ controller is named for requests: any broker takes them; the lowest live one is 
 names one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tidemark_protocol.controller_messages import BrokerState
 from tidemark_protocol.error_codes import ErrorCode
@@ -53,6 +53,8 @@ class ClusterView:
         self._metadata = services.partitions.metadata
         self._departures = services.departures
         self._creation = TopicAutoCreation(self._metadata, services.partitions.topic_changes)
+        self._brokers: Mapping[BrokerId, BrokerState] = {}
+        self._live: frozenset[BrokerId] = frozenset()  # of these
 
     async def metadata(self, request: KafkaRequest, asked: Values) -> Values:
         wants_all = asked["topics"] is None or (request.version == 0 and not asked["topics"])
@@ -162,25 +164,23 @@ class ClusterView:
     def _topic(self, topic: TopicState, listener: str) -> Values:
         # All of them, also those of which nothing is known now (S3): who sees fewer partitions
         # sends keys elsewhere.
-        states = [
-            self._metadata.partitions.get((topic.topic_id, number)) or _unknown(number)
-            for number in range(topic.partition_count)
-        ]
         return {
             "error": ErrorCode.NONE,
             "topic": topic.topic,
             "topic_id": topic.topic_id,
             "is_internal": topic.topic == OFFSETS_TOPIC,
             "partitions": Each(
-                states,
-                lambda state: with_reachable_leader(
-                    self._metadata, self._partition(state), listener
+                range(topic.partition_count),
+                lambda number: with_reachable_leader(
+                    self._metadata, self._partition(topic.topic_id, number), listener
                 ),
             ),
         }
 
-    def _partition(self, state: PartitionState) -> Values:
-        leader = state.leader if self._is_live(state.leader) else NO_BROKER
+    def _partition(self, topic_id: TopicId, number: int) -> Values:
+        state = self._metadata.partitions.get((topic_id, number)) or _unknown(number)
+        live = self._live_ids()
+        leader = state.leader if state.leader in live else NO_BROKER
         eligible = tuple(member.broker_id for member in state.eligible_leaders)
         return {
             "error": ErrorCode.NONE if leader != NO_BROKER else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -188,17 +188,23 @@ class ClusterView:
             "leader": leader,
             "leader_epoch": state.leader_epoch,
             "replicas": state.replicas,
-            "in_sync_replicas": tuple(member.broker_id for member in state.in_sync_replicas),
+            "in_sync_replicas": tuple([member.broker_id for member in state.in_sync_replicas]),
             "eligible_leaders": eligible,
             "last_known_leaders": (),
-            "offline_replicas": tuple(
-                broker_id for broker_id in state.replicas if not self._is_live(broker_id)
+            "offline_replicas": (
+                ()
+                if live.issuperset(state.replicas)
+                else tuple([broker_id for broker_id in state.replicas if broker_id not in live])
             ),
         }
 
-    def _is_live(self, broker_id: int) -> bool:
-        broker = self._metadata.brokers.get(BrokerId(broker_id))
-        return broker is not None and not broker.is_fenced
+    def _live_ids(self) -> frozenset[BrokerId]:
+        """Found once for each change of the brokers, not for each partition of an answer."""
+        brokers = self._metadata.brokers
+        if brokers is not self._brokers:  # the mapping is replaced, never changed
+            self._brokers = brokers
+            self._live = frozenset(broker.broker_id for broker in self._live_brokers())
+        return self._live
 
     def _live_brokers(self) -> list[BrokerState]:
         brokers: Iterable[BrokerState] = self._metadata.brokers.values()
