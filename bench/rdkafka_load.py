@@ -27,9 +27,21 @@ SUSTAINED_SHARE = 0.98
 
 class SteadyProducer:
     """So many records a second with acks=all from a process of its own, as Python's lock would else
-    be what is measured; each value begins with its time, which all processes share."""
+    be what is measured; each value begins with its time, which all processes share.
 
-    def __init__(self, system: System, topic: str, *, per_second: int, record_bytes: int) -> None:
+    `tick_seconds`: what is due is sent once in so long. With 0 each record is sent when it is due,
+    and the load takes a processor for itself, as librdkafka waits for no less than a millisecond.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        topic: str,
+        *,
+        per_second: int,
+        record_bytes: int,
+        tick_seconds: float = 0.0,
+    ) -> None:
         self.acknowledged_at: list[float] = []
         self.failed = 0
         here, there = _PROCESSES.Pipe(duplex=False)
@@ -37,7 +49,10 @@ class SteadyProducer:
         self._stop = _PROCESSES.Event()
         self._process = _PROCESSES.Process(
             target=_produce_steadily,
-            args=(system.bootstrap, topic, per_second, record_bytes, there, self._stop),
+            args=(
+                *(system.bootstrap, topic, per_second, record_bytes),
+                *(tick_seconds, there, self._stop),
+            ),
             daemon=True,
         )
 
@@ -60,7 +75,13 @@ class SteadyProducer:
 
 
 def _produce_steadily(
-    bootstrap: str, topic: str, per_second: int, record_bytes: int, reports: Any, stop: Any
+    bootstrap: str,
+    topic: str,
+    per_second: int,
+    record_bytes: int,
+    tick_seconds: float,
+    reports: Any,
+    stop: Any,
 ) -> None:
     times: list[float] = []
     failed = 0
@@ -85,18 +106,24 @@ def _produce_steadily(
     due = report_due = time.perf_counter()
     while not stop.is_set():
         now = time.perf_counter()
-        if due <= now:
+        while due <= now:
             value = time.perf_counter_ns().to_bytes(8, "big") + padding
             try:
                 producer.produce(topic, value, on_delivery=on_delivery)
             except BufferError:
                 due = now  # what could not be sent is not sent later
             due += pause
+            if not tick_seconds:
+                break
         if now >= report_due:
             reports.send((times, failed))
             times, failed = [], 0
             report_due = now + REPORT_SECONDS
-        producer.poll(max(0.0, due - time.perf_counter()))
+        if tick_seconds:
+            time.sleep(tick_seconds)
+            producer.poll(0)
+        else:
+            producer.poll(max(0.0, due - time.perf_counter()))
     producer.flush(20)
 
 

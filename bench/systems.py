@@ -7,6 +7,7 @@ time. Processes end with the benchmark, data directories are removed when a syst
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -103,6 +104,16 @@ def cpu_seconds(pids: Sequence[int]) -> float:
 def metadata(bootstrap: str, *, timeout_seconds: float = 2.0) -> Any:
     client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     return client.list_topics(timeout=timeout_seconds)
+
+
+def _gauge(url: str, name: str) -> float:
+    """The one sample of that name, a regular expression."""
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        text = answer.read().decode()
+    found = re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)
+    if found is None:
+        raise BenchFailed(f"{url} has no {name}")
+    return float(found[1])
 
 
 def wait_until_serving(system: System) -> None:
@@ -303,6 +314,15 @@ class TidemarkSystem:
         """What the operator logged until now."""
         lines = (self._directory / "logs" / "operator.log").read_bytes().splitlines()
         return [msgspec.json.decode(line) for line in lines if line.endswith(b"}")]
+
+    def longest_turns(self) -> dict[str, float]:
+        """Seconds, of the last minute at least, by the loop's own gauge: operator and brokers."""
+        ports = [int(each.rpartition(":")[2]) + self.brokers for each in self.bootstrap.split(",")]
+        urls = {f"broker {number}": f"http://{HOST}:{port}" for number, port in enumerate(ports)}
+        return {
+            name: _gauge(f"{url}/metrics", r"tidemark_\w+_loop_lag_max_seconds")
+            for name, url in {"operator": self._controller_url, **urls}.items()
+        }
 
     def signal_broker(self, broker_id: int, number: int) -> None:
         found = self._broker(broker_id)

@@ -1,7 +1,9 @@
 """`make bench-topics`: what many topics and large topics cost, and what they do to others.
 
 Each part starts a cluster of its own, the systems one after the other. Topics have three replicas;
-"in sync" is what clients read in Metadata. Kafka has no figure where it has nothing of the kind.
+"in sync" is what clients read in Metadata, topic by topic: each is read until it is, and then no
+more. The load writes what is due each 5 ms, so that it leaves the processors to what is measured.
+Kafka has no figure where it has nothing of the kind.
 Writes build/bench-topics.json.
 
     requests  100 topics in one request, on an empty pool and beside 5,000 partitions
@@ -18,11 +20,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from statistics import mean
+from statistics import linear_regression, mean
 from typing import Any
 
 import msgspec
@@ -46,7 +49,6 @@ from bench.systems import (
     compile_as_in_images,
     cpu_seconds,
     leader_of,
-    metadata,
     resident_mb,
     running,
     wait_for,
@@ -59,8 +61,11 @@ LOOK_SECONDS = 0.1
 SETTLE_SECONDS = 5.0
 IDLE_SECONDS = 20.0
 LOAD_RATE = 1000  # records a second
+LOAD_TICK_SECONDS = 0.005
+TURNS_LOOK_SECONDS = 20.0  # the gauges are of the last minute at least
 TOPICS_OF_A_REQUEST = 100
 TOPICS_OF_A_CYCLE = 50
+PARTITIONS_OF_A_TOPIC = 1000
 PARTS = ("requests", "wide", "kill", "growth", "cycle")
 
 Note = Callable[[str, float, str], None]
@@ -140,8 +145,9 @@ def _requests(name: str, _: argparse.Namespace, note: Note) -> None:
         with _other_client(system) as waits:
             _create_and_delete(system, "empty pool", note)
         note("other client's longest admin request, empty pool", max(waits), "s")
-        create(system, {f"there-{number}": 100 for number in range(50)})
-        wait_in_sync(system, 50 * 100)
+        there = {f"there-{number}": 100 for number in range(50)}
+        create(system, there)
+        wait_in_sync(system, there)
         with _other_client(system) as waits:
             _create_and_delete(system, "beside 5,000 partitions", note)
         note("other client's longest admin request, beside 5,000", max(waits), "s")
@@ -163,7 +169,7 @@ def _wide(name: str, _: argparse.Namespace, note: Note) -> None:
                     f"2,000 partitions created, {brokers} brokers", create(system, {"w": 2000}), "s"
                 )
                 before = time.monotonic()
-                wait_in_sync(system, 2000 + 6)
+                wait_in_sync(system, {"w": 2000, "gap": 6})
                 note(f"then in sync, {brokers} brokers", time.monotonic() - before, "s")
             note(f"write gap, {brokers} brokers", longest_gap(load) * 1000, "ms")
 
@@ -171,39 +177,52 @@ def _wide(name: str, _: argparse.Namespace, note: Note) -> None:
 def _kill(name: str, options: argparse.Namespace, note: Note) -> None:
     with _cluster(name, note) as system:
         create(system, {"gap": 1})
-        _fill(system, options.partitions, note)
+        there, _ = _fill(system, options.partitions, note)
         _weigh(system, note, f"{options.partitions} partitions")
         victim = leader_of(system, "gap")
         with _load(system) as load:
             before = time.monotonic()
             system.signal_broker(victim, signal.SIGKILL)
-            _wait_led_without(system, victim)
+            _wait_led_without(system, {**there, "gap": 1}, victim)
             note("broker killed: last partition led", time.monotonic() - before, "s")
             system.bring_back(victim)
-            wait_in_sync(system, options.partitions + 1)
+            wait_in_sync(system, {**there, "gap": 1})
             note("then all in sync again", time.monotonic() - before, "s")
         note("broker killed: write gap", longest_gap(load) * 1000, "ms")
 
 
 def _growth(name: str, options: argparse.Namespace, note: Note) -> None:
-    """The exponent e of a step: the figure grows as partitions to the power of e."""
     with _cluster(name, note) as system:
-        there, spent, former = 0, 0.0, (0, 0.0)
+        there, spent = 0, 0.0
+        seconds: dict[int, float] = {}
         for size in map(int, options.growth.split(",")):
-            spent += _fill(system, size, note, there=there)
-            if former[0]:
-                exponent = math.log(spent / former[1]) / math.log(size / former[0])
-                note(f"exponent of the time, {former[0]} to {size}", exponent, "")
+            _, more = _fill(system, size, note, there=there)
+            there, spent = size, spent + more
+            seconds[size] = spent
+            if len(seconds) > 1:
+                former = list(seconds)[-2]
+                step = {each: seconds[each] for each in (former, size)}
+                note(f"exponent of the time, {former} to {size}", exponent(step), "")
             _weigh(system, note, f"{size} partitions")
-            there, former = size, (size, spent)
+        if len(seconds) > 2:
+            note("exponent of the time, all sizes", exponent(seconds), "")
+
+
+def exponent(figures: dict[int, float]) -> float:
+    """e of the curve that fits best: a figure grows as its size to the power of e."""
+    return linear_regression(
+        [math.log(size) for size in figures], [math.log(figure) for figure in figures.values()]
+    ).slope
 
 
 def _cycle(name: str, options: argparse.Namespace, note: Note) -> None:
     with _cluster(name, note) as system:
         create(system, {"gap": 1})
+        time.sleep(SETTLE_SECONDS)
+        _note_memory(system, note, "at the beginning")
         deadline = time.monotonic() + options.minutes * 60
         rounds = 0
-        with _load(system) as load:
+        with _load(system) as load, _longest_turns(system) as turns:
             while time.monotonic() < deadline:
                 names = [f"cycle-{rounds}-{number}" for number in range(TOPICS_OF_A_CYCLE)]
                 create(system, dict.fromkeys(names, 1))
@@ -213,7 +232,42 @@ def _cycle(name: str, options: argparse.Namespace, note: Note) -> None:
                     _note_memory(system, note, f"after {rounds * TOPICS_OF_A_CYCLE} topics")
         note("topics created and deleted", rounds * TOPICS_OF_A_CYCLE, "")
         note("write gap", longest_gap(load) * 1000, "ms")
+        for whose, seconds in turns.items():
+            note(f"longest turn of the loop, {whose}", seconds * 1000, "ms")
+        time.sleep(SETTLE_SECONDS)
         _note_memory(system, note, "at the end")
+
+
+@contextmanager
+def _longest_turns(system: System) -> Iterator[dict[str, float]]:
+    """Seconds, of operator and brokers; complete when it ends, empty where loops have no gauge."""
+    longest: dict[str, float] = {}
+    if not isinstance(system, TidemarkSystem):
+        yield longest
+        return
+    # A turn of the start is in the gauge for a while: until it changes it says nothing of ours.
+    unchanged = system.longest_turns()
+    ended = threading.Event()
+
+    def look() -> None:
+        for whose, seconds in system.longest_turns().items():
+            if unchanged.get(whose) != seconds:
+                unchanged.pop(whose, None)
+                longest[whose] = max(seconds, longest.get(whose, 0.0))
+
+    def look_again_and_again() -> None:
+        while not ended.wait(TURNS_LOOK_SECONDS):
+            with suppress(OSError):  # a broker that is busy: the next look will do
+                look()
+
+    thread = threading.Thread(target=look_again_and_again, name="longest turns")
+    thread.start()
+    try:
+        yield longest
+    finally:
+        ended.set()
+        thread.join()
+    look()
 
 
 _PARTS: dict[str, Callable[[str, argparse.Namespace, Note], None]] = {
@@ -253,18 +307,22 @@ def delete(system: System, topics: list[str]) -> float:
     return time.monotonic() - before
 
 
-def _fill(system: System, partitions: int, note: Note, *, there: int = 0) -> float:
-    """Topics of at most 1,000 partitions, up to so many; seconds until all are in sync."""
+def _fill(
+    system: System, partitions: int, note: Note, *, there: int = 0
+) -> tuple[dict[str, int], float]:
+    """Topics of at most 1,000 partitions, one request each, up to so many partitions; these topics,
+    and the seconds until all are in sync."""
+    made: dict[str, int] = {}
     before = time.monotonic()
-    while there < partitions:
-        part = min(1000, partitions - there)
-        create(system, {f"fill-{there}": part})
-        there += part
+    for first in range(there, partitions, PARTITIONS_OF_A_TOPIC):
+        topic = {f"fill-{first}": min(PARTITIONS_OF_A_TOPIC, partitions - first)}
+        create(system, topic)
+        made |= topic
     note(f"created up to {partitions} partitions", time.monotonic() - before, "s")
-    wait_in_sync(system, partitions)
+    wait_in_sync(system, made)
     seconds = time.monotonic() - before
     note(f"in sync up to {partitions} partitions", seconds, "s")
-    return seconds
+    return made, seconds
 
 
 def _admin(system: System) -> Any:
@@ -305,7 +363,10 @@ def _other_client(system: System) -> Iterator[list[float]]:
 @contextmanager
 def _load(system: System) -> Iterator[SteadyProducer]:
     """Its reports are taken in all the time: a full pipe would stop it."""
-    with SteadyProducer(system, "gap", per_second=LOAD_RATE, record_bytes=100) as load:
+    steady = SteadyProducer(
+        system, "gap", per_second=LOAD_RATE, record_bytes=100, tick_seconds=LOAD_TICK_SECONDS
+    )
+    with steady as load:
         wait_for("a first acknowledgement", lambda: _has_flowed(load), seconds=30)
         ended = threading.Event()
 
@@ -340,28 +401,40 @@ def longest_gap(load: SteadyProducer) -> float:
 # ---- what is looked at
 
 
-def wait_in_sync(system: System, partitions: int) -> None:
-    def is_in_sync() -> bool:
-        topics = metadata(system.bootstrap, timeout_seconds=30).topics.values()
-        found = [each for topic in topics for each in topic.partitions.values()]
-        return len(found) >= partitions and all(
-            each.leader >= 0 and len(each.isrs) == len(each.replicas) for each in found
-        )
+def wait_in_sync(system: System, topics: dict[str, int]) -> None:
+    """`topics`: how many partitions each has."""
 
-    wait_for(f"{partitions} partitions in sync", is_in_sync, seconds=SYNC_LIMIT_SECONDS)
+    def is_in_sync(partition: Any) -> bool:
+        return partition.leader >= 0 and len(partition.isrs) == len(partition.replicas)
+
+    _wait_each(system.bootstrap, topics, "in sync", is_in_sync)
 
 
-def _wait_led_without(system: System, victim: int) -> None:
+def _wait_led_without(system: System, topics: dict[str, int], victim: int) -> None:
     """By the metadata of the brokers that live on."""
     others = [each for each in range(system.brokers) if each != victim]
     bootstrap = ",".join(system.bootstrap.split(",")[each] for each in others)
+    _wait_each(bootstrap, topics, "led", lambda partition: partition.leader not in (-1, victim))
 
-    def is_led() -> bool:
-        topics = metadata(bootstrap, timeout_seconds=30).topics.values()
-        leaders = {each.leader for topic in topics for each in topic.partitions.values()}
-        return -1 not in leaders and victim not in leaders
 
-    wait_for("all partitions led", is_led, seconds=SYNC_LIMIT_SECONDS)
+def _wait_each(
+    bootstrap: str, topics: dict[str, int], what: str, is_so: Callable[[Any], bool]
+) -> None:
+    """A topic that is so is looked at no more: an answer about all of thousands of partitions takes
+    a broker longer than what is measured."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    left = deque(topics)
+
+    def are_all() -> bool:
+        while left:
+            found = admin.list_topics(left[0], timeout=30).topics[left[0]].partitions.values()
+            if len(found) != topics[left[0]] or not all(map(is_so, found)):
+                return False
+            left.popleft()
+        return True
+
+    partitions = sum(topics.values())
+    wait_for(f"{partitions} partitions {what}", are_all, seconds=SYNC_LIMIT_SECONDS)
 
 
 def _weigh(system: System, note: Note, with_what: str) -> None:

@@ -30,6 +30,7 @@ from tidemark_operator.controller.partition_change import (
 )
 from tidemark_operator.controller.reassignment import (
     completed,
+    is_moving,
     may_complete,
     without_progress_of_leavers,
 )
@@ -91,10 +92,11 @@ def settled(
     evidence: Evidence = NO_EVIDENCE,
 ) -> Election:
     """The same partition value when there is nothing to do."""
-    replica = (topic.topic_id, partition.partition)
-    in_sync = _remaining_in_sync(topic, partition, standings)
-    live = [member for member in in_sync if standings.is_active(member.broker_id, replica)]
-    is_completed = may_grant(evidence) and may_complete(partition, live)
+    is_completed = (
+        is_moving(partition)
+        and may_grant(evidence)
+        and may_complete(partition, _live_in_sync(topic, partition, standings))
+    )
     before = completed(partition) if is_completed else partition
     election = _settled(topic, before, standings, leader_counts, evidence)
     after = election.partition
@@ -104,6 +106,14 @@ def settled(
         after = without_progress_of_leavers(partition, after)
     leader_counts.note(partition, after)
     return election if after is election.partition else replace(election, partition=after)
+
+
+def _live_in_sync(
+    topic: TopicState, partition: PartitionState, standings: Standings
+) -> list[Member]:
+    replica = (topic.topic_id, partition.partition)
+    in_sync = _remaining_in_sync(topic, partition, standings)
+    return [member for member in in_sync if standings.is_active(member.broker_id, replica)]
 
 
 def _settled(

@@ -48,18 +48,25 @@ def changed(
     entries = (partition.in_sync_replicas, partition.eligible_leaders)
     if leadership is None and (in_sync, eligible) == entries:
         return partition
-    next_state = replace(partition, in_sync_replicas=in_sync, eligible_leaders=eligible)
+    leader, life = partition.leader, partition.leader_broker_epoch
+    leader_epoch = partition.leader_epoch
     if leadership is not None:
-        next_state = replace(
-            next_state,
-            leader=leadership.broker_id,
-            leader_broker_epoch=leadership.broker_epoch,
-            leader_epoch=LeaderEpoch(partition.leader_epoch + 1),  # I14: also to the same or none
-        )
-    assert not next_state.has_leader or next_state.leader in next_state.in_sync_ids, (  # I12
-        f"partition {replica}: leader {next_state.leader} not in {next_state.in_sync_replicas}"
+        leader, life = leadership.broker_id, leadership.broker_epoch
+        leader_epoch = LeaderEpoch(leader_epoch + 1)  # I14: also to the same or none
+    # At once: an election makes this value for thousands of partitions.
+    next_state = replace(
+        partition,
+        leader=leader,
+        leader_broker_epoch=life,
+        leader_epoch=leader_epoch,
+        in_sync_replicas=in_sync,
+        eligible_leaders=eligible,
+        partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
     )
-    return raised(next_state)
+    assert not next_state.has_leader or any(member.broker_id == leader for member in in_sync), (
+        f"partition {replica}: leader {leader} not in {in_sync}"  # I12
+    )
+    return next_state
 
 
 def raised(partition: PartitionState) -> PartitionState:

@@ -126,8 +126,9 @@ class SliceStore:
                     stored = await self._read(value)
                     if stored is not None:  # an earlier attempt of ours landed
                         return self._accepted_as_ours(stored, value)
-                created = await self._store.create(PARTITION_SLICE, slice_object(stamped))
-                return self._durable(read_slice(created))
+                item = slice_object(stamped)
+                created = await self._store.create(PARTITION_SLICE, item)
+                return self._durable(_as_stored(stamped, item, created))
             except AlreadyExists:
                 stored = await self._read(value)
                 if stored is not None:
@@ -259,12 +260,13 @@ class SliceStore:
 
     async def _replace(self, current: PartitionSlice, wanted: PartitionSlice) -> PartitionSlice:
         stamped = _stamped(wanted, self._controller_epoch)
+        item = slice_object(stamped)
         try:
-            item = await self._store.replace(PARTITION_SLICE, slice_object(stamped))
+            written = await self._store.replace(PARTITION_SLICE, item)
         except BaseException:  # also when cancelled: it may have been written (S3)
             self.unsettle(current)
             raise
-        return self._durable(read_slice(item))
+        return self._durable(_as_stored(stamped, item, written))
 
     async def _reread(self, value: PartitionSlice) -> PartitionSlice | None:
         stored = await self.read(value)
@@ -370,6 +372,16 @@ def _stamped(value: PartitionSlice, controller_epoch: ControllerEpoch) -> Partit
     if value.controller_epoch == controller_epoch:
         return value
     return replace(value, controller_epoch=controller_epoch)
+
+
+def _as_stored(value: PartitionSlice, sent: Object, stored: Object) -> PartitionSlice:
+    """What a write's answer says. Mostly the store kept it as it was sent: then only the metadata
+    is read, as reading thousands of partitions anew costs as much as deciding about them."""
+    fields = {**stored, "metadata": sent["metadata"]}
+    metadata = stored["metadata"]
+    if fields != sent or not metadata.get("resourceVersion"):
+        return read_slice(stored)
+    return replace(value, resource_version=metadata["resourceVersion"], uid=metadata.get("uid", ""))
 
 
 def _fields(value: PartitionSlice, error: Exception) -> dict[str, str]:
