@@ -164,11 +164,13 @@ class ProducePath:
             self._expiry_timer = self._scheduler.call_later(EXPIRY_SWEEP_SECONDS, self._expire)
 
 
+# guard: leader-acknowledges-once-synced (S11)
 def _waits_for_disk(replica: HostedReplica, acks: int, end_offset: Offset) -> bool:
     """S11: with `flush: Always` what is acknowledged is on the disk of whoever acknowledges it."""
     return acks == ACKS_LEADER and replica.has_unsynced(end_offset)
 
 
+# guard: append-with-min-isr (I9)
 def _refusal(replica: HostedReplica, acks: int) -> ProduceResult | None:
     leader = replica.leader
     assert leader is not None
