@@ -273,6 +273,7 @@ class ControllerLease:
         except (StoreError, TimeoutError) as error:
             logger.warning("lease not given away", extra={"error": str(error)})
 
+    # guard: stepped-down-controller-waits (S18)
     def _sits_out(self, stored: Object, now_ms: int) -> bool:
         """S18: whoever gave way lets another have the next term, if there is another."""
         if self._gave_way is None:
@@ -303,6 +304,7 @@ class ControllerLease:
             return True
         return await self._is_holder_terminated(holder)
 
+    # guard: controller-epoch-above-all-stored (S16)
     async def _next_epoch(self, stored: Object | None) -> ControllerEpoch:
         """1 + the highest ever seen anywhere: a Lease may have been deleted or restored (S16)."""
         seen = [0, _transitions(stored), self._leader.highest_broker_controller_epoch()]
@@ -345,6 +347,7 @@ class ControllerLease:
             },
         }
 
+    # guard: lease-is-held (I16)
     def _is_ours(self, stored: Object | None) -> bool:
         return (
             stored is not None

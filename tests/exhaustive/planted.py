@@ -6,24 +6,14 @@ looks where it should.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
-import tidemark_operator.controller.in_sync_replicas as in_sync_replicas
-import tidemark_operator.controller.registration as registration
-from tidemark_broker.replication.effects import LeaderEffect, TruncateLog
-from tidemark_broker.replication.follower import FollowerFetch, PartitionFollower
-from tidemark_broker.replication.leader import PartitionLeader
-from tidemark_operator.controller.standing import Standings
-from tidemark_protocol.controller_messages import InSyncProposal
 from tidemark_protocol.error_codes import ErrorCode
 
 from tests.exhaustive.search import Bounds
-from tests.small_world.small_controller import SmallStore
-
-Patch = tuple[object, str, Any]  # of what, which attribute, by what
+from tests.simulator.edits import Patch, at, patched, returns, test, value, wrap
 
 
 @dataclass(frozen=True)
@@ -36,46 +26,26 @@ class Planted:
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            for of_what, attribute, replacement in self.patches:
-                stack.enter_context(mock.patch.object(of_what, attribute, replacement))
+        with patched(self.patches):
             yield
 
 
-def _cut_to_watermark(self: PartitionFollower, _diverging: object, log: Any) -> TruncateLog:
-    return TruncateLog(min(self.high_watermark, log.log_end_offset))
-
-
-def _drops_what_was_refused(
-    self: PartitionLeader, proposal: InSyncProposal, error: ErrorCode, _now_ms: int
-) -> tuple[LeaderEffect, ...]:
+def _drops_what_was_refused(original: Any) -> Any:
     """As Kafka does on INELIGIBLE_REPLICA."""
-    if self.pending_proposal == proposal and error is ErrorCode.INELIGIBLE_REPLICA:
-        self._pending = None
-    return ()
+
+    def on_answer(self: Any, proposal: Any, error: ErrorCode, now_ms: int) -> Any:
+        if self.pending_proposal == proposal and error is ErrorCode.INELIGIBLE_REPLICA:
+            self._pending = None
+        return ()
+
+    return on_answer
 
 
-def _writes_whatever_is_stored(self: SmallStore, _expected: object, wanted: Any) -> bool:
-    self.partition = wanted
-    return True
-
-
-def _looks_at_the_offset_only(self: PartitionFollower, fetch: FollowerFetch, log: Any) -> bool:
-    return fetch.leader_epoch == self.leader_epoch and fetch.fetch_offset == log.log_end_offset
-
-
-def _accepts_any_epoch(_self: PartitionLeader, _epoch: int) -> ErrorCode:
-    return ErrorCode.NONE
-
-
-def yes(*_args: object, **_named: object) -> bool:
-    return True
-
-
-def no(*_args: object, **_named: object) -> bool:
-    return False
-
-
+TO_WATERMARK = "TruncateLog(min(self.high_watermark, log.log_end_offset))"
+WITHOUT_RAISE = "Verdict(ErrorCode.INELIGIBLE_REPLICA, partition)"
+BY_OFFSET_ONLY = (
+    "fetch.leader_epoch == self.leader_epoch and fetch.fetch_offset == log.log_end_offset"
+)
 LEADS_UNHEARD = """world leader=1
 append 1 old
 fetch 2
@@ -88,7 +58,7 @@ fetch 2"""
 PLANTED = (
     Planted(
         "expand without the check of the epoch's start",
-        ((PartitionLeader, "_has_reached_epoch_start", yes),),
+        (at("join-past-epoch-start", returns(True)),),
         """world isr=0,1
 append 0 a
 append 0 b
@@ -104,28 +74,33 @@ push 2""",
     ),
     Planted(
         "expand below the high watermark",
-        ((PartitionLeader, "_has_reached_watermark", yes),),
+        (at("join-at-watermark", returns(True)),),
         "world isr=0,1",
         Bounds(records=2, faults=0),
         "I6",
     ),
     Planted(
         "watermark by the applied ISR instead of the maximal one",
-        ((PartitionLeader, "_waited_for", lambda self: self.in_sync_replicas),),
+        (at("watermark-waits-for-maximal-isr", returns("self.in_sync_replicas")),),
         "world isr=0,1",
         Bounds(records=1, faults=1, kinds=("fetch",)),
         "I6",
     ),
     Planted(
         "watermark below min ISR",
-        ((PartitionLeader, "_may_commit", yes),),
+        (at("watermark-waits-for-min-isr", returns(True)),),
         "world",
         Bounds(records=1, faults=2, kinds=("kill",)),
         "I6",
     ),
     Planted(
         "truncation to the high watermark",
-        ((PartitionFollower, "_truncation", _cut_to_watermark),),
+        (
+            at(
+                "truncate-by-leader-epoch",
+                returns(TO_WATERMARK),
+            ),
+        ),
         "world isr=0,1\nappend 0 a\nfetch 1\nfetch 1 answer\npush 2\nfetch 2",
         Bounds(records=1, faults=1, kinds=("kill",)),
         "I",
@@ -133,8 +108,8 @@ push 2""",
     Planted(
         "no broker epoch is looked at when a fetch comes (a pair)",
         (
-            (PartitionLeader, "_is_former_life", no),
-            (PartitionLeader, "_counts_for", yes),
+            at("fetch-not-of-earlier-life", returns(False)),
+            at("fetch-counts-for-its-own-life", returns(True)),
         ),
         """world
 append 0 a
@@ -157,8 +132,11 @@ fetch 1""",
     Planted(
         "a refused expand that raises no partition epoch, and is dropped (a pair)",
         (
-            (in_sync_replicas, "raised", lambda partition: partition),
-            (PartitionLeader, "on_answer", _drops_what_was_refused),
+            at(
+                "refused-join-raises-partition-epoch",
+                value(WITHOUT_RAISE),
+            ),
+            at("refusal-keeps-proposal-pending", wrap(_drops_what_was_refused)),
         ),
         "world isr=0,1\nfetch 2\npropose 0 late",
         Bounds(records=1, faults=1, kinds=("fence",)),
@@ -166,28 +144,28 @@ fetch 1""",
     ),
     Planted(
         "progress kept over an epoch that was missed (S27)",
-        ((PartitionLeader, "_is_next_epoch_of", yes),),
+        (at("progress-kept-in-next-epoch-only", returns(True)),),
         LEADS_UNHEARD.format("fetch 2"),
         Bounds(records=0, faults=1, kinds=("kill",)),
         "I6",
     ),
     Planted(
         "no leader epoch is looked at when a fetch comes",
-        ((PartitionLeader, "_leader_epoch_error", _accepts_any_epoch),),
+        (at("fetch-in-same-leader-epoch", returns("ErrorCode.NONE")),),
         LEADS_UNHEARD.format("fetch 2 request"),
         Bounds(records=0, faults=1, kinds=("kill",)),
         "I6",
     ),
     Planted(
         "every start counts as clean",
-        ((registration, "is_clean_start", yes),),
+        (at("clean-start", returns(True)),),
         "world\nappend 0 a\nfetch 1\nfetch 2\nfetch 1\nfetch 2",
         Bounds(records=0, faults=2, kinds=("kill",)),
         "I6",
     ),
     Planted(
         "every disk counts as the one that was there",
-        ((registration, "is_same_disk", yes),),
+        (at("same-disk", returns(True)),),
         """world flush=Always
 append 0 a
 fetch 1
@@ -202,28 +180,33 @@ flush 0""",
     ),
     Planted(
         "void entries may lead",
-        ((Standings, "is_valid", yes),),
+        (at("void-entry", returns(True)),),
         "world\nappend 0 a\nfetch 1\nfetch 2\nfetch 1\nfetch 2",
         Bounds(records=0, faults=2, kinds=("kill",)),
         "I6",
     ),
     Planted(
         "a write that asks not what is stored",
-        ((SmallStore, "compare_and_set", _writes_whatever_is_stored),),
+        (at("small-store-compares", test(False)),),
         "world isr=0,1\nfetch 2\npropose 0 late",
         Bounds(records=0, faults=1, kinds=("fence",)),
         "I14",
     ),
     Planted(
         "an answer to a question of before counts",
-        ((PartitionFollower, "_is_for_this_moment", yes),),
+        (at("answer-to-present-fetch", returns(True)),),
         "world\nappend 0 a\nfetch 1 answer\nfetch 1",
         Bounds(records=1, faults=0),
         "I7",
     ),
     Planted(
         "an answer counts whose question was asked before the log was cut and filled again",
-        ((PartitionFollower, "_is_for_this_moment", _looks_at_the_offset_only),),
+        (
+            at(
+                "answer-to-present-fetch",
+                returns(BY_OFFSET_ONLY),
+            ),
+        ),
         """world leader=1
 append 1 old
 balance

@@ -1,25 +1,14 @@
-"""What a mutant is: methods of production code replaced by weaker ones, by `setattr`, in a test.
+"""What a mutant is: guards of production code changed where their anchors stand, in a test.
 
 A guard that is one half of a pair (either alone keeps the promise) is planted as the pair, and its
 name says so.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
 
-Weaken = Callable[[Any], Any]  # the original -> what takes its place
-
-BROKER = "tidemark_broker."
-CONTROLLER = "tidemark_operator.controller."
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    target: str  # "module:Class.method" or "module:function"
-    weaken: Weaken
+from tests.simulator.edits import Patch, patched
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,58 +23,13 @@ class Mutant:
     why_no_seed: str = ""  # where no seed is tried: what the simulated faults lack
 
     @property
-    def targets(self) -> str:
-        """Short, for the table."""
-        return ", ".join(
-            patch.target.removeprefix(BROKER).removeprefix(CONTROLLER) for patch in self.patches
-        )
-
-
-def always(value: object) -> Weaken:
-    return lambda original: lambda *arguments, **named: value
-
-
-def always_property(value: object) -> Weaken:
-    return lambda original: property(lambda self: value)
-
-
-def patch(target: str, weaken: Weaken) -> Patch:
-    prefix = "" if target.startswith(("tidemark_", "tests.")) else BROKER
-    return Patch(prefix + target, weaken)
+    def guards(self) -> str:
+        """For the table."""
+        return ", ".join(patch.guard for patch in self.patches)
 
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
     """While inside, production code is as the mutant says."""
-    undone: list[tuple[Any, str, Any]] = []
-    try:
-        for each in mutant.patches:
-            owner, name = _owner_of(each.target)
-            original = vars(owner)[name]
-            undone.append((owner, name, original))
-            _, weaker = original_and_weaker(each)
-            if isinstance(original, staticmethod | classmethod):
-                weaker = type(original)(weaker)
-            setattr(owner, name, weaker)
+    with patched(mutant.patches):
         yield
-    finally:
-        for owner, name, original in reversed(undone):
-            setattr(owner, name, original)
-
-
-def original_and_weaker(each: Patch) -> tuple[Any, Any]:
-    """As functions, also of static and class methods."""
-    owner, name = _owner_of(each.target)
-    original = vars(owner)[name]
-    if isinstance(original, staticmethod | classmethod):
-        original = original.__func__
-    return original, each.weaken(original)
-
-
-def _owner_of(target: str) -> tuple[Any, str]:
-    module, _, path = target.partition(":")
-    owner: Any = import_module(module)
-    *parents, name = path.split(".")
-    for parent in parents:
-        owner = getattr(owner, parent)
-    return owner, name

@@ -120,6 +120,7 @@ class SimulatedProcess(Host):
     def loops(self) -> tuple[SimulatedLoop, ...]:
         return (self.loop, *self.threads)
 
+    # guard: lease-renewed-beside-busy-loop (S21)
     async def run_thread(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """On a loop of its own; cancelled, it cancels that and waits for its end."""
         thread = SimulatedLoop(

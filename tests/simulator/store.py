@@ -120,6 +120,7 @@ class SimulatedStore:
             wanted["metadata"]["generation"] += 1
         return stored if wanted == stored else self._write(key, wanted)
 
+    # guard: store-compares-versions (S3)
     def _compare(self, item: Object, stored: Object) -> None:
         expected = item["metadata"].get("resourceVersion")
         found = stored["metadata"]["resourceVersion"]

@@ -3,7 +3,8 @@
 from typing import Any
 
 from tests.simulator.bulk import BULK
-from tests.simulator.mutant import CONTROLLER, Mutant, always, patch
+from tests.simulator.edits import at, returns, wrap
+from tests.simulator.mutant import Mutant
 
 
 def _answers_once_granted(original: Any) -> Any:
@@ -26,18 +27,17 @@ def _on_the_main_loop(original: Any) -> Any:
 
 MUTANTS = (
     Mutant("a controller notices no stall of its own", "S21",
-           (patch(CONTROLLER + "own_stall:OwnStall.tick", always(0)),),
+           (at("own-stall-is-noticed", returns(0)),),
            "tests/scenarios/test_s21_busy_controller.py::"
            "test_a_controller_that_stalls_while_it_takes_over_fences_nobody_for_that",
            "silences add up"),
     Mutant("a heartbeat is answered once what it asks is granted", "S21",
-           (patch(CONTROLLER + "pool_heartbeats:PoolHeartbeats.heartbeat",
-                  _answers_once_granted),),
+           (at("heartbeat-waits-for-no-write", wrap(_answers_once_granted)),),
            "tests/scenarios/test_s21_busy_controller.py::"
            "test_a_live_broker_whose_wish_waits_for_a_long_write_is_answered_and_not_fenced",
            why_no_seed="no simulated decision takes as long as a session"),
     Mutant("the Lease is renewed by the loop that works", "S21",
-           (patch("tests.simulator.processes:SimulatedProcess.run_thread", _on_the_main_loop),),
+           (at("lease-renewed-beside-busy-loop", wrap(_on_the_main_loop)),),
            "tests/scenarios/test_s21_busy_controller.py::"
            "test_a_lease_is_renewed_while_its_holders_loop_is_busy", BULK),
 )  # fmt: skip

@@ -5,7 +5,8 @@ from typing import Any
 
 from tidemark_protocol.controller_messages import TopicPush
 
-from tests.simulator.mutant import CONTROLLER, Mutant, always, patch
+from tests.simulator.edits import at, returns, wrap
+from tests.simulator.mutant import Mutant
 
 NO_CLAIMS = "reconcilers, claims and their collector are not simulated"
 
@@ -55,46 +56,43 @@ def _owned_by_its_pool(original: Any) -> Any:
     return claim_manifest
 
 
-def _syncs_at_checkpoints_only(original: Any) -> Any:
-    return lambda connection: connection.execute("PRAGMA synchronous=NORMAL")
-
-
 MUTANTS = (
     Mutant("claims are their pool's, for a collector to take", "S4",
-           (patch("tidemark_operator.manifests.claims:claim_manifest", _owned_by_its_pool),),
+           (at("claims-have-no-owner", wrap(_owned_by_its_pool)),),
            "tests/unit/manifests/test_pool_manifests.py::"
            "test_pods_are_owned_and_claims_are_not", why_no_seed=NO_CLAIMS),
     Mutant("a gone pool's claims go whatever they say of it themselves", "S4",
-           (patch("tidemark_operator.runtimes.pods:policy_of", always("Delete")),),
+           (at("claim-has-its-own-policy", returns("'Delete'")),),
            "tests/unit/reconcile/test_pod_runtime.py::"
            "test_a_gone_pools_claims_follow_their_own_policy", why_no_seed=NO_CLAIMS),
     Mutant("the local store's writes are not synced", "S26",
-           (patch("tidemark_operator.stores.sqlite:_sync_in_full", _syncs_at_checkpoints_only),),
+           (at("local-store-syncs-writes",
+               returns("connection.execute('PRAGMA synchronous=NORMAL')")),),
            "tests/unit/stores/test_stores_sqlite.py::"
            "test_writes_are_synced_in_full", why_no_seed="SQLite is not simulated"),
     Mutant("racks are not looked at", "I18",
-           (patch(CONTROLLER + "placement:_replicas", _sees_one_rack),),
+           (at("replicas-spread-over-racks", wrap(_sees_one_rack)),),
            "tests/unit/controller/test_control_placement.py::"
            "test_uneven_racks_are_no_obstacle", "replicas move"),
     Mutant("what is to be retained is deleted", "I20",
-           (patch(CONTROLLER + "topics:delete", _deletes_what_is_retained),),
+           (at("retained-topic-is-kept", wrap(_deletes_what_is_retained)),),
            "tests/unit/controller/test_control_service.py::"
            "test_a_retained_topic_keeps_its_slices_and_is_adopted_with_its_epochs", "topics rest"),
     Mutant("absence is taken for deletion", "I20, S12",
-           (patch("runtime.metadata:MetadataCache.begin", _takes_absence_for_deletion),),
+           (at("absence-is-no-deletion", wrap(_takes_absence_for_deletion)),),
            "tests/scenarios/test_s12_absence.py::"
            "test_a_slice_deleted_by_hand_gets_no_fresh_one_and_costs_no_broker_its_log",
            "slices go"),
     Mutant("what is applied again is written again", "I21",
-           (patch(CONTROLLER + "topics:_updating", _writes_what_is_there),),
+           (at("same-topic-is-not-written", wrap(_writes_what_is_there)),),
            "tests/unit/controller/test_control_service.py::"
            "test_updating_a_topic_with_what_it_has_writes_nothing", "leaders die"),
     Mutant("no produce times out", "L2",
-           (patch("runtime.produce_purgatory:ProducePurgatory.expire", always(None)),),
+           (at("produce-times-out", returns(None)),),
            "tests/unit/runtime/test_idempotent_produce.py::"
            "test_a_duplicate_whose_time_runs_out_stays_unacknowledged", "late words"),
     Mutant("no condition says who is waited for", "L6",
-           (patch(CONTROLLER + "topic_views:TopicViews._notices", always(())),),
+           (at("condition-names-awaited-brokers", returns("()")),),
            "tests/scenarios/test_s14_last_resorts.py::"
            "test_with_one_replica_missing_only_a_human_decides_and_is_told_how",
            "the last one leaves"),

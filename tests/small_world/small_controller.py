@@ -68,6 +68,7 @@ class SmallStore:
         return SmallStore(self.partition, self.late_writes)
 
     def compare_and_set(self, expected: PartitionState, wanted: PartitionState) -> bool:
+        # guard: small-store-compares (I14)
         if self.partition != expected:
             return False
         self.partition = wanted

@@ -92,12 +92,14 @@ class PartitionFollower:
         self._confirmed_at_ms: int | None = None
         self._contact: LeaderContact | None = None
 
+    # guard: fetch-names-last-epoch (I4)
     def next_fetch(self, log: LogView, now_ms: int) -> FollowerFetch | None:
         """None while backing off, until `wake_at_ms`."""
         if now_ms < self.wake_at_ms:
             return None
         return FollowerFetch(self.leader_epoch, log.log_end_offset, log.latest_epoch)
 
+    # guard: diverging-answer-moves-no-watermark (I2)
     def on_answer(
         self, fetch: FollowerFetch, answer: LeaderAnswer, log: LogView, now_ms: int
     ) -> tuple[FollowerEffect, ...]:
@@ -161,15 +163,18 @@ class PartitionFollower:
             confirmed_at_ms = max(confirmed_at_ms, self._contact.last_answer_ms)
         return confirmed_at_ms is not None and now_ms - confirmed_at_ms <= lag_max_ms
 
+    # guard: damage-cut-once-shared-end-known (B9)
     @property
     def knows_what_is_shared(self) -> bool:
         """Its log is a prefix of the leader's, or where it is not."""
         is_prefix = self._is_prefix or self._confirmed_at_ms is not None
         return is_prefix or self.parts_at is not None
 
+    # guard: damage-repaired-up-to-log-end (I6)
     def shared_end(self, log_end_offset: Offset) -> Offset:
         return log_end_offset if self.parts_at is None else min(log_end_offset, self.parts_at)
 
+    # guard: answer-to-present-fetch (I7)
     def _is_for_this_moment(self, fetch: FollowerFetch, log: LogView) -> bool:
         """Also the last epoch: cut and filled again, a log may end where it ended, with others'
         records."""
@@ -241,10 +246,12 @@ class PartitionFollower:
         self._back_off(answer.error, now_ms)
         return ()
 
+    # guard: restart-once-out-of-isr (S32)
     def _is_word_awaited(self) -> bool:
         """S32: who asks it to begin anew counts on it no more, and has heard that first."""
         return self.is_counted_on
 
+    # guard: truncate-by-leader-epoch (I4)
     def _truncation(self, diverging: DivergingEpoch, log: LogView) -> TruncateLog:
         """Reference 3.4: the leader named the end of the largest epoch that it shares with the
         asked one. Without that epoch here, cut to where the next lower one ends and ask again."""
@@ -268,6 +275,7 @@ def _has_nothing(log: LogView) -> bool:
     return log.log_start_offset == log.log_end_offset and log.latest_epoch == NO_EPOCH
 
 
+# guard: restart-below-leader-log-start (S32)
 def _keeps_nothing(cut: TruncateLog, answer: LeaderAnswer) -> bool:
     """S32: of what the leader still has. Whether the rest was committed nobody can say any more,
     and a restart may show it to readers again. A log that ends where the leader's starts may go

@@ -6,6 +6,7 @@ from tidemark_protocol.partition_state import Member, PartitionState
 from tidemark_broker.replication.effects import LogView, ReplicaFetch
 
 
+# guard: no-agreement-on-forgotten-epoch (S32)
 def is_forgotten(epoch: LeaderEpoch, log: LogView) -> bool:
     """It lies below the log start, and so does the answer to where it ended."""
     return epoch < log.first_epoch and log.log_start_offset > 0

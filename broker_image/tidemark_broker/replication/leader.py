@@ -113,11 +113,13 @@ class PartitionLeader:
             replica.last_caught_up_ms = now_ms if broker_id in in_sync_ids else NEVER_MS
             self._followers[broker_id] = replica
 
+    # guard: progress-kept-in-next-epoch-only (S27)
     def _is_next_epoch_of(self, previous: "PartitionLeader") -> bool:
         """S27: in an epoch that we did not hear of another may have led, and our followers cut
         their logs to its. What they had before proves nothing then, until they fetch again."""
         return self.leader_epoch == previous.leader_epoch + 1
 
+    # guard: progress-of-members-only (S30)
     def _has_stayed(self, broker_id: BrokerId) -> bool:
         """S30: whoever left the replicas, which raises the epoch, erased its log, and may be one
         of them again in the state that we hear. A member is none of these: it joins by us alone."""
@@ -144,6 +146,7 @@ class PartitionLeader:
     def pending_proposal(self) -> InSyncProposal | None:
         return None if self._pending is None else self._pending.proposal
 
+    # guard: enough-in-sync-replicas (I9)
     @property
     def has_enough_in_sync_replicas(self) -> bool:
         """acks=all is appended then, and acknowledged once it is committed (I9)."""
@@ -186,17 +189,20 @@ class PartitionLeader:
             return RejectFetch(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self._check_position(fetch, log)
 
+    # guard: fetch-in-same-leader-epoch (I6)
     def _leader_epoch_error(self, epoch: LeaderEpoch) -> ErrorCode:
         if epoch != NO_EPOCH and epoch < self.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > self.leader_epoch else ErrorCode.NONE
 
+    # guard: fetch-not-of-earlier-life (I6)
     def _is_former_life(self, fetch: ReplicaFetch, replica: RemoteReplica) -> bool:
         """KIP-903. Metadata, or the follower itself, already spoke of a later life."""
         known = self._brokers.get(fetch.broker_id)
         newest = replica.broker_epoch if known is None else known.broker_epoch
         return fetch.broker_epoch < max(newest, replica.broker_epoch)
 
+    # guard: lost-epoch-is-diverging (S22)
     def _check_position(self, fetch: ReplicaFetch, log: LogView) -> FetchVerdict:
         last_epoch = fetch.last_fetched_epoch
         if fetch.fetch_offset < log.log_start_offset:
@@ -291,6 +297,7 @@ class PartitionLeader:
                 self._followers[broker_id] = RemoteReplica()
         return self._advance_high_watermark(now_ms) + self._propose_if_free(now_ms)
 
+    # guard: leader-applies-newer-state (I14)
     def _is_newer(self, state: PartitionState) -> bool:
         return state.partition_epoch > self.state.partition_epoch
 
@@ -300,6 +307,7 @@ class PartitionLeader:
 
     # ---- proposals
 
+    # guard: refusal-keeps-proposal-pending (S3)
     def on_answer(
         self, proposal: InSyncProposal, error: ErrorCode, now_ms: int
     ) -> tuple[LeaderEffect, ...]:
@@ -346,6 +354,7 @@ class PartitionLeader:
             return advanced
         return advanced + self._propose(kept, None, now_ms)
 
+    # guard: leader-stall-makes-none-late (S21)
     def on_stall(self, stall_ms: int, now_ms: int) -> None:
         """This process did not run for so long: nobody is late because of it (S21)."""
         for replica in self._followers.values():
@@ -405,9 +414,11 @@ class PartitionLeader:
         replica.note_contact(self.log_end_offset)
         return now_ms - replica.last_fetch_ms <= self.settings.replica_lag_max_ms
 
+    # guard: join-at-watermark (I6)
     def _has_reached_watermark(self, replica: RemoteReplica) -> bool:
         return replica.log_end_offset >= self.high_watermark
 
+    # guard: join-past-epoch-start (I6)
     def _has_reached_epoch_start(self, replica: RemoteReplica) -> bool:
         """Between watermark and epoch start there may be committed records (KAFKA-7128)."""
         return replica.log_end_offset >= self.epoch_start_offset
@@ -422,6 +433,7 @@ class PartitionLeader:
             and self._is_present_life(replica, broker)
         )
 
+    # guard: proposal-of-present-life (S2)
     def _is_present_life(self, replica: RemoteReplica, broker: BrokerState) -> bool:
         return replica.broker_epoch != NO_EPOCH and replica.broker_epoch == broker.broker_epoch
 
@@ -439,6 +451,7 @@ class PartitionLeader:
             lag_max_ms=self.settings.replica_lag_max_ms,
         )
 
+    # guard: member-below-watermark-is-expelled (S7)
     def _is_below_watermark(self, member: Member) -> bool:
         """A member proved by its own fetch that it lost committed records (S7). Whatever life
         of it asks: the entry says that this broker has them."""
@@ -471,18 +484,22 @@ class PartitionLeader:
         assert self.high_watermark <= self.log_end_offset  # I1
         return (HighWatermarkAdvanced(slowest),)
 
+    # guard: watermark-waits-for-min-isr (I6)
     def _may_commit(self) -> bool:
         """KIP-966: else a lone survivor commits what nobody else has."""
         return self.settings.commits_by_isr_alone or self.has_enough_in_sync_replicas
 
+    # guard: watermark-waits-for-maximal-isr (I6)
     def _waited_for(self) -> tuple[Member, ...]:
         """Replicas proposed for the ISR count already: none may enter it behind the watermark."""
         return self.maximal_in_sync_replicas
 
+    # guard: fetch-counts-for-its-own-life (S2)
     def _counts_for(self, replica: RemoteReplica, member: Member) -> bool:
         """S2: the fetches of one life say nothing for the entry of another."""
         return replica.broker_epoch == member.broker_epoch
 
+    # guard: watermark-waits-for-joiners (I6)
     def _slowest_joiner(self, slowest_member: Offset, now_ms: int) -> Offset:
         """Eligible replicas caught up by time are waited for too, else a joiner never catches up
         under load. Ineligible ones must not be (KAFKA-15021)."""

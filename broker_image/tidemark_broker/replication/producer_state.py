@@ -111,15 +111,18 @@ def _judge_unknown(header: BatchHeader, producers: ProducerStates) -> ProducerVe
     return None
 
 
+# guard: older-producer-epoch-is-fenced (B8)
 def _is_fenced(header: BatchHeader, entry: ProducerEntry) -> bool:
     return header.producer_epoch < entry.producer_epoch
 
 
+# guard: unknown-producer-begins-at-zero (B8)
 def _may_begin(header: BatchHeader) -> bool:
     """The first batch of a producer id, or of an epoch of it."""
     return header.base_sequence == 0
 
 
+# guard: duplicate-is-found (I8)
 def _find_duplicate(header: BatchHeader, entry: ProducerEntry) -> ProducerBatch | None:
     first = header.base_sequence
     last = last_sequence_of(header)
@@ -129,6 +132,7 @@ def _find_duplicate(header: BatchHeader, entry: ProducerEntry) -> ProducerBatch 
     return None
 
 
+# guard: sequence-is-next (B8)
 def _is_next(header: BatchHeader, entry: ProducerEntry) -> bool:
     return header.base_sequence == (entry.last_sequence + 1) % SEQUENCES
 

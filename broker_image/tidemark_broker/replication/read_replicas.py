@@ -37,6 +37,7 @@ def preferred_replica(
     return leader.broker_id if nearest is None else BrokerId(nearest[2])
 
 
+# guard: preferred-follower-has-offset (B10)
 def may_be_preferred(
     leader: PartitionLeader,
     brokers: Mapping[BrokerId, BrokerState],

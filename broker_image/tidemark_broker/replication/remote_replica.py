@@ -93,6 +93,7 @@ class RemoteReplica:
             self.last_fetch_ms = min(now_ms, self.last_fetch_ms + stall_ms)
 
 
+# guard: refused-replica-waits-its-turn (B1)
 def in_turn(replicas: tuple[BrokerId, ...], refused: Member | None) -> tuple[BrokerId, ...]:
     """In the order in which they are proposed to join: whom the controller did not let in last (it
     may have failed, which no leader is told) keeps nobody else out."""

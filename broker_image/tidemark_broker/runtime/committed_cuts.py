@@ -20,6 +20,7 @@ class CommittedCuts:
         self.on_news: Callable[[], None] = lambda: None
         self._unrecorded: dict[tuple[TopicId, int, LeaderEpoch], CommittedCut] = {}
 
+    # guard: committed-truncation-is-reported (S28)
     def note(self, cut: CommittedCut) -> None:
         """A further cut in the same leader epoch says all that the former one said."""
         _log.error(

@@ -235,6 +235,7 @@ def epoch_refusal(current_leader_epoch: LeaderEpoch, replica: HostedReplica) -> 
     return ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+# guard: follower-serves-in-sync-only (B10)
 def may_serve_as_follower(replica: HostedReplica, life: BrokerLife, now_ms: int) -> bool:
     """In sync as far as this broker knows, in its present life, and confirmed by the leader within
     the lag window: what a reader sees here is never older than that."""

@@ -192,6 +192,7 @@ class ControllerSession:
             delay = next_retry(delay, asyncio.get_running_loop().time() - began)
             await asyncio.sleep(delay)
 
+    # guard: registration-of-this-life (I14)
     def _is_of_this_life(self, response: RegisterResponse) -> bool:
         """A process has one epoch. What it leads by then was granted in that life (S2)."""
         return self._broker_epoch in (NO_EPOCH, response.broker_epoch)

@@ -180,6 +180,7 @@ class HostedReplica:
                 self.become_idle("the partition has no leader now")
             self.state = state
 
+    # guard: replica-applies-newer-state (I14)
     def _is_older(self, state: PartitionState) -> bool:
         return self.state is not None and state.partition_epoch < self.state.partition_epoch
 

@@ -67,6 +67,7 @@ class HostedReplicas:
                 if self.by_id[key].role != "idle":
                     self.by_id[key].become_idle("topic recreated")
 
+    # guard: erase-by-newer-state-only (S17)
     def is_older_than_log(self, key: tuple[TopicId, int], state: PartitionState) -> bool:
         """S17: a slice put back from before a move does not name who joined by it. Whoever leaves
         raises the leader epoch (S30), so a log of that epoch or a later one was not left behind."""
@@ -89,9 +90,11 @@ class HostedReplicas:
         is_named = any(member.broker_id == life.broker_id for member in members)
         return (is_named and self._has_made_room(key)) or counts_on_former_life(state, life)
 
+    # guard: displaced-log-is-not-empty (S9)
     def _has_made_room(self, key: tuple[TopicId, int]) -> bool:
         return key in self.made_room
 
+    # guard: short-log-is-not-whole (S9)
     def _is_whole(self, key: tuple[TopicId, int]) -> bool:
         return key in self.by_id and key not in self.short
 
@@ -124,6 +127,7 @@ class HostedReplicas:
         )
 
 
+# guard: no-empty-log-for-earlier-life (S9)
 def counts_on_former_life(state: PartitionState, life: BrokerLife) -> bool:
     """S9: an entry says that a former life of this broker has what is committed. Where its log is
     gone, an empty one in its place would look like that log to everybody from then on, this broker

@@ -108,6 +108,7 @@ class MetadataCache:
         self.finish(push)
         return replace(changes, brokers_changed=begun.brokers_changed)
 
+    # guard: absence-is-no-deletion (I20)
     def begin(self, push: MetadataPush) -> "PushBegun | None":
         """Takes what the push says of the pool, but for its topics; None: it is dropped. Then
         `apply_topics`, part by part, then `finish`."""
@@ -161,11 +162,13 @@ class MetadataCache:
             deleted_names=tuple(deleted_names),
         )
 
+    # guard: older-push-is-dropped (S25)
     def _is_older(self, push: MetadataPush) -> bool:
         """S25: of a controller before this one, or of an image before this one."""
         version = (push.controller_epoch, push.image_version)
         return version < (self.controller_epoch, self.image_version)
 
+    # guard: metadata-keeps-newer-state (I14)
     def apply_partition(self, topic_id: TopicId, state: PartitionState) -> bool:
         """True if the state is new here. Equal partition epochs are the same state,
         or the slice was restored from a backup and went on otherwise (S17)."""

@@ -176,11 +176,13 @@ def _as_stored(batch: Batch, settings: LogSettings, wall_ms: int) -> Batch:
     return with_create_time(batch) if batch.header.has_append_time else batch
 
 
+# guard: leader-acknowledges-once-synced (S11)
 def _waits_for_disk(replica: HostedReplica, acks: int, end_offset: Offset) -> bool:
     """S11: with `flush: Always` what is acknowledged is on the disk of whoever acknowledges it."""
     return acks == ACKS_LEADER and replica.has_unsynced(end_offset)
 
 
+# guard: append-with-min-isr (I9)
 def _refusal(replica: HostedReplica, acks: int) -> ProduceResult | None:
     leader = replica.leader
     assert leader is not None

@@ -100,6 +100,7 @@ class ProducePurgatory:
             if entry.done is not None:
                 answer(entry.done, ProduceResult(error, message=message))
 
+    # guard: produce-times-out (L2)
     def expire(self, now_ms: int) -> None:
         for waiting, missing in (
             (self._for_commit, "not enough in-sync replicas have the records yet"),
@@ -114,6 +115,7 @@ class ProducePurgatory:
                 waiting.popleft()
 
 
+# guard: acknowledge-with-min-isr (I9)
 def _is_held(leader: PartitionLeader) -> bool:
     return leader.has_enough_in_sync_replicas
 

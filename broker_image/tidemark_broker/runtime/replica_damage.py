@@ -40,15 +40,17 @@ class Damage:
         self.sound_from = max(shared_end, self.owed) if is_owed else shared_end
         self.cut_in_epoch = leader_epoch
 
-    def is_known_to_all(self) -> bool:
-        """Who has not heard of it may count on what is here, whatever the applied state says."""
-        return self.is_heard
-
     def may_be_cut(self, state: PartitionState | None) -> bool:
         """Nobody counts on what is here."""
         if self.sound_from is not None or state is None:
             return False
-        return proves_nothing(state, self.broker_id) and self.is_known_to_all()
+        return (
+            # guard: damage-cut-once-out-of-isr (I6)
+            proves_nothing(state, self.broker_id)
+            # Who has not heard of it may count on what is here, whatever the applied state says.
+            # guard: damage-cut-once-reported (I6)
+            and self.is_heard
+        )
 
     def may_fetch(self, state: PartitionState | None, knows_what_is_shared: bool) -> bool:
         """After the cut, and before it until the leader's answer says what is to come back."""
@@ -56,6 +58,7 @@ class Damage:
             return True
         return self.may_be_cut(state) and not knows_what_is_shared
 
+    # guard: damage-lasts-until-refetched (I10)
     def is_over(self, log_end_offset: Offset, leader_epoch: LeaderEpoch) -> bool:
         """In a later leader epoch no fetch of before the cut counts any more."""
         if self.sound_from is None:

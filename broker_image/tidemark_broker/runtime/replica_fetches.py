@@ -400,6 +400,7 @@ class ReplicaFetches:
                     key[1], ErrorCode.NONE, replica.high_watermark, replica.log.log_start_offset
                 )
 
+    # guard: watermark-told-in-asked-epoch (I2)
     @staticmethod
     def _is_asked_in_its_epoch(asked: FetchPartition, replica: HostedReplica) -> bool:
         """If not, there was no room yet to judge it, and by the answer its follower could not tell

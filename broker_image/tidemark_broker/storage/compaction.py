@@ -137,6 +137,7 @@ def _is_overdue(plan: CompactionPlan, settings: LogSettings, now_ms: int) -> boo
     return oldest_ms is not None and now_ms - oldest_ms > settings.max_compaction_lag_ms
 
 
+# guard: compaction-below-watermark (B9)
 def may_compact(segment: Segment, high_watermark: Offset) -> bool:
     """What is not committed may yet be cut off, and then an outdated record was the last one."""
     return segment.next_offset <= high_watermark
@@ -243,11 +244,13 @@ class Compaction:
         is_tombstone = record.value is None
         return not (is_tombstone and self._is_tombstone_over(horizon_ms))
 
+    # guard: last-record-of-key-stays (B9)
     def _is_outdated(self, record: Record) -> bool:
         assert record.key is not None
         last = self._last_offsets.last(record.key)
         return last is not None and last > record.offset
 
+    # guard: tombstone-stays-for-its-time (B9)
     def _is_tombstone_over(self, horizon_ms: int | None) -> bool:
         return horizon_ms is not None and horizon_ms < self._now_ms and not self._has_closed_batch
 
@@ -346,6 +349,7 @@ class Compaction:
         else:
             writer.keep(header, _read(segment, position, header))
 
+    # guard: last-batch-of-producer-stays (I8)
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Its sequences must be found again after a restart (I8)."""
         return self._last_of_producer.get(header.producer_id) == header.base_offset
@@ -405,6 +409,7 @@ class CleanedSegment:
         self._write_out()
         self._make_durable()
 
+    # guard: swap-synced-before-named (B9)
     def _make_durable(self) -> None:
         """Before its name counts: what it replaces goes then."""
         self.segment.file.sync()
@@ -464,6 +469,7 @@ def _is_linked(segment: Segment, position: int, header: BatchHeader) -> bool:
 def _checked(segment: Segment, position: int, header: BatchHeader) -> memoryview:
     """Never a damaged batch (I10): raises CorruptBatch."""
     data = memoryview(_read(segment, position, header))
+    # guard: compacted-batches-are-checked (I10)
     check_crc(header, data, position)
     return data
 

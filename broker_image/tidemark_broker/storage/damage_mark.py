@@ -40,12 +40,14 @@ class DamageMark:
         except FileNotFoundError:
             return None
 
+    # guard: damage-is-marked-on-disk (S9)
     def set(self, damage: KnownDamage) -> None:
         """Durable before it returns."""
         if damage != self.damage:
             self.disk.write_atomically(self._path, encode_damage(damage), durable=True)
             self.damage = damage
 
+    # guard: readable-again-is-valid (S14)
     def take_off_if_readable(self, loaded: LoadedSegments, epochs: LeaderEpochs) -> None:
         """At a start. What could not be read may be readable now: all of it is looked at, and where
         nothing is wrong the replica is one as if that read had never failed. For what recovery has

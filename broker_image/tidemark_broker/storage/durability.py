@@ -38,10 +38,12 @@ class Durability:
         self._owes_directory = not is_synced
         self._owes_epochs = not is_synced
 
+    # guard: truncation-owes-sync (S29)
     def owes_truncation(self) -> bool:
         """True until the first sync too: a former life may have cut."""
         return self._synced_truncations != self._truncations
 
+    # guard: new-file-names-are-synced (S11)
     def note_files_created(self) -> None:
         with self._state:
             self._owes_directory = True
@@ -50,6 +52,7 @@ class Durability:
         with self._state:
             self._owes_epochs = True
 
+    # guard: sync-before-truncation-is-stale (S11)
     def note_truncating(self, end_offset: Offset) -> None:
         """Before files are cut: a sync under way must not move the recovery point, and a checkpoint
         under way must not write what it was."""
@@ -57,6 +60,7 @@ class Durability:
             self._truncations += 1
             self.recovery_point = min(self.recovery_point, end_offset)
 
+    # guard: sync-during-truncation-is-stale (S11)
     def note_truncated(self, end_offset: Offset) -> None:
         """After it: nor must one that began in between."""
         with self._state:

@@ -59,6 +59,7 @@ class EpochCheckpoint:
         if self.epochs.truncate_from_end(end_offset):
             self.is_written = False
 
+    # guard: restarted-log-drops-epoch-file (I5)
     def forget_all(self) -> None:
         """Of a log that is to begin anew elsewhere: its file goes first. A start would believe the
         last epoch in it of all up to there, and for an empty one there may be no space, or no

@@ -82,6 +82,7 @@ class LeaderEpochs:
         """Drops entries that start at or after `end_offset`; True if any did."""
         return self._cut(bisect_left(self._starts, end_offset))
 
+    # guard: retention-keeps-last-epoch (S32)
     def truncate_from_start(self, start_offset: Offset) -> bool:
         """Keeps the epoch of the last record before `start_offset` too, moved to it: whose log
         ends there is asked for it. Kafka keeps what covers `start_offset` only."""

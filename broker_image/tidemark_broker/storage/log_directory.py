@@ -94,6 +94,7 @@ class LogDirectory:
         self._recovery_points, self._high_watermarks, self._starts, *cleaned = self._offsets
         self._cleaned, self._frames_checked = cleaned
 
+    # guard: no-network-filesystem (S13)
     @classmethod
     def open(
         cls,
@@ -180,6 +181,7 @@ class LogDirectory:
         """Of a life that was only killed; None: none, or something speaks against it."""
         return self.proofs.boot_stamp
 
+    # guard: logs-synced-before-proof (S8)
     def secure_logs(self) -> None:
         """S8: what a killed process left in the page cache is on disk before its proof is claimed.
         An error voids the proof, which is off the volume already, and the start. In a worker.
@@ -348,10 +350,12 @@ class LogDirectory:
         log.small_writes = log.damage_mark.disk = self.reserve.checkpoints
         self.logs[log.topic_id, log.partition] = log
 
+    # guard: truncation-lowers-checkpoints (S31)
     def _note_cut(self, at: checkpoints.TopicPartition, offset: Offset) -> None:
         for offsets in self._offsets:
             offsets.lower({at: offset})
 
+    # guard: recreated-log-drops-checkpoints (S23)
     def _drop_checkpoints(self, dropped: Sequence[checkpoints.TopicPartition]) -> None:
         for offsets in self._offsets:
             offsets.drop(dropped)
@@ -391,11 +395,13 @@ class LogDirectory:
 
     # Checkpoints
 
+    # guard: truncation-voids-read-watermarks (S31)
     @property
     def cuts(self) -> int:
         """How often any log was cut: what was known of watermarks before says nothing after."""
         return self._high_watermarks.cuts
 
+    # guard: watermarks-lowered-to-log-ends (S31)
     def lower_high_watermarks(self) -> None:
         """S31: once the controller has heard of watermarks that lie past the end of their logs
         (S9), and before a record follows that end. Raises StorageFailed. In a worker."""
@@ -491,6 +497,7 @@ class LogDirectory:
             raise kind(f"cannot {action} in {self.path}: {error}") from error
 
 
+# guard: directory-lock (S13)
 def _lock(disk: Disk, path: Path) -> HeldLock:
     lock_path = path / checkpoints.LOCK
     try:

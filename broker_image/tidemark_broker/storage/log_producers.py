@@ -78,6 +78,7 @@ class LogProducers:
                     continue
         self.drop_snapshots(segments)
 
+    # guard: producers-rebuilt-from-checked-headers (I10)
     def checked(self, end: tuple[Segment, int, Offset]) -> tuple[Segment, int, Offset]:
         """Where the log is to be cut, as `SegmentList.end_before` says. If `cut` will read what
         stays of that segment, it is read here first: a number that flipped in a header would be
@@ -119,6 +120,7 @@ class LogProducers:
     def _note_told(self, offset: Offset) -> None:
         self._told = self._there[offset] = Told(offset)
 
+    # guard: retention-keeps-producer-batches (S24)
     def may_lose_below(
         self, offset: Offset, segments: Sequence[Segment], small_writes: Disk
     ) -> bool:
@@ -136,6 +138,7 @@ class LogProducers:
                 raise OSError(errno.ENOSPC, "no room for a snapshot of the producers")
         return False
 
+    # guard: producer-snapshot-is-synced (S24)
     @property
     def _synced_at(self) -> Offset:
         synced = (at for at, told in self._there.items() if told.is_synced)

@@ -159,6 +159,7 @@ class PartitionLog:
 
     # Leader epochs
 
+    # guard: empty-epoch-is-stored (I5)
     def assign_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """On becoming leader, before any append. On the disk at once, synced by the next flush.
 
@@ -260,6 +261,7 @@ class PartitionLog:
         if append.producer_batches:
             self.producers.note(append.producer_batches)  # S10: not before the write
 
+    # guard: failed-append-is-rolled-back (S10)
     def _take_back(self, segment: Segment) -> None:
         """S10. The next write would overwrite the torn bytes, but a restart would see them."""
         try:

@@ -76,6 +76,7 @@ def decode_kafka_snapshot(data: bytes) -> ProducerStates:
     return states
 
 
+# guard: snapshot-has-five-batches (S24)
 def encode_side_snapshot(states: ProducerStates, epoch_before: LeaderEpoch) -> bytes:
     body = bytearray(_SIDE_HEAD.pack(epoch_before, states.highest_producer_id, len(states)))
     for producer_id, entry in states:

@@ -162,6 +162,7 @@ class ProducerStates:
                 del self._entries[producer_id]
         return is_whole
 
+    # guard: idle-producer-expires-late (S24)
     def expire(self, now_ms: int, *, expiration_ms: int) -> int:
         """Looks at the clock: entries quiet for so long are dropped. How many were."""
         expired = []

@@ -42,6 +42,7 @@ class LogReader:
     ) -> bytes:
         """As `PartitionLog.read`, from the segment that holds `offset`. Raises CorruptBatch,
         OSError."""
+        # guard: unreadable-sector-is-damage (S9)
         with unreadable_is_damaged():
             position, first_offset = self._locate(segment, offset)
             data = self._read_at_least_one_batch(segment, position, max_bytes)
@@ -135,8 +136,10 @@ def servable_bytes(
                 if end == 0:
                     # Nothing to serve, or a count that a flipped bit made too large: without an
                     # error a follower would ask for it again and again, at once.
+                    # guard: unserved-batch-is-checked (I10)
                     check_crc(header, view[:next_end], position)
                 break
+            # guard: served-batches-are-checked (I10)
             check_crc(header, view[end:next_end], position + end)
         except CorruptBatch:
             if end == 0:

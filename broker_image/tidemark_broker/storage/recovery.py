@@ -162,6 +162,7 @@ def load_segments(
     return loaded
 
 
+# guard: unmarked-log-is-read (S9)
 def is_all_sound(segments: Iterable[Segment], epochs: LeaderEpochs) -> bool:
     """Every batch can be read, and is what it and its place say. Reads all. Raises OSError, but for
     a sector that cannot be read."""
@@ -225,6 +226,7 @@ def _loads(segment: Segment, next_base_offset: Offset | None) -> bool:
     return True
 
 
+# guard: segment-end-is-checked (I10)
 def _check_end(segment: Segment, next_base_offset: Offset | None) -> None:
     """Where it ends its last batch's header says, which no checksum was looked at for: so does the
     name of the next segment, or that batch is checked. Else a bit flipped in its count of offsets
@@ -318,6 +320,7 @@ def _cut(
     )
 
 
+# guard: damaged-length-is-no-torn-tail (S8)
 def _is_whole(file: DiskFile, position: int, end: int) -> bool:
     """Of a batch whose length points past `end`: whether its checksum agrees with what is there, up
     to the next batch or to `end`. Then no write stopped short: the length itself is damaged, and no

@@ -41,11 +41,13 @@ def retained_start(
     return start
 
 
+# guard: retention-below-watermark (I1)
 def is_committed(segment: Segment, high_watermark: Offset) -> bool:
     """I1: the log never starts past the high watermark."""
     return segment.next_offset <= high_watermark
 
 
+# guard: retention-by-age (B9)
 def is_too_old(settings: LogSettings, age_ms: int) -> bool:
     return settings.retention_ms != NO_LIMIT and age_ms > settings.retention_ms
 

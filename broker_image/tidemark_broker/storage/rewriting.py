@@ -29,6 +29,7 @@ from tidemark_broker.storage.synced_part import SyncedPart
 _END_OF_OFFSETS = Offset(2**63)
 
 
+# guard: unsynced-log-is-rewritten (S8)
 def write_again(
     disk: Disk, directory: Path, recovery_point: Offset, part: SyncedPart | None = None
 ) -> None:

@@ -335,6 +335,7 @@ class Segment:
         """Its CRC. Raises CorruptBatch, OSError."""
         _check_crc(self.file, placed.position, placed.header, b"", placed.position)
 
+    # guard: truncation-point-is-checked (I10)
     def check_cut(self, placed: PlacedBatch) -> None:
         """That what stays if it is cut before that batch ends there, as headers say: where the log
         ends then, nothing else would tell. Raises CorruptBatch, OSError."""

@@ -57,6 +57,7 @@ class StartProofs:
         self._one_at_a_time = Lock()
         self._is_over = False
 
+    # guard: proofs-removed-before-logs-are-read (S1)
     def take(self) -> None:
         """Reads both and takes them off for good."""
         self._clean_stop_epoch = self._read_clean_stop()
@@ -71,6 +72,7 @@ class StartProofs:
             self._disk.rename(self._path / BOOT_STAMP, self._path / SPENT_STAMP)
         self._disk.sync_directory(self._path)
 
+    # guard: damage-voids-proofs (S8)
     def weigh(self, only_a_torn_tail: bool) -> None:
         """Before recovery cuts a log. A kill cuts at most one batch short, at the very end of a log
         (S8); that was not synced, and so nothing else was that recovery cut. Of other damage it is
@@ -90,6 +92,7 @@ class StartProofs:
         where the controller's record was the first of the two (S8)."""
         return self._clean_stop_epoch != NO_EPOCH
 
+    # guard: synced-prefix-of-this-mount (S29)
     def was_served_at(self, mount: Mount) -> bool:
         """Whether the last life that registered had the volume there: the kernel and the mount are
         the same since, and so files are as processes left them. However many lives came between
@@ -124,6 +127,7 @@ class StartProofs:
             self._boot_stamp = self._disk_stamp = None
             self._disk.write_atomically(self._path / BOOT_STAMP, encode_stamp(stamp), durable=True)
 
+    # guard: lost-write-removes-stamp (S8)
     def remove_stamp(self) -> None:
         """A write was lost: no later start may take this life for one that was only killed, nor
         this disk for one that has what it synced."""

@@ -52,6 +52,7 @@ class Swaps:
             self._disk.sync_directory(self._directory)
             return True
 
+    # guard: swap-is-valid (B9)
     def is_valid(self, begun: int) -> bool:
         return begun == self._cuts
 
@@ -62,6 +63,7 @@ class Swaps:
             self._disk.rename(self._committed, path)
             self._committed = None
 
+    # guard: truncation-voids-swap (B9)
     def void(self) -> None:
         """Before segments are cut or deleted. Raises OSError."""
         with self._lock:
@@ -78,6 +80,7 @@ def remove_segment_files(disk: Disk, directory: Path, base_offset: Offset) -> No
         disk.remove(path.with_suffix(suffix))
 
 
+# guard: start-finishes-swaps (I6)
 def finish_swaps(disk: Disk, directory: Path, names: Iterable[str]) -> None:
     """Before a log is loaded: each swap takes the place of what it replaces. Raises OSError."""
     names = sorted(names)

@@ -69,6 +69,7 @@ class SyncedParts:
         epoch_before = epochs.epoch_at(Offset(active.next_offset - 1))
         return DuePart(active.part(producers.copy(), epoch_before), self._voided)
 
+    # guard: truncation-voids-synced-prefix (S29)
     def void(self) -> None:
         """Before any file of the log changes other than by an append."""
         with self._lock:

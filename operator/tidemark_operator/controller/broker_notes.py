@@ -33,6 +33,7 @@ class BrokerNotes:
     was_told_to_stop: bool = False
     is_write_stalled: bool = False  # S20
 
+    # guard: later-entry-without-log-is-void (S9)
     def note_entry(self, replica: Replica, member: Member) -> None:
         """S9, in a slice that came after the registration: put back by hand (S12), or a write of a
         deposed controller that landed late (S2)."""
@@ -41,10 +42,12 @@ class BrokerNotes:
         if self._is_of_another_life(member):
             self.lost_replicas |= {replica}
 
+    # guard: entry-of-another-life (S2)
     def _is_of_another_life(self, member: Member) -> bool:
         """A former one, or one whose record is lost and whose epoch was higher."""
         return member.broker_epoch != self.lost_below
 
+    # guard: restored-entry-of-another-life-is-void (S9)
     def note_entry_put_back(
         self, replica: Replica, member: Member, broker_epoch: BrokerEpoch
     ) -> None:

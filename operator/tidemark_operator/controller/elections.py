@@ -146,6 +146,7 @@ def _settled(
     )
 
 
+# guard: slice-is-confirmed (S17)
 def may_grant(evidence: Evidence) -> bool:
     """S17."""
     return evidence.is_confirmed
@@ -215,6 +216,7 @@ def leader_moved_off(
     return after
 
 
+# guard: last-member-stays (I13)
 def _remaining_in_sync(
     topic: TopicState, partition: PartitionState, standings: Standings
 ) -> tuple[Member, ...]:

@@ -134,6 +134,7 @@ class GrayFailures:
         if former != state.leader:
             self._moved_at_ms[replica] = at_ms
 
+    # guard: one-move-in-lag-window (S20)
     def _has_moved_lately(self, topic: TopicState, replica: Replica) -> bool:
         moved_at_ms = self._moved_at_ms.get(replica)
         window_ms = integer_of(REPLICA_LAG_TIME_MAX_MS, topic.config)

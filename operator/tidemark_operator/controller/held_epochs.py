@@ -33,6 +33,7 @@ class Floor:
     partition_epoch: PartitionEpoch
     noted_at_version: int  # of the image: reports count from brokers that applied that much
 
+    # guard: slice-below-held-epochs (S17)
     def is_above(self, state: PartitionState) -> bool:
         return (
             state.leader_epoch < self.leader_epoch or state.partition_epoch < self.partition_epoch

@@ -100,6 +100,7 @@ class MetadataImage:
         if topic is not None:
             topic.hidden.update(number for number in partitions if number in topic.partitions)
 
+    # guard: unannounced-partitions (S9)
     def hidden(self) -> frozenset[tuple[TopicId, int]]:
         return frozenset(
             (topic_id, number)

@@ -40,6 +40,7 @@ def judged(
     for member in proposal.new_in_sync_replicas:
         admitted = _admitted(topic, member, partition, standings)
         if admitted is None:
+            # guard: refused-join-raises-partition-epoch (S3)
             return Verdict(ErrorCode.INELIGIBLE_REPLICA, raised(partition))  # S3
         in_sync.append(admitted)
     in_sync.sort(key=lambda member: partition.replicas.index(member.broker_id))
@@ -70,6 +71,7 @@ def _check(partition: PartitionState, sender: BrokerId, proposal: InSyncProposal
     return ErrorCode.NONE
 
 
+# guard: join-names-present-life (S2)
 def _admitted(
     topic: TopicState,
     member: Member,
@@ -94,6 +96,7 @@ def _admitted(
     return member if member.broker_epoch == standing.broker_epoch else None
 
 
+# guard: joiner-has-reported (S9)
 def _has_spoken(standing: Standing) -> bool:
     """To this controller: a leader may ask for what its follower held before it reported the
     replica failed (S9)."""

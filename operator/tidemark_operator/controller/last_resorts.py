@@ -60,6 +60,7 @@ class LastResort:
     unheard: tuple[BrokerId, ...] = ()
 
 
+# guard: longest-log-leads (S14)
 def last_resort(
     topic: TopicState,
     partition: PartitionState,
@@ -80,7 +81,12 @@ def last_resort(
         leaders = tuple(b for b in active if ends[b] == longest)
         if leaders:
             return _by(leaders[0], Cause.ALL_UNCLEAN, ends, standings)
-    if choice is not None and is_chosen(choice, partition) and choice.leader in active:
+    if (
+        choice is not None
+        # guard: choice-counts-in-its-epoch (B4)
+        and is_chosen(choice, partition)
+        and choice.leader in active
+    ):
         if choice.leader in ends:
             return _by(choice.leader, Cause.CHOSEN, ends, standings, unheard)
         return None  # it is asked for its report first: what is lost is to be known
@@ -94,6 +100,7 @@ def last_resort(
     return None
 
 
+# guard: every-replica-reported (S14)
 def may_take_longest_of_all(
     topic: TopicState,
     partition: PartitionState,
@@ -104,12 +111,14 @@ def may_take_longest_of_all(
     return not unheard and not has_valid_entry(topic, partition, standings)
 
 
+# guard: valid-entry-is-waited-for (S14)
 def has_valid_entry(topic: TopicState, partition: PartitionState, standings: Standings) -> bool:
     replica = (topic.topic_id, partition.partition)
     entries = partition.in_sync_replicas + partition.eligible_leaders
     return any(standings.is_valid(member, replica, topic.flush) for member in entries)
 
 
+# guard: choice-counts-once (B4)
 def is_chosen(choice: Choice, partition: PartitionState) -> bool:
     return not partition.has_leader and choice.leader_epoch == partition.leader_epoch
 
@@ -118,6 +127,7 @@ def is_anybody_chosen(choice: Choice | None, partition: PartitionState) -> bool:
     return choice is not None and choice.leader == ANYBODY and is_chosen(choice, partition)
 
 
+# guard: unclean-election-is-allowed (B4)
 def allows_unclean_election(topic: TopicState) -> bool:
     return text_of(UNCLEAN_LEADER_ELECTION, topic.config) == "true"
 

@@ -26,4 +26,5 @@ def with_min_insync(
     eligible = eligible_leaders(
         topic, lowered, standings, in_sync_replicas=partition.in_sync_replicas
     )
+    # guard: min-isr-changes-with-eligible-leaders (S6)
     return raised(replace(lowered, eligible_leaders=eligible))

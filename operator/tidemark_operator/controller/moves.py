@@ -91,6 +91,7 @@ def _reason_to_wait(pool: PoolController, topic_id: TopicId, state: PartitionSta
     return ""
 
 
+# guard: move-begins-under-live-leader (S30)
 def _leads_on(pool: PoolController, state: PartitionState) -> bool:
     leader = pool.current(state.leader, state.leader_broker_epoch)
     return leader is not None and leader.is_live and not leader.is_stopping

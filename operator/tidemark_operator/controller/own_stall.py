@@ -14,6 +14,7 @@ class OwnStall:
         """A take-over: the first tick is due an interval from now."""
         self._ticked_at_ms = now_ms
 
+    # guard: own-stall-is-noticed (S21)
     def tick(self, now_ms: int) -> int:
         """How long it stood still until this tick; 0: it did not."""
         late_ms = self.late_ms(now_ms)

@@ -73,6 +73,7 @@ def raised(partition: PartitionState) -> PartitionState:
     return replace(partition, partition_epoch=PartitionEpoch(partition.partition_epoch + 1))
 
 
+# guard: eligible-leaders-are-kept (S15)
 def eligible_leaders(
     topic: TopicState,
     partition: PartitionState,

@@ -59,6 +59,7 @@ def _alternating(brokers: list[BrokerId], rack_of: Mapping[BrokerId, str]) -> li
     return [broker_id for broker_id in chain.from_iterable(rounds) if broker_id is not None]
 
 
+# guard: replicas-spread-over-racks (I18)
 def _replicas(
     order: list[BrokerId],
     rack_of: Mapping[BrokerId, str],

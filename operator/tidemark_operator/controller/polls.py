@@ -77,6 +77,7 @@ class Polls:
         for broker_id, answered_at_ms in self._answered_at_ms.items():
             self._answered_at_ms[broker_id] = min(answered_at_ms + stall_ms, now_ms)
 
+    # guard: refused-broker-still-polls (S19)
     def is_closed(self, broker_id: BrokerId, now_ms: int) -> bool:
         if broker_id in self._open:
             return False

@@ -180,6 +180,7 @@ class PoolHeartbeats:
             and (request.broker_id, request.incarnation) not in self._pushed_to
         )
 
+    # guard: heartbeat-waits-for-no-write (S21)
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         refusal = await self._look_again(request) or self._check(request)
         if refusal is not None:
@@ -242,6 +243,7 @@ class PoolHeartbeats:
         if (not had_heard and applied >= 0) or notes.untold_replicas != untold:
             self.decisions.is_dirty = True  # elections may have waited for just this
 
+    # guard: suspect-is-probed (L1)
     def suspect(self, broker_id: BrokerId, reason: str) -> None:
         record = self.decisions.state.brokers.get(broker_id)
         if record is None or not record.is_live or broker_id in self._probed:
@@ -407,6 +409,7 @@ class PoolHeartbeats:
         )
 
 
+# guard: failure-settled-once-stored (S9)
 def _are_failures_settled(poll: OpenPoll, notes: BrokerNotes) -> bool:
     """A later heartbeat may have it answered before that is stored (S9)."""
     return failed_replicas(poll.request) <= notes.settled_failures

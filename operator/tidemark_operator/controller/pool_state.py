@@ -191,6 +191,7 @@ class PoolState:
         """S17: nothing is decided by a slice that is older than what somebody holds."""
         return replica in self.behind and self.held.floor_above(replica, state) is not None
 
+    # guard: slice-is-not-behind (S17)
     def may_grant(self, replica: Replica, state: PartitionState) -> bool:
         """S17: nobody is made a leader by a slice that is an old backup, or may be one."""
         return may_grant(self.evidence(replica, state)) and not self.is_behind(replica, state)

@@ -61,6 +61,7 @@ async def allocate(
     )
 
 
+# guard: producer-ids-stored-before-given (S5)
 async def _use_up(pool: PoolController, broker_id: BrokerId, producer_id_round: int) -> None:
     # Known as used before it is written: a write of unknown outcome may have happened.
     record = replace(pool.state.brokers[broker_id], producer_id_round=producer_id_round)

@@ -38,6 +38,7 @@ def is_moving(partition: PartitionState) -> bool:
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
+# guard: move-waits-for-obstacle (I19)
 def obstacle(partition: PartitionState, target: Sequence[BrokerId]) -> str:
     """Why that target cannot be taken up now; "": it can."""
     if not target or len(set(target)) != len(target) or len(target) > MAX_REPLICAS:
@@ -85,6 +86,7 @@ def reassigned(
     return without_progress_of_leavers(partition, after)
 
 
+# guard: move-completes-with-target-in-sync (I19)
 def may_complete(partition: PartitionState, in_sync: Sequence[Member]) -> bool:
     """`in_sync`: live and valid members. Nobody leaves before the whole target has it all."""
     present = {member.broker_id for member in in_sync}
@@ -112,6 +114,7 @@ def without_progress_of_leavers(before: PartitionState, after: PartitionState) -
     return after
 
 
+# guard: leaving-raises-leader-epoch (S30)
 def somebody_left(before: PartitionState, after: PartitionState) -> bool:
     return not set(before.replicas) <= set(after.replicas)
 

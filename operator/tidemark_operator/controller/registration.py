@@ -114,12 +114,14 @@ def _problem(request: RegisterRequest) -> str:
     return ""
 
 
+# guard: replaced-process-gets-no-life (S2)
 def is_replaced(request: RegisterRequest, replaced: Collection[str]) -> bool:
     """A process registers before whoever follows it, and never after: this is a request that comes
     late or twice. As a new life it would end the present one, and void what that one proves."""
     return request.incarnation in replaced
 
 
+# guard: earlier-process-gets-no-life (S2)
 def is_of_before(request: RegisterRequest, stored: BrokerRecord) -> bool:
     """Its volume did not know the stored life yet, which writes its epoch there before it polls:
     the process is older than that life, or the volume a copy of before."""
@@ -130,19 +132,23 @@ def is_of_before(request: RegisterRequest, stored: BrokerRecord) -> bool:
     )
 
 
+# guard: clean-start (S1)
 def is_clean_start(request: RegisterRequest, stored: BrokerRecord) -> bool:
     """Whether what the former life had is all still there. On any doubt it is not."""
     return (
+        # guard: failed-storage-starts-unclean (S8)
         not is_storage_failed(stored)
         and is_same_volume(request, stored)
         and (is_stopped_cleanly(request, stored) or is_only_killed(request, stored))
     )
 
 
+# guard: same-disk (S14)
 def is_same_disk(request: RegisterRequest, stored: BrokerRecord) -> bool:
     """Whether all that the former life synced is still there, though its kernel may have gone with
     the rest (S14). On any doubt it is not."""
     return (
+        # guard: failed-storage-voids-disk (S8)
         not is_storage_failed(stored)
         and is_same_volume(request, stored)
         and is_stamped_by(request, stored)
@@ -154,17 +160,20 @@ def is_storage_failed(stored: BrokerRecord) -> bool:
     return stored.clean_since > stored.broker_epoch
 
 
+# guard: same-volume (S7)
 def is_same_volume(request: RegisterRequest, stored: BrokerRecord) -> bool:
     """Not an empty one, nor one of another life story."""
     return request.storage.directory_id == stored.storage.directory_id
 
 
+# guard: stop-proof-of-stored-life (S7)
 def is_stopped_cleanly(request: RegisterRequest, stored: BrokerRecord) -> bool:
     """The stop proof is of the very life that is stored: not of one before it, as on a volume
     restored from a snapshot (S7)."""
     return stored.broker_epoch != NO_EPOCH and request.clean_stop_epoch == stored.broker_epoch
 
 
+# guard: boot-stamp-of-stored-life (S1)
 def is_only_killed(request: RegisterRequest, stored: BrokerRecord) -> bool:
     """The stamp on the volume, what is stored of that life, and the process that asks now are all
     of one kernel's run, one pod and one claim (S1, S7). What is not known proves nothing."""
@@ -178,6 +187,7 @@ def is_only_killed(request: RegisterRequest, stored: BrokerRecord) -> bool:
     )
 
 
+# guard: disk-stamp-of-stored-life (S14)
 def is_stamped_by(request: RegisterRequest, stored: BrokerRecord) -> bool:
     """The volume served the stored life last, and is still the claim that it was. One restored
     from a snapshot has the stamp of an earlier life, or is another claim (S7). What is not known
@@ -217,5 +227,6 @@ def found_replicas(report: Mapping[Replica, ReplicaReport]) -> frozenset[Replica
     return frozenset(replica for replica, found in report.items() if not is_lost(found))
 
 
+# guard: lost-replica (S9)
 def is_lost(found: ReplicaReport | None) -> bool:
     return found is None or found.failed or found.log_end_offset < found.high_watermark

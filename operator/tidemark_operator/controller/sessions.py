@@ -40,6 +40,7 @@ class Sessions:
     def end(self, broker_id: BrokerId) -> None:
         self._last_contact_ms.pop(broker_id, None)
 
+    # guard: takeover-grants-sessions (S18)
     def grant_all(
         self, broker_ids: Iterable[BrokerId], now_ms: int, *, is_second_opinion: bool = False
     ) -> None:
@@ -51,6 +52,7 @@ class Sessions:
             self._last_contact_ms[broker_id] = now_ms
             self._unheard[broker_id] = None
 
+    # guard: own-stall-extends-sessions (S21)
     def extend(self, stall_ms: int, now_ms: int) -> None:
         """The controller itself did nothing for `stall_ms`: nobody could have been heard."""
         for broker_id, last_ms in self._last_contact_ms.items():
@@ -61,6 +63,7 @@ class Sessions:
         last_ms = self._last_contact_ms.get(broker_id)
         return None if last_ms is None else now_ms - last_ms
 
+    # guard: expired-together-are-one-event (I13)
     def expire(self, now_ms: int, *, pool_size: int) -> Expiry:
         """Ends the sessions that it names expired. `pool_size`: of all brokers, dead ones too."""
         expired = self._silent_for(self._settings.session_timeout_ms, now_ms)
@@ -86,6 +89,7 @@ class Sessions:
         spread_ms = min(2 * self._settings.heartbeat_interval_ms, session_ms // 2)
         return self._silent_for(session_ms - spread_ms, now_ms)
 
+    # guard: mass-expiry (S18)
     def _is_mass_expiry(self, silent: tuple[BrokerId, ...]) -> bool:
         """More than half of those that have a session: unfenced, and neither told to stop nor known
         to be dead."""

@@ -250,6 +250,7 @@ class SliceStore:
                 )
         raise PutOff(f"broker {record.broker_id}: its object could not be written")
 
+    # guard: broker-confirmed-before-void (S2)
     async def confirm_broker(self, known: BrokerRecord) -> None:
         """Returns if no other controller gave that broker another life since its object was read.
         Raises PutOff, Deposed."""
@@ -258,6 +259,7 @@ class SliceStore:
         except StoreError as error:
             raise PutOff(f"broker {known.broker_id}: its object could not be read") from error
 
+    # guard: slice-written-by-compare-and-set (S3)
     async def _replace(self, current: PartitionSlice, wanted: PartitionSlice) -> PartitionSlice:
         stamped = _stamped(wanted, self._controller_epoch)
         item = slice_object(stamped)
@@ -293,6 +295,7 @@ class SliceStore:
         self._check_not_deposed(stored)
         return stored
 
+    # guard: read-tells-later-controller (I16)
     def _check_not_deposed(self, stored: PartitionSlice) -> None:
         if stored.controller_epoch > self._controller_epoch:  # I16
             raise Deposed(
@@ -318,6 +321,7 @@ class SliceStore:
         self._broker_objects[record.broker_id] = item
         return stored == record
 
+    # guard: later-life-is-not-overwritten (I14)
     def _check_may_write_over(self, stored: BrokerRecord, record: BrokerRecord) -> None:
         if stored.controller_epoch > self._controller_epoch:
             raise Deposed(
@@ -344,6 +348,7 @@ class SliceStore:
                 f" {stored.producer_id_round}: everything has to be read again"
             )
 
+    # guard: producer-ids-of-another-controller (S5)
     def _is_used_by_another(self, stored: BrokerRecord) -> bool:
         """A round above the one we knew of that is not our own write."""
         known = self._broker_objects.get(stored.broker_id, {})

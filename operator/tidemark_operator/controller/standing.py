@@ -49,6 +49,7 @@ class Standings:
     def of(self, broker_id: BrokerId) -> Standing | None:
         return self._standings.get(broker_id)
 
+    # guard: void-entry (S2)
     def is_valid(self, member: Member, replica: Replica, flush: str) -> bool:
         """`flush`: the topic's."""
         standing = self._standings.get(member.broker_id)
@@ -61,6 +62,7 @@ class Standings:
         is_of_present_life = member.broker_epoch == standing.lost_below
         return is_of_present_life or replica not in standing.lost_replicas
 
+    # guard: fenced-broker-leads-nothing (I12)
     def is_active(self, broker_id: BrokerId, replica: Replica) -> bool:
         """May lead and may be in the ISR: live, not stopping, this replica not failed."""
         standing = self._standings.get(broker_id)
@@ -97,6 +99,7 @@ class Standings:
         return Member(member.broker_id, standing.broker_epoch)
 
 
+# guard: renew-entries-of-reporters-only (S9)
 def may_renew(standing: Standing, replica: Replica) -> bool:
     """Only of live brokers: their epoch is durable, so no later, unclean registration can be given
     the same one (S2). Only of those that have spoken: else they may be without that log, as one

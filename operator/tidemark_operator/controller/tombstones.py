@@ -40,6 +40,7 @@ class Tombstone:
         """As far as a push of the deletion needs it."""
         return TopicState(self.topic, self.topic_id, 0, 0)
 
+    # guard: tombstone-covers-its-slices-only (S12)
     def covers(self, value: PartitionSlice) -> bool:
         """False for a slice of that topic that somebody put there later: it is left alone."""
         return self.slices.get(value.name) == value.uid

@@ -77,6 +77,7 @@ class TopicViews:
             elections=self._state.observations.elections,
         )
 
+    # guard: condition-names-awaited-brokers (L6)
     def _notices(
         self,
         recoveries: tuple[Recovery, ...],

@@ -115,6 +115,7 @@ async def add_partitions(
                 is_done = await grow(pool, growth)
 
 
+# guard: retained-topic-is-kept (I20)
 async def delete(pool: PoolController, topic_id: TopicId, *, retain: bool, topic: str = "") -> None:
     async with pool.topic_locks.hold(topic_id):
         slices = pool.state.topic_slices(topic_id)
@@ -228,6 +229,7 @@ async def _adopt(
     await _change(pool, value.name, adopting)
 
 
+# guard: same-topic-is-not-written (I21)
 def _updating(pool: PoolController, topic: TopicState, deletion_policy: str | None) -> Decide:
     def decide(stored: PartitionSlice) -> PartitionSlice:
         wanted = replace(

@@ -13,6 +13,7 @@ from tidemark_operator.manifests.specs import PoolSpec
 from tidemark_operator.stores.object_store import Object
 
 
+# guard: claims-have-no-owner (S4)
 def claim_manifest(pool: PoolSpec, broker_id: BrokerId) -> Object:
     spec: dict[str, Any] = {
         # ReadWriteOncePod (S13) needs a CSI driver; kind's local-path has none. With ReadWriteOnce
@@ -43,6 +44,7 @@ def access_mode_of(claim: Object) -> str:
     return ", ".join(modes)
 
 
+# guard: claim-has-its-own-policy (S4)
 def policy_of(claim: Object) -> str:
     """The claim's own copy; "" where it has none, which counts as Retain."""
     policy: str = (claim["metadata"].get("labels") or {}).get(DELETION_POLICY_LABEL, "")

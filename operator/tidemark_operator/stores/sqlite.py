@@ -324,6 +324,7 @@ def _decoded(text: str) -> Object:
     return item
 
 
+# guard: local-store-syncs-writes (S26)
 def _sync_in_full(connection: sqlite3.Connection) -> None:
     """S26: with less, WAL loses the last writes that returned when the power fails."""
     connection.execute("PRAGMA synchronous=FULL")

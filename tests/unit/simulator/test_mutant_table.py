@@ -1,9 +1,13 @@
 """The table of mutants is of the mutants that there are, and its seeds say something of them."""
 
 import re
+from collections import Counter
 from inspect import Parameter, signature
 
-from tests.simulator.mutant import original_and_weaker
+from tests.exhaustive.planted import PLANTED
+from tests.simulator.anchors import all_anchors, anchor_of
+from tests.simulator.edits import Wrap, original_and_weaker
+from tests.simulator.mutant import planted
 from tests.simulator.mutant_hunt import SEEDS, TABLE, Hunted, known_rows, known_seeds, row, table
 from tests.simulator.mutants import MUTANTS, mutant_of
 from tests.transcripts.elsewhere import rules_of_safety
@@ -45,14 +49,42 @@ def test_what_takes_a_methods_place_takes_its_arguments() -> None:
     """Else it breaks whatever calls it, and is noticed for that."""
     for mutant in MUTANTS:
         for each in mutant.patches:
-            original, weaker = original_and_weaker(each)
-            if isinstance(original, property):
-                assert isinstance(weaker, property), (mutant.name, each.target)
+            if not isinstance(each.edit, Wrap):
                 continue
+            original, weaker = original_and_weaker(anchor_of(each.guard), each.edit)
             parameters = signature(weaker).parameters.values()
             if all(one.kind is not Parameter.VAR_POSITIONAL for one in parameters):
                 taken = list(signature(weaker).parameters)
                 given = list(signature(original).parameters)
                 if given[:1] == ["self"]:
                     taken[0] = "self"
-                assert taken == given, (mutant.name, each.target)
+                assert taken == given, (mutant.name, each.guard)
+
+
+def test_every_mutant_names_anchors_that_are_there_once_and_can_be_planted() -> None:
+    for mutant in MUTANTS:
+        with planted(mutant):
+            pass
+
+
+def test_every_anchor_has_a_mutant() -> None:
+    named = {each.guard for mutant in MUTANTS for each in mutant.patches}
+    named |= {each.guard for bug in PLANTED for each in bug.patches}
+    assert [anchor.place for anchor in all_anchors() if anchor.name not in named] == []
+
+
+def test_no_two_anchors_have_one_name() -> None:
+    names = Counter(anchor.name for anchor in all_anchors())
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_every_rule_of_an_anchor_is_one() -> None:
+    """Of safety.md, or a number of an invariant, a liveness rule or a behaviour."""
+    unknown = [
+        anchor.place
+        for anchor in all_anchors()
+        for rule in anchor.rule.split(", ")
+        if not re.fullmatch(r"[BILS]\d+", rule)
+        or (rule[0] == "S" and rule[1:] not in rules_of_safety())
+    ]
+    assert unknown == []

@@ -192,6 +192,7 @@ class ConsumerFetch:
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         present = self._partitions.metadata.topics.get(topic.topic)
+        # guard: topic-id-is-present-one (B12)
         is_replaced = present is None or present.topic_id != topic_id
         return ErrorCode.UNKNOWN_TOPIC_ID if is_replaced else topic.topic
 
