@@ -94,7 +94,7 @@ def _cell(text: str) -> str:
 
 def cli_page() -> str:
     """Return the reference of all commands and options."""
-    from tidemark_cli.arguments import parser  # noqa: PLC0415 (its import is slow)
+    from tidemark_cli.arguments import parser
 
     os.environ["COLUMNS"] = "100"
     top = parser()
