@@ -25,7 +25,8 @@ def api_page() -> str:
         "# API reference",
         GENERATED,
         "Group `tidemark.dev`, version `v1alpha1`. The source is `crds/`;"
-        " `kubectl explain topic.spec` shows the same texts. Fields with `[]` are of the entries of a list.",
+        " `kubectl explain topic.spec` shows the same texts."
+        " Fields with `[]` are of the entries of a list.",
     ]
     for name in KINDS:
         definition = yaml.safe_load((ROOT / "crds" / f"{name}.yaml").read_text())
