@@ -1,10 +1,10 @@
-"""The families of docs/metrics.md as values: what tests hold the code against."""
+"""The families of docs/operations/metrics.md as values: what tests hold the code against."""
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "operations" / "metrics.md"
 PROFILES = {"m": "minimal", "a": "audit", "f": "full"}
 
 _NAME = re.compile(r"`((?:tidemark|process)_[a-z_]+)`")

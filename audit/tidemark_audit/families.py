@@ -1,4 +1,6 @@
-"""The families that the audit reads, and what it keeps of each (names: docs/metrics.md).
+"""The families that the audit reads, and what it keeps of each.
+
+Names: docs/operations/metrics.md.
 
 `STEP` values stand still for long and are kept as runs of equal values: nothing is lost. `RISING`
 ones are kept as stretches that only rise, with both ends: a step back is seen, the way up is not.

@@ -35,7 +35,7 @@ def reason(sources: Sequence[Source], window: Window, unsettled_ms: int) -> Reas
     return Reason(
         "no sample of a family that the audit reads",
         "check that Prometheus scrapes brokers and operator: it has to know tidemark_broker_epoch"
-        " (docs/metrics.md)",
+        " (docs/operations/metrics.md)",
     )
 
 

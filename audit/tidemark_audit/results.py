@@ -277,7 +277,7 @@ class Finding:
     sentence: str
     cause: str
     remedy: str  # a command or a sentence
-    doc: str  # place in docs/audit-rules.md
+    doc: str  # place in docs/user/audit-rules.md
     confidence: Confidence
     planned: bool = False
     partitions: tuple[TopicPartition, ...] = ()

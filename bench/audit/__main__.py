@@ -2,7 +2,8 @@
 
 Every run is a whole process from its start, as a user would see it; engines take turns within each
 round. Both must give the same answers (`answers.py`): a difference ends this with 1. Files are made
-once (docs/performance.md says how large). Writes build/bench-audit.json and build/bench-audit.svg.
+once (docs/operations/performance.md says how large). Writes
+build/bench-audit.json and build/bench-audit.svg.
 """
 
 import argparse

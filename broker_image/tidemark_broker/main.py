@@ -120,7 +120,9 @@ class _Http:
 
 
 def _tune_memory() -> None:
-    """For many short-lived objects and buffers of 128 KiB and more (measured: docs/performance.md).
+    """For many short-lived objects and buffers of 128 KiB and more.
+
+    Measured: docs/operations/performance.md.
     glibc would map and unmap each such buffer, a page fault for every 4 KiB of it; Python would
     look for circles after each 700 objects, which a few requests make, and there are hardly any."""
     gc.set_threshold(GC_OBJECTS)

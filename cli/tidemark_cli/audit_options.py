@@ -69,7 +69,7 @@ def objectives(text: str | None) -> "Slo":
         raise CommandFailed(
             expected="objectives in YAML",
             found=str(error),
-            to_do="see docs/audit-rules.md for the names and units",
+            to_do="see docs/user/audit-rules.md for the names and units",
             exit_code=EXIT_USAGE,
         ) from error
 

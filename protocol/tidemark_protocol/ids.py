@@ -1,4 +1,4 @@
-"""Identities and the four epochs (docs/architecture.md, Epochs).
+"""Identities and the four epochs (docs/design/architecture.md, Epochs).
 
 Types only: nothing here computes. An epoch that is not known is -1, as in Kafka.
 """

@@ -219,7 +219,7 @@ LEADER_THROTTLED = FixedConfig("leader.replication.throttled.replicas", "", _THR
 # Kafka takes up to 2 GiB: a look-up would read as much, on the broker's loop.
 INDEX_INTERVAL_BYTES = IntegerConfig("index.interval.bytes", 0, 1024 * 1024, 4096)
 MAX_COMPACTION_LAG_MS = IntegerConfig("max.compaction.lag.ms", 1, NO_LIMIT_MS, NO_LIMIT_MS)
-# Kafka takes up to 2 GiB: more would not fit the pools of a broker's memory (docs/kafka.md).
+# Kafka takes up to 2 GiB: more would not fit the pools of a broker's memory (docs/user/kafka.md).
 MAX_MESSAGE_BYTES = IntegerConfig("max.message.bytes", 0, 8 * 1024 * 1024, 1_048_588)
 # Kafka 4's default (KIP-1030): a record dated far ahead would keep its segment for as long.
 MESSAGE_TIMESTAMP_AFTER_MAX_MS = IntegerConfig(
@@ -245,7 +245,7 @@ REMOTE_STORAGE = FixedConfig(
     "false",
     "nothing is tiered: bound the topic by retention.ms or retention.bytes",
 )
-# Kafka's default is 30000: ours notices a stuck follower sooner (docs/architecture.md).
+# Kafka's default is 30000: ours notices a stuck follower sooner (docs/design/architecture.md).
 REPLICA_LAG_TIME_MAX_MS = IntegerConfig("replica.lag.time.max.ms", 100, 3_600_000, 10_000)
 # Kafka takes every negative number for no limit: only -1 is written so.
 RETENTION_BYTES = IntegerConfig("retention.bytes", 0, 2**63 - 1, -1, unlimited=True)

@@ -1,4 +1,4 @@
-"""What a client can do here, as a table: docs/clients.md, made from the tests themselves.
+"""What a client can do here, as a table: docs/user/clients.md, made from the tests themselves.
 
 python -m tests.clients.capabilities
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.clients.client_programs import CLIENTS, CODECS, LACKS, ROOT
 
-PAGE = ROOT / "docs" / "clients.md"
+PAGE = ROOT / "docs" / "user" / "clients.md"
 
 
 @dataclass(frozen=True)

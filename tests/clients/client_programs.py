@@ -1,7 +1,7 @@
 """The real clients as processes: each is asked the same and answers in the same words.
 
 `programs/command_line.py` has the words. What a client cannot do is said here once, with the
-reason, and stands in the table of docs/clients.md.
+reason, and stands in the table of docs/user/clients.md.
 """
 
 import json
@@ -38,7 +38,7 @@ IN_PYTHON = {
     "aiokafka": "aiokafka_program",
     "java": "java_program",
 }
-# What a client cannot do anywhere, by capability; docs/clients.md says it.
+# What a client cannot do anywhere, by capability; docs/user/clients.md says it.
 LACKS = {
     "administrates": {"kcat": "has no admin requests"},
     "idempotent": {"kafka-go": "has no idempotent producer"},

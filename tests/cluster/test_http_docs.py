@@ -1,4 +1,4 @@
-"""The curl lines of docs/http.md, run as they stand against real brokers.
+"""The curl lines of docs/user/http.md, run as they stand against real brokers.
 
 Every command has to succeed; where a line `# {...}` or `# [...]` follows, the answer looks like it.
 """
@@ -16,7 +16,7 @@ from tests.cluster.local_cluster import running
 
 pytestmark = pytest.mark.cluster
 
-PAGE = Path(__file__).parents[2] / "docs" / "http.md"
+PAGE = Path(__file__).parents[2] / "docs" / "user" / "http.md"
 MARK = "@@ end of a command"
 # What curl says on its own is progress; what matters is whether it succeeded.
 PRELUDE = 'set -e\ncurl() { command curl --silent --show-error --fail-with-body "$@"; }\n'

@@ -1,5 +1,5 @@
 """A real broker under a thousand connections that do not read, or do not finish what they send: its
-resident memory stays below what docs/kafka.md says, and a well-behaved client is served."""
+resident memory stays below what docs/user/kafka.md says, and a well-behaved client is served."""
 
 import contextlib
 import socket
@@ -19,7 +19,7 @@ MIB = 2**20
 CONNECTIONS = 1000
 LARGEST = 100  # MiB of a request
 # The three pools, one request of the largest size, and 64 KiB a connection that its socket holds
-# unsent (docs/kafka.md), and a part for what the allocator keeps.
+# unsent (docs/user/kafka.md), and a part for what the allocator keeps.
 BOUND_BYTES = (64 + 64 + 128 + LARGEST + 64) * MIB * 5 // 4
 ONE_BROKER = """
 apiVersion: tidemark.dev/v1alpha1

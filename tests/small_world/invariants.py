@@ -1,4 +1,4 @@
-"""The invariants of docs/invariants.md that a small world can show, asked after every move.
+"""The invariants of docs/design/invariants.md that a small world can show, asked after every move.
 
 Written from the statements, not from the code that keeps them. Each answer is "" or a sentence
 that begins with the invariant's number.

@@ -1,4 +1,4 @@
-"""docs/clients.md is what the tests of the clients say, and they are there."""
+"""docs/user/clients.md is what the tests of the clients say, and they are there."""
 
 from tests.clients.capabilities import CAPABILITIES, LACKING, PAGE, page, the_test
 from tests.clients.client_programs import CLIENTS

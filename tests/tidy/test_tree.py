@@ -64,7 +64,7 @@ def test_the_operator_folder_does_not_shadow_the_standard_library() -> None:
 
 def test_every_runtime_dependency_has_a_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    reasons = (ROOT / "docs" / "dependencies.md").read_text()
+    reasons = (ROOT / "docs" / "development" / "dependencies.md").read_text()
     entries = project["dependencies"] + project["optional-dependencies"]["audit"]
     names = [re.split(r"[<>=\[]", entry)[0] for entry in entries]
     assert [name for name in names if f"| {name} |" not in reasons] == []

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-SAFETY = Path(__file__).parents[2] / "docs/safety.md"
+SAFETY = Path(__file__).parents[2] / "docs/design/safety.md"
 
 ELSEWHERE = {
     "1": (
@@ -92,5 +92,5 @@ ELSEWHERE = {
 
 
 def rules_of_safety() -> set[str]:
-    """By number, as docs/safety.md has them."""
+    """By number, as docs/design/safety.md has them."""
     return set(re.findall(r"^- \*\*S(\d+)\b", SAFETY.read_text(), re.MULTILINE))

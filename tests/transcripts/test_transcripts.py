@@ -29,7 +29,7 @@ def test_every_rule_of_safety_has_a_transcript_or_a_test_by_name() -> None:
     }
     rules = rules_of_safety()
     assert rules - cited - set(ELSEWHERE) == set()
-    assert cited | set(ELSEWHERE) <= rules, "a rule that docs/safety.md does not define"
+    assert cited | set(ELSEWHERE) <= rules, "a rule that docs/design/safety.md does not define"
     for number, (name, function) in ELSEWHERE.items():
         assert f"def {function}(" in (ROOT / name).read_text(), (number, name, function)
 

@@ -24,7 +24,8 @@ class Intervals:
         return round(interval * CAP_INTERVALS)
 
 
-PLANNED_RESTART_LIMIT_MS = 600_000  # docs/metrics.md: the operator calls none planned for longer
+# A planned restart lasts no longer (docs/operations/metrics.md).
+PLANNED_RESTART_LIMIT_MS = 600_000
 LONGEST_SCRAPE_MS = 10_000  # Prometheus's default limit
 DIRECTLY_INTERVALS = 1.5  # two samples further apart may have had another exporter between them
 

@@ -2,8 +2,8 @@
 
 Rank sketches of SQL engines jump between the two humps of replication lag (3 records, 10 000
 records); fixed bins cannot. Bin `b > 0` holds values in (1.02^(b-1), 1.02^b] units of 1e-6; bin 0
-holds zero and what is smaller than the unit; NEVER holds negative values, which docs/metrics.md
-gives the meaning "never caught up", and stands above every number.
+holds zero and what is smaller than the unit; NEVER holds negative values, to which
+docs/operations/metrics.md gives the meaning "never caught up", and stands above every number.
 """
 
 import numpy as np

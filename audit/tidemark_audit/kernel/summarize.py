@@ -68,8 +68,9 @@ class _Columns:
         return series[~again], at_ms[~again], values[~again]
 
     def _possible(self, series: NDArray[np.int32], values: Floats) -> Flags:
-        """Whether the sample's family can have its value (docs/metrics.md): what cannot be is left
-        out and counted, for half a record or -5 replicas would pass for good or for a loss.
+        """Whether the sample's family can have its value (docs/operations/metrics.md): what cannot
+        be is left out and counted, for half a record or -5 replicas would pass for good or for a
+        loss.
         """
         possible = np.abs(values) <= LARGEST_VALUE  # which NaN is not
         families = [key.family for key in self.keys]

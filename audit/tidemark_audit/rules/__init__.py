@@ -1,4 +1,4 @@
-"""R1 to R8: facts and objectives in, an outcome and findings out (docs/audit-rules.md)."""
+"""R1 to R8: facts and objectives in, an outcome and findings out (docs/user/audit-rules.md)."""
 
 from tidemark_audit.rules import (
     r1_fully_replicated,

@@ -22,7 +22,7 @@ from tidemark_audit.results import (
 from tidemark_audit.slo import Objectives, Slo
 
 DAY_MS = 86_400_000
-DOC = "docs/audit-rules.md"
+DOC = "docs/user/audit-rules.md"
 
 
 @dataclass(frozen=True, slots=True)

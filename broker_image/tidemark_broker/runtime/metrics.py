@@ -1,7 +1,8 @@
 """What every metric of a broker has in common, and the metrics of the broker as a whole.
 
 Prometheus text format 0.0.4 by an own renderer: 2,000 partitions are some 60,000 lines, which
-prometheus-client's registry would build from objects. Every family is in docs/metrics.md.
+prometheus-client's registry would build from objects. Every family is in
+docs/operations/metrics.md.
 """
 
 import os

@@ -1,7 +1,8 @@
 """The metrics of partitions and replicas: which families there are, and their text.
 
-Families and labels are those that the replication audit reads (docs/metrics.md). Rendering takes
-values only (`PartitionSnapshot`), so it may run in a worker, outside of the data path.
+Families and labels are those that the replication audit reads (docs/operations/metrics.md).
+Rendering takes values only (`PartitionSnapshot`), so it may run in a worker, outside of the data
+path.
 """
 
 from collections.abc import Callable, Iterable, Iterator

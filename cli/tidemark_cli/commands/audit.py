@@ -65,7 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what is younger than this in a running Prometheus is left out (default 5m)",
     )
     parser.add_argument(
-        "--slo", metavar="FILE", help="YAML of objectives (docs/audit-rules.md), or {...} itself"
+        "--slo",
+        metavar="FILE",
+        help="YAML of objectives (docs/user/audit-rules.md), or {...} itself",
     )
     parser.add_argument(
         "--scrape-interval", metavar="TIME", help="as 15s (default: taken from the samples)"

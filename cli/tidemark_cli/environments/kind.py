@@ -177,7 +177,7 @@ class KindEnvironment:
         return read_report(ended)
 
     async def audit(self) -> AuditAnswer | str:
-        return "a ReplicationAudit judges a cluster on Kubernetes (docs/operations.md)"
+        return "a ReplicationAudit judges a cluster on Kubernetes (docs/operations/audits.md)"
 
     async def tear_down(self) -> None:
         """The namespace goes in the background; the cluster stays for another look."""

@@ -1,7 +1,8 @@
 """The controller's view of each partition as Prometheus text: what is durable, whoever is dead.
 
 An own renderer, as in the broker: thousands of partitions would be as many objects elsewhere. All
-families are in docs/metrics.md. A few topics at a time; the caller may let others run in between.
+families are in docs/operations/metrics.md. A few topics at a time; the caller may let others run
+in between.
 """
 
 from collections.abc import Callable, Iterator

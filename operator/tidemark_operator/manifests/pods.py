@@ -1,7 +1,7 @@
 """The pod of one broker. Its identity is its claim; everything else about it can be made anew.
 
 Restricted by every rule of Pod Security; it has no API credentials. The broker gets its settings
-by environment (docs/architecture.md lists the ports).
+by environment (docs/design/architecture.md lists the ports).
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Named scenarios of docs/safety.md that the controller answers for."""
+"""Named scenarios of docs/design/safety.md that the controller answers for."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Named scenarios of docs/safety.md: what a start proves, missing slices, the last resort."""
+"""Named scenarios of docs/design/safety.md: start proofs, missing slices, last resort."""
 
 import pytest
 from tidemark_operator.controller.service import SliceMissing

@@ -185,7 +185,7 @@ ROW = re.compile(r"\| ([A-Z][A-Za-z, ]+) \| ([0-9, -]+) \|")
 
 
 def test_the_table_of_the_documentation_says_what_is_offered(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "kafka.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "user" / "kafka.md").read_text()
     documented: dict[str, str] = {}
     for row in filter(None, map(ROW.match, text.splitlines())):
         names, versions = row[1].split(", "), row[2].split(", ")
